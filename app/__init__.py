@@ -1,5 +1,3 @@
-"""
-Control Room: a durable run manager for agent recipes.
-"""
+"""Control Room: a durable run manager for agent recipes."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,4 @@
-"""
-The program `control-room`, also as `python -m app`.
-"""
+"""The program `control-room`, also as `python -m app`."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from app.cli import root
 
 
 def main() -> NoReturn:
-    """
-    Execute the command line and end with its exit code.
-    """
+    """Execute the command line and end with its exit code."""
     sys.exit(root.execute())
 
 

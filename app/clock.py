@@ -1,6 +1,4 @@
-"""
-Time, identity and chance: the three things that a test must be able to hold still.
-"""
+"""Time, identity and chance: the three things that a test must be able to hold still."""
 
 from __future__ import annotations
 
@@ -19,70 +17,46 @@ _SPARE_BITS = 64
 
 
 class Clock(Protocol):
-    """
-    Tell the time and wait.
-    """
+    """Tell the time and wait."""
 
     def now(self) -> datetime:
-        """
-        Return the present instant, in UTC.
-        """
+        """Return the present instant, in UTC."""
 
     def monotonic(self) -> float:
-        """
-        Return seconds that never run backwards, for durations.
-        """
+        """Return seconds that never run backwards, for durations."""
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Wait for a duration; not at all if it is not positive.
-        """
+        """Wait for a duration; not at all if it is not positive."""
 
 
 class Ids(Protocol):
-    """
-    Make identifiers.
-    """
+    """Make identifiers."""
 
     def run_id(self, at: datetime) -> str:
-        """
-        Return a new run id, `YYYYMMDDTHHMMSSZ-<6 of a-z0-9>`.
-        """
+        """Return a new run id, `YYYYMMDDTHHMMSSZ-<6 of a-z0-9>`."""
 
     def token(self, prefix: str) -> str:
-        """
-        Return `prefix` followed by sixteen random letters and digits.
-        """
+        """Return `prefix` followed by sixteen random letters and digits."""
 
 
 class SystemClock:
-    """
-    The machine's own clock.
-    """
+    """The machine's own clock."""
 
     def now(self) -> datetime:
-        """
-        Return the wall clock's instant, in UTC.
-        """
+        """Return the wall clock's instant, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """
-        Return the machine's monotonic clock, in seconds.
-        """
+        """Return the machine's monotonic clock, in seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Wait on the running loop.
-        """
+        """Wait on the running loop."""
         await asyncio.sleep(max(seconds, 0))
 
 
 class FakeClock:
-    """
-    A clock that moves only when told to.
-    """
+    """A clock that moves only when told to."""
 
     def __init__(self, start: datetime = datetime(2026, 2, 10, 14, 30, tzinfo=UTC)) -> None:
         self._now = start
@@ -91,21 +65,15 @@ class FakeClock:
         self._order = itertools.count()
 
     def now(self) -> datetime:
-        """
-        Return the instant last set.
-        """
+        """Return the instant last set."""
         return self._now
 
     def monotonic(self) -> float:
-        """
-        Return the seconds advanced so far; `jump` does not move it.
-        """
+        """Return the seconds advanced so far; `jump` does not move it."""
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Wait until `advance` has passed the duration.
-        """
+        """Wait until `advance` has passed the duration."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -114,9 +82,7 @@ class FakeClock:
         await waiter
 
     def advance(self, seconds: float) -> None:
-        """
-        Move time forward and wake whoever's wait has passed.
-        """
+        """Move time forward and wake whoever's wait has passed."""
         self._elapsed += seconds
         self._now += timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
@@ -125,36 +91,26 @@ class FakeClock:
                 waiter.set_result(None)
 
     def jump(self, seconds: float) -> None:
-        """
-        Set the wall clock forth or back, as an administrator or a bad battery would.
-        """
+        """Set the wall clock forth or back, as an administrator or a bad battery would."""
         self._now += timedelta(seconds=seconds)
 
     def next_wake_seconds(self) -> float | None:
-        """
-        Return how far the nearest sleeper's end is, or None where nobody sleeps.
-        """
+        """Return how far the nearest sleeper's end is, or None where nobody sleeps."""
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
 
 class RandomIds:
-    """
-    Identifiers from a random source; the system's by default, a seeded one in tests.
-    """
+    """Identifiers from a random source; the system's by default, a seeded one in tests."""
 
     def __init__(self, source: random.Random | None = None) -> None:
         self._source = source or random.SystemRandom()
 
     def run_id(self, at: datetime) -> str:
-        """
-        Return the instant to the second and six random characters.
-        """
+        """Return the instant to the second and six random characters."""
         return f"{at:%Y%m%dT%H%M%SZ}-{self._characters(6)}"
 
     def token(self, prefix: str) -> str:
-        """
-        Return `prefix` and sixteen random characters.
-        """
+        """Return `prefix` and sixteen random characters."""
         return prefix + self._characters(16)
 
     def _characters(self, count: int) -> str:
@@ -168,17 +124,14 @@ class RandomIds:
 
 
 def stamp(at: datetime) -> str:
-    """
-    Write an instant as the project's JSON does: UTC, milliseconds, `Z`.
-    """
+    """Write an instant as the project's JSON does: UTC, milliseconds, `Z`."""
     if at.tzinfo is not UTC:
         at = at.astimezone(UTC)
     return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def instant(text: str) -> datetime:
-    """
-    Read an instant written by `stamp`, or any ISO 8601 instant with an offset.
+    """Read an instant written by `stamp`, or any ISO 8601 instant with an offset.
 
     Raises:
         ValueError: the text is not an instant, has no offset, or lies outside of the years 1 to 9999 in UTC.

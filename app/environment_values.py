@@ -1,6 +1,4 @@
-"""
-Values of environment variables: how the texts of settings are read, and a token from its file.
-"""
+"""Values of environment variables: how the texts of settings are read, and a token from its file."""
 
 from __future__ import annotations
 
@@ -41,8 +39,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
 
 
 def token_in(file: Path) -> str:
-    """
-    Return the token in a file, without white space around it.
+    """Return the token in a file, without white space around it.
 
     Raises:
         errors.ConfigurationError: it cannot be read, or holds no token.
@@ -61,9 +58,7 @@ def token_in(file: Path) -> str:
 
 
 def is_shared(file: Path) -> bool:
-    """
-    Tell whether other users of the machine can read a file.
-    """
+    """Tell whether other users of the machine can read a file."""
     try:
         return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -71,9 +66,7 @@ def is_shared(file: Path) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """
-    Tell whether a path can be written down as UTF-8.
-    """
+    """Tell whether a path can be written down as UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

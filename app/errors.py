@@ -1,5 +1,4 @@
-"""
-Everything that can go wrong, drawn as one tree.
+"""Everything that can go wrong, drawn as one tree.
 
 ControlRoomError
 ├── InputRefused
@@ -46,9 +45,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """
-    One thing wrong with an input, and where.
-    """
+    """One thing wrong with an input, and where."""
 
     path: str
     """JSON path of the place, `$` for the whole, e.g. `$.phase_a[0].tool`."""
@@ -60,17 +57,13 @@ class Flaw:
     """Line in the source text, from 1; None where it is unknown."""
 
     def to_json(self) -> dict[str, Any]:
-        """
-        Return the flaw as plain JSON.
-        """
+        """Return the flaw as plain JSON."""
         shown: dict[str, Any] = {"path": self.path, "code": self.code, "message": self.message}
         return shown if self.line is None else shown | {"line": self.line}
 
 
 class _Told(BaseException):
-    """
-    What errors and faults share: a code, a message, a step and facts.
-    """
+    """What errors and faults share: a code, a message, a step and facts."""
 
     default_code: ClassVar[str] = "error"
 
@@ -89,22 +82,16 @@ class _Told(BaseException):
         super().__init__(self.message)
 
     def to_json(self) -> dict[str, Any]:
-        """
-        Return `{code, message, key, detail}`, as run.json and journal lines hold it.
-        """
+        """Return `{code, message, key, detail}`, as run.json and journal lines hold it."""
         return {"code": self.code, "message": self.message, "key": self.key, "detail": self.detail}
 
 
 class ControlRoomError(_Told, Exception):
-    """
-    Something went wrong.
-    """
+    """Something went wrong."""
 
 
 class InputRefused(ControlRoomError):
-    """
-    The input was refused.
-    """
+    """The input was refused."""
 
     default_code = "input_refused"
 
@@ -114,161 +101,121 @@ class InputRefused(ControlRoomError):
 
 
 class RequestInvalid(InputRefused):
-    """
-    The request is not valid.
-    """
+    """The request is not valid."""
 
     default_code = "request_invalid"
 
 
 class UnknownRecipe(RequestInvalid):
-    """
-    There is no such recipe.
-    """
+    """There is no such recipe."""
 
     default_code = "unknown_recipe"
 
 
 class ArgsInvalid(RequestInvalid):
-    """
-    The arguments do not fit the recipe.
-    """
+    """The arguments do not fit the recipe."""
 
     default_code = "args_invalid"
 
 
 class RecipeInvalid(RequestInvalid):
-    """
-    The recipe is not valid.
-    """
+    """The recipe is not valid."""
 
     default_code = "recipe_invalid"
 
 
 class NotReady(InputRefused):
-    """
-    A backend or program that the run needs cannot work here.
-    """
+    """A backend or program that the run needs cannot work here."""
 
     default_code = "backend_not_ready"
 
 
 class Unroutable(InputRefused):
-    """
-    No recipe fits the description.
-    """
+    """No recipe fits the description."""
 
     default_code = "unroutable"
 
 
 class TooLarge(InputRefused):
-    """
-    The input is too large.
-    """
+    """The input is too large."""
 
     default_code = "too_large"
 
 
 class NotFound(ControlRoomError):
-    """
-    There is no such thing.
-    """
+    """There is no such thing."""
 
     default_code = "not_found"
 
 
 class Conflict(ControlRoomError):
-    """
-    The request does not fit the present state.
-    """
+    """The request does not fit the present state."""
 
     default_code = "conflict"
 
 
 class WrongState(Conflict):
-    """
-    It is not in a state that allows this.
-    """
+    """It is not in a state that allows this."""
 
     default_code = "wrong_state"
 
 
 class ConfigurationError(ControlRoomError):
-    """
-    The configuration cannot work.
-    """
+    """The configuration cannot work."""
 
     default_code = "configuration_error"
 
 
 class DataDirectoryBusy(ConfigurationError):
-    """
-    Another process is the service of this data directory.
-    """
+    """Another process is the service of this data directory."""
 
     default_code = "data_directory_busy"
 
 
 class NoRoom(ControlRoomError):
-    """
-    The data directory cannot take new runs: its disk is full or failing.
-    """
+    """The data directory cannot take new runs: its disk is full or failing."""
 
     default_code = "no_room"
 
 
 class Unavailable(ControlRoomError):
-    """
-    The service cannot answer this now.
-    """
+    """The service cannot answer this now."""
 
     default_code = "unavailable"
 
 
 class JournalCorrupt(ControlRoomError):
-    """
-    A journal is damaged; nothing was deleted.
-    """
+    """A journal is damaged; nothing was deleted."""
 
     default_code = "journal_corrupt"
 
 
 class StepError(ControlRoomError):
-    """
-    The step failed.
-    """
+    """The step failed."""
 
     default_code = "step_failed"
 
 
 class ToolFailed(StepError):
-    """
-    The tool failed.
-    """
+    """The tool failed."""
 
     default_code = "tool_failed"
 
 
 class AgentFailed(StepError):
-    """
-    The agent failed.
-    """
+    """The agent failed."""
 
     default_code = "agent_failed"
 
 
 class EvidenceRejected(StepError):
-    """
-    What the reply names as its evidence does not hold.
-    """
+    """What the reply names as its evidence does not hold."""
 
     default_code = "evidence_rejected"
 
 
 class RunFailed(ControlRoomError):
-    """
-    The run failed.
-    """
+    """The run failed."""
 
     default_code = "run_failed"
 
@@ -281,54 +228,40 @@ class RunFailed(ControlRoomError):
 
 
 class Fault(_Told):
-    """
-    The engine cannot go on with this run now.
-    """
+    """The engine cannot go on with this run now."""
 
     default_code = "fault"
 
 
 class StorageFault(Fault):
-    """
-    A write or a sync failed; the run is parked until it can be repeated.
-    """
+    """A write or a sync failed; the run is parked until it can be repeated."""
 
     default_code = "storage_error"
 
 
 class Unreadable(StorageFault):
-    """
-    A file cannot be read now; nothing was changed, and it is read again.
-    """
+    """A file cannot be read now; nothing was changed, and it is read again."""
 
     default_code = "unreadable"
 
 
 class WorkspaceFault(StorageFault):
-    """
-    The workspace or the machine refuses what a step needs; nothing was done, and it is tried again.
-    """
+    """The workspace or the machine refuses what a step needs; nothing was done, and it is tried again."""
 
 
 class NondeterminismFault(Fault):
-    """
-    The driver asked for something else than its journal holds.
-    """
+    """The driver asked for something else than its journal holds."""
 
     default_code = "nondeterminism"
 
 
 class DriverFault(Fault):
-    """
-    The driver broke the rules of its context.
-    """
+    """The driver broke the rules of its context."""
 
     default_code = "driver_fault"
 
 
 class InterruptionFault(Fault):
-    """
-    The service is stopping; the run goes on at its next start.
-    """
+    """The service is stopping; the run goes on at its next start."""
 
     default_code = "interrupted"

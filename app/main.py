@@ -1,6 +1,4 @@
-"""
-The service: the HTTP interface over one project, in one process, from start to stop.
-"""
+"""The service: the HTTP interface over one project, in one process, from start to stop."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ _SWITCH_SECONDS = 0.001
 
 
 def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
-    """
-    Return the application for any ASGI server; its lifespan is the service's.
-    """
+    """Return the application for any ASGI server; its lifespan is the service's."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
@@ -46,8 +42,7 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
 
 
 def serve(chosen: settings.Settings, announce: Callable[[str], None], world: bootstrap.World | None = None) -> int:
-    """
-    Serve until SIGTERM or SIGINT, and return the exit code.
+    """Serve until SIGTERM or SIGINT, and return the exit code.
 
     Args:
         announce: Told, line by line, what a person or script that started the service wants to know.
@@ -114,9 +109,7 @@ async def _watch(room: bootstrap.Room, server: uvicorn.Server) -> None:
 
 
 class _Server(uvicorn.Server):
-    """
-    Uvicorn, without its own idea of signals.
-    """
+    """Uvicorn, without its own idea of signals."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -150,9 +143,7 @@ def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
 
 
 def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvicorn.Config:
-    """
-    Return how the application is served.
-    """
+    """Return how the application is served."""
     counted = connections.Connections(connections.limits(server), app.state.warnings)
     return uvicorn.Config(
         app,

@@ -1,6 +1,4 @@
-"""
-Text of others in print: it steers no terminal, turns no order of letters, and begins no line of ours.
-"""
+"""Text of others in print: it steers no terminal, turns no order of letters, and begins no line of ours."""
 
 from __future__ import annotations
 
@@ -18,51 +16,37 @@ _LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def visible(text: str) -> str:
-    """
-    Return a text whose control, direction and unseen characters are written out; line feeds and tabs stay.
-    """
+    """Return a text whose control, direction and unseen characters are written out; line feeds and tabs stay."""
     return _STEERING.sub(_written_out, text)
 
 
 def one_line(text: str) -> str:
-    """
-    Return the same with line feeds written out, too.
-    """
+    """Return the same with line feeds written out, too."""
     return visible(text.replace("\r\n", "\n")).replace("\n", r"\n")
 
 
 def block(lines: Iterable[str]) -> str:
-    """
-    Return lines of ours as a text; no value in them begins another line.
-    """
+    """Return lines of ours as a text; no value in them begins another line."""
     return "\n".join(map(one_line, lines))
 
 
 def title(text: str) -> str:
-    """
-    Return a text on one line, without what is not printed.
-    """
+    """Return a text on one line, without what is not printed."""
     return " ".join(_STEERING.sub(" ", text).split())
 
 
 def quoted(text: str) -> str:
-    """
-    Return a text of any number of lines, each behind a mark that no line of ours has.
-    """
+    """Return a text of any number of lines, each behind a mark that no line of ours has."""
     return "\n".join(f"| {visible(line)}".rstrip() for line in lines(text.rstrip()))
 
 
 def lines(text: str) -> list[str]:
-    """
-    Return the lines of a text, by every character that some program ends a line at.
-    """
+    """Return the lines of a text, by every character that some program ends a line at."""
     return _LINE_END.split(text)
 
 
 def as_json(encoded: str) -> str:
-    """
-    Return JSON that means the same and shows as it is: what JSON lets stand in strings is written as escapes.
-    """
+    """Return JSON that means the same and shows as it is: what JSON lets stand in strings is written as escapes."""
     return _STEERING_IN_JSON.sub(lambda found: json.dumps(found.group())[1:-1], encoded)
 
 

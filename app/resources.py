@@ -1,5 +1,4 @@
-"""
-Files that belong to the program: bundled recipes with their prompts, and migrations.
+"""Files that belong to the program: bundled recipes with their prompts, and migrations.
 
 A checkout has them beside the package, an installed wheel inside it.
 """
@@ -14,8 +13,7 @@ _SAMPLES = ".control-room"
 
 
 def bundled(*parts: str) -> Path:
-    """
-    Return the path of a bundled file or folder, e.g. `bundled("recipes", "control_room")`.
+    """Return the path of a bundled file or folder, e.g. `bundled("recipes", "control_room")`.
 
     The path need not exist: an empty layer is the caller's to judge.
     """
@@ -24,7 +22,5 @@ def bundled(*parts: str) -> Path:
 
 
 def sample(name: str) -> Path:
-    """
-    Return the folder of an example project, e.g. `sample("example")`.
-    """
+    """Return the folder of an example project, e.g. `sample("example")`."""
     return bundled(_SAMPLES, name)

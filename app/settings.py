@@ -1,6 +1,4 @@
-"""
-Settings: one frozen value, split by room, read from the environment and checked before anything starts.
-"""
+"""Settings: one frozen value, split by room, read from the environment and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ def _home() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """
-    Settings of the HTTP service.
-    """
+    """Settings of the HTTP service."""
 
     host: str = _setting("127.0.0.1", "HOST", "Address to listen on; any but loopback needs a token.")
     port: int = _setting(8000, "PORT", "Port to listen on; 0 takes a free one.")
@@ -86,8 +82,7 @@ class ServerSettings:
 
     @property
     def token(self) -> str | None:
-        """
-        Return the bearer token, given or in its file; None: there is none.
+        """Return the bearer token, given or in its file; None: there is none.
 
         Raises:
             errors.ConfigurationError: no token can be read from the file.
@@ -99,9 +94,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSettings:
-    """
-    Settings of the project and its data.
-    """
+    """Settings of the project and its data."""
 
     project: Path = _setting(Path.cwd, "PROJECT", "Folder of the project; its data is in `.control-room/` there.")
     data: Path | None = _setting(None, "DATA_DIRECTORY", "Folder of all data, from the project; else `.control-room/`.")
@@ -115,17 +108,13 @@ class ProjectSettings:
 
     @property
     def data_directory(self) -> Path:
-        """
-        Return the folder of all data.
-        """
+        """Return the folder of all data."""
         return self.project / (self.data or ".control-room")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    """
-    Settings of the worker pool.
-    """
+    """Settings of the worker pool."""
 
     max_running: int = _setting(8, "MAX_RUNNING", "Runs that execute at a time.")
     stop_grace_seconds: float = _setting(10.0, "STOP_GRACE_SECONDS", "Time that steps in flight get at a stop.")
@@ -134,9 +123,7 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """
-    Settings of the programs that runs start.
-    """
+    """Settings of the programs that runs start."""
 
     containment: str = _setting(
         "auto", "CONTAINMENT", "How agents are kept together: auto, namespace, user_namespace, guard."
@@ -148,9 +135,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """
-    Settings of logs.
-    """
+    """Settings of logs."""
 
     log_level: str = _setting("info", "LOG_LEVEL", "debug, info, warning or error.")
     secret_names: tuple[str, ...] = _setting(
@@ -162,9 +147,7 @@ class TelemetrySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """
-    All settings.
-    """
+    """All settings."""
 
     server: ServerSettings = field(default_factory=ServerSettings)
     """The HTTP service."""
@@ -180,9 +163,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documented:
-    """
-    One setting, for people.
-    """
+    """One setting, for people."""
 
     env: str
     """Environment variable."""
@@ -194,9 +175,7 @@ class Documented:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """
-    Something that a check of the settings found.
-    """
+    """Something that a check of the settings found."""
 
     setting: str
     """Environment variable, or the file concerned."""
@@ -207,9 +186,7 @@ class Remark:
 
 
 def documented() -> list[Documented]:
-    """
-    Return every setting in the order of its room.
-    """
+    """Return every setting in the order of its room."""
     return [
         Documented(env=item.metadata["env"], default=_default_text(item), meaning=item.metadata["meaning"])
         for room in dataclasses.fields(Settings)
@@ -218,8 +195,7 @@ def documented() -> list[Documented]:
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Settings:
-    """
-    Read the settings from the environment; `overrides` (by field name) win.
+    """Read the settings from the environment; `overrides` (by field name) win.
 
     Raises:
         errors.ConfigurationError: a value has the wrong form; `detail.setting` names it.
@@ -234,9 +210,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
-    """
-    Return what is wrong or doubtful about the settings; fatal remarks keep the service from starting.
-    """
+    """Return what is wrong or doubtful about the settings; fatal remarks keep the service from starting."""
     environ = os.environ if environ is None else environ
     return [
         *_unknown(environ),
@@ -249,9 +223,7 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
 
 
 def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
-    """
-    Read and check the settings, and tell everything at once; no settings where one has the wrong form.
-    """
+    """Read and check the settings, and tell everything at once; no settings where one has the wrong form."""
     misread = [
         _misread(item, environ)
         for room in dataclasses.fields(Settings)
@@ -265,9 +237,7 @@ def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
 
 
 def is_loopback(host: str) -> bool:
-    """
-    Tell whether an address is reached from this machine only.
-    """
+    """Tell whether an address is reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

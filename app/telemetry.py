@@ -1,6 +1,4 @@
-"""
-Telemetry: one JSON object per log line, and metrics in a registry of their own.
-"""
+"""Telemetry: one JSON object per log line, and metrics in a registry of their own."""
 
 from __future__ import annotations
 
@@ -31,18 +29,14 @@ _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 
 
 class JsonLines(logging.Formatter):
-    """
-    Write a log record as one line of JSON: at, level, logger, message, and what `extra` brought.
-    """
+    """Write a log record as one line of JSON: at, level, logger, message, and what `extra` brought."""
 
     def __init__(self, mask: Callable[[Any], Any] = lambda value: value) -> None:
         super().__init__()
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        """
-        Return the line, without its newline; secrets are replaced wherever they stand in it.
-        """
+        """Return the line, without its newline; secrets are replaced wherever they stand in it."""
         line: dict[str, Any] = {
             "at": clock.stamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
@@ -57,8 +51,7 @@ class JsonLines(logging.Formatter):
 
 
 def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda value: value) -> None:
-    """
-    Send every log of the process to a stream as JSON lines; whatever was set up before is replaced.
+    """Send every log of the process to a stream as JSON lines; whatever was set up before is replaced.
 
     Args:
         level: debug, info, warning or error.
@@ -72,8 +65,8 @@ def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda v
 
 
 def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
-    """
-    Return a handler that writes JSON lines; of libraries only warnings, for their words quote headers and addresses.
+    """Return a handler that writes JSON lines; of libraries only warnings, for their words quote
+    headers and addresses.
     """
     lines = logging.StreamHandler(stream)
     lines.setFormatter(JsonLines(mask))
@@ -83,24 +76,16 @@ def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
 
 
 class Repeats:
-    """
-    Let through what is written again and again only now and then, with the number of times that it was left out.
-    """
+    """Let through what is written again and again only now and then, with the number of times that it was left out."""
 
     def __init__(self, now: Callable[[], float], most: int = 1) -> None:
-        """
-        Args:
-            now: Seconds that only go forward.
-            most: How often each thing is let through within `QUIET_SECONDS`.
-        """
+        """Args: now: Seconds that only go forward. most: How often each thing is let through within `QUIET_SECONDS`."""
         self._now = now
         self._most = most
         self._seen: dict[Hashable, tuple[float, int]] = {}
 
     def left_out(self, what: Hashable) -> int | None:
-        """
-        Return how often this was left out since it was last let through; None: now it is left out, too.
-        """
+        """Return how often this was left out since it was last let through; None: now it is left out, too."""
         began, count = self._seen.get(what, (-math.inf, 0))
         if self._now() - began >= QUIET_SECONDS:
             self._seen[what] = (self._now(), 1)
@@ -109,9 +94,7 @@ class Repeats:
         return 0 if count < self._most else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """
-        Judge a library's record by the place that wrote it: strangers cause it as often as they like.
-        """
+        """Judge a library's record by the place that wrote it: strangers cause it as often as they like."""
         if _is_own(record):
             return True
         found = self.left_out((record.name, record.pathname, record.lineno))
@@ -125,9 +108,7 @@ def _is_own(record: logging.LogRecord) -> bool:
 
 
 class Metrics:
-    """
-    What the service counts and measures, for Prometheus.
-    """
+    """What the service counts and measures, for Prometheus."""
 
     def __init__(self) -> None:
         registry = prometheus_client.CollectorRegistry()
@@ -163,35 +144,25 @@ class Metrics:
         )
 
     def step(self, kind: str, status: str, seconds: float) -> None:
-        """
-        Count a try that was performed.
-        """
+        """Count a try that was performed."""
         self._steps.labels(kind, status).inc()
         self._step_seconds.labels(kind).observe(seconds)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """
-        Count a request by its route's pattern, so that ids make no further series.
-        """
+        """Count a request by its route's pattern, so that ids make no further series."""
         self._requests.labels(method, route, str(status)).inc()
         self._request_seconds.labels(method, route).observe(seconds)
 
     def pool(self, *, slots: int, queued: int) -> None:
-        """
-        Note how busy the pool is.
-        """
+        """Note how busy the pool is."""
         self._slots.set(slots)
         self._queued.set(queued)
 
     def runs(self, by_state: Mapping[str, int]) -> None:
-        """
-        Note how many runs are in each state; states left out keep their last number.
-        """
+        """Note how many runs are in each state; states left out keep their last number."""
         for state, count in by_state.items():
             self._runs.labels(state).set(count)
 
     def text(self) -> bytes:
-        """
-        Return everything in Prometheus' text format.
-        """
+        """Return everything in Prometheus' text format."""
         return exposition.generate_latest(self._registry)

@@ -1,5 +1,4 @@
-"""
-Bare spawning on the standard event loop: `python -m bench.bare_spawns COUNT AT_A_TIME` prints processes a second.
+"""Bare spawning on the standard event loop: `python -m bench.bare_spawns COUNT AT_A_TIME` prints processes a second.
 
 In a process of its own, since the service's loop, which repetitions run on, spawns more slowly.
 """
@@ -15,9 +14,7 @@ TRUE = "/bin/true"
 
 
 async def per_second(count: int, at_a_time: int) -> float:
-    """
-    Return how many processes that do nothing the running loop spawns and awaits in a second.
-    """
+    """Return how many processes that do nothing the running loop spawns and awaits in a second."""
     left = iter(range(count))
 
     async def follow_on() -> None:

@@ -1,6 +1,4 @@
-"""
-Children: programs that a repetition starts, and ends with itself.
-"""
+"""Children: programs that a repetition starts, and ends with itself."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """
-    A program that listens.
-    """
+    """A program that listens."""
 
     host: str
     """Address on loopback."""
@@ -36,24 +32,18 @@ class Served:
     """Its process."""
 
     def cpu_seconds(self) -> float:
-        """
-        Return the CPU time that it has used, by all its threads.
-        """
+        """Return the CPU time that it has used, by all its threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_bytes(self) -> int:
-        """
-        Return the memory that it holds.
-        """
+        """Return the memory that it holds."""
         return int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.asynccontextmanager
 async def serving(project: Path, *, max_running: int = 8) -> AsyncIterator[Served]:
-    """
-    Run the service of a project, with the benchmark's language, and stop it afterwards.
-    """
+    """Run the service of a project, with the benchmark's language, and stop it afterwards."""
     words = ("bench.service", "--project", str(project), "--max-running", str(max_running))
     async with listening(words) as served:
         yield served
@@ -61,17 +51,14 @@ async def serving(project: Path, *, max_running: int = 8) -> AsyncIterator[Serve
 
 @contextlib.asynccontextmanager
 async def routing(body: Path) -> AsyncIterator[Served]:
-    """
-    Run the bare route that answers the bytes of a file, and stop it afterwards.
-    """
+    """Run the bare route that answers the bytes of a file, and stop it afterwards."""
     async with listening(("bench.bare_route", "--body", str(body))) as served:
         yield served
 
 
 @contextlib.asynccontextmanager
 async def listening(module: Sequence[str]) -> AsyncIterator[Served]:
-    """
-    Run a module that prints the address it listens on, wait for that, and stop it with SIGTERM afterwards.
+    """Run a module that prints the address it listens on, wait for that, and stop it with SIGTERM afterwards.
 
     Args:
         module: Name of the module and its arguments.

@@ -1,6 +1,4 @@
-"""
-A lean HTTP client: one connection that is kept, one request after the other.
-"""
+"""A lean HTTP client: one connection that is kept, one request after the other."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ import httptools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """
-    What the server said.
-    """
+    """What the server said."""
 
     status: int
     """HTTP status."""
@@ -28,22 +24,16 @@ class Answer:
 
     @property
     def etag(self) -> str:
-        """
-        Return the entity tag; empty without one.
-        """
+        """Return the entity tag; empty without one."""
         return self.headers.get(b"etag", b"").decode()
 
     def json(self) -> Any:
-        """
-        Return the body, parsed.
-        """
+        """Return the body, parsed."""
         return json.loads(self.body)
 
 
 class _Reply:
-    """
-    One answer as it arrives.
-    """
+    """One answer as it arrives."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -54,9 +44,7 @@ class _Reply:
 
 
 class Connection(asyncio.Protocol):
-    """
-    A connection to a server; `connect` opens one.
-    """
+    """A connection to a server; `connect` opens one."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -65,21 +53,16 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
 
     async def get(self, target: str, *, etag: str = "") -> Answer:
-        """
-        Send a GET, with If-None-Match where an entity tag is given.
-        """
+        """Send a GET, with If-None-Match where an entity tag is given."""
         return await self.request("GET", target, headers=f"If-None-Match: {etag}\r\n" if etag else "")
 
     async def post(self, target: str, body: object) -> Answer:
-        """
-        Send a POST of JSON.
-        """
+        """Send a POST of JSON."""
         content = json.dumps(body).encode()
         return await self.request("POST", target, headers="Content-Type: application/json\r\n", body=content)
 
     async def request(self, method: str, target: str, *, headers: str = "", body: bytes = b"") -> Answer:
-        """
-        Send a request and wait for the whole answer.
+        """Send a request and wait for the whole answer.
 
         Args:
             headers: Further header lines, each with its end.
@@ -93,8 +76,7 @@ class Connection(asyncio.Protocol):
         return Answer(status=reply.status, headers=reply.headers, body=b"".join(reply.parts))
 
     async def stream(self, target: str, *, headers: str = "") -> AsyncIterator[bytes]:
-        """
-        Send a GET and yield the parts of the answer's body as they arrive; it ends with the answer.
+        """Send a GET and yield the parts of the answer's body as they arrive; it ends with the answer.
 
         Raises:
             ConnectionError: the server closed the connection before, or refused.
@@ -110,9 +92,7 @@ class Connection(asyncio.Protocol):
                 yield b"".join(parts)
 
     def close(self) -> None:
-        """
-        Close the connection.
-        """
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -135,54 +115,38 @@ class Connection(asyncio.Protocol):
     # -- called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """
-        Take the transport.
-        """
+        """Take the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """
-        Read a part of the answer.
-        """
+        """Read a part of the answer."""
         self._parser.feed_data(data)
         self._reply.arrived.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        Wake whoever waits.
-        """
+        """Wake whoever waits."""
         self._reply.arrived.set()
 
     # -- called by the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """
-        Keep a header.
-        """
+        """Keep a header."""
         self._reply.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """
-        Keep the status.
-        """
+        """Keep the status."""
         self._reply.status = self._parser.get_status_code()
 
     def on_body(self, body: bytes) -> None:
-        """
-        Keep a part of the body.
-        """
+        """Keep a part of the body."""
         self._reply.parts.append(body)
 
     def on_message_complete(self) -> None:
-        """
-        Note that the answer is whole.
-        """
+        """Note that the answer is whole."""
         self._reply.complete = True
 
 
 async def connect(host: str, port: int) -> Connection:
-    """
-    Open a connection.
-    """
+    """Open a connection."""
     _, connection = await asyncio.get_running_loop().create_connection(lambda: Connection(f"{host}:{port}"), host, port)
     return connection

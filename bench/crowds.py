@@ -1,5 +1,4 @@
-"""
-Crowds: projects with very many finished runs, made in seconds.
+"""Crowds: projects with very many finished runs, made in seconds.
 
 A few runs are executed; the others get folders that share their files, and rows that the program's own index writes.
 """
@@ -33,8 +32,7 @@ _STEPS = 10
 
 
 async def make(project: Path, *, finished: int, whole: bool) -> Path:
-    """
-    Make a project with so many finished runs unless it is there; return it.
+    """Make a project with so many finished runs unless it is there; return it.
 
     Args:
         whole: Whether their folders have their files; an empty folder is enough for lists.

@@ -1,6 +1,4 @@
-"""
-The benchmark's own recipe language: no-op steps, a gate, a command, a slow agent.
-"""
+"""The benchmark's own recipe language: no-op steps, a gate, a command, a slow agent."""
 
 from __future__ import annotations
 
@@ -24,22 +22,16 @@ _DONE = "ok"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing(operations.Operation):
-    """
-    Do nothing, as a step of the same price for every product.
-    """
+    """Do nothing, as a step of the same price for every product."""
 
     kind: ClassVar[str] = "nothing"
 
 
 class NothingPerformer:
-    """
-    Do nothing at once.
-    """
+    """Do nothing at once."""
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `Nothing`.
-        """
+        """Perform one try of a `Nothing`."""
         return records.Result(output=_DONE)
 
 
@@ -78,18 +70,14 @@ _DRIVERS: Mapping[str, Callable[[ports.Context], Awaitable[None]]] = {
 
 
 class Bench:
-    """
-    The language as the rest of the program sees it.
-    """
+    """The language as the rest of the program sees it."""
 
     name: str = NAME
     driver_version: int = 1
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe; its id is its file's name.
-        """
+        """Read a recipe; its id is its file's name."""
         document = json.loads(source)
         return library.Recipe(
             recipe_id=stem,
@@ -101,39 +89,27 @@ class Bench:
         )
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing: the recipes are the benchmark's own.
-        """
+        """Find nothing: the recipes are the benchmark's own."""
         return []
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Freeze nothing beside the recipe.
-        """
+        """Freeze nothing beside the recipe."""
         return {}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Draw nothing.
-        """
+        """Draw nothing."""
         return {"nodes": [], "edges": []}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of its recipes.
-        """
+        """Return the schema of its recipes."""
         return {"type": "object", "properties": {"do": {"enum": sorted(_DRIVERS)}, "steps": {"type": "integer"}}}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the recipe: what it says to do, and what it says to do then.
-        """
+        """Execute the recipe: what it says to do, and what it says to do then."""
         await _DRIVERS[ctx.run.recipe["do"]](ctx)
         if "then" in ctx.run.recipe:
             await _DRIVERS[ctx.run.recipe["then"]](ctx)

@@ -1,6 +1,4 @@
-"""
-Figures: several repetitions of one measurement, and what is promised of it.
-"""
+"""Figures: several repetitions of one measurement, and what is promised of it."""
 
 from __future__ import annotations
 
@@ -23,40 +21,30 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """
-    One figure over all repetitions.
-    """
+    """One figure over all repetitions."""
 
     values: tuple[float, ...]
     """One value for each repetition, in order; at least one."""
 
     @property
     def median(self) -> float:
-        """
-        Return the value in the middle.
-        """
+        """Return the value in the middle."""
         return statistics.median(self.values)
 
     @property
     def low(self) -> float:
-        """
-        Return the smallest value.
-        """
+        """Return the smallest value."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """
-        Return the largest value.
-        """
+        """Return the largest value."""
         return max(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """
-    What a figure must reach.
-    """
+    """What a figure must reach."""
 
     kind: Literal["at most", "under", "at least"]
     """Side of the limit that is good."""
@@ -66,17 +54,13 @@ class Bar:
     """What is held against it."""
 
     def reached(self, value: float) -> bool:
-        """
-        Tell whether a value is good enough.
-        """
+        """Tell whether a value is good enough."""
         return _HOLDS[self.kind](value, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """
-    One line of the table: a figure, what stands beside it, and its bar.
-    """
+    """One line of the table: a figure, what stands beside it, and its bar."""
 
     says: str
     """What the figure is, in a few words."""
@@ -96,9 +80,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """
-    A line, measured.
-    """
+    """A line, measured."""
 
     line: Line
     """What was measured."""
@@ -111,18 +93,14 @@ class Result:
 
     @property
     def judged(self) -> Series | None:
-        """
-        Return what is held against the bar; None where there is no bar.
-        """
+        """Return what is held against the bar; None where there is no bar."""
         if self.line.bar is None:
             return None
         return self.ratio if self.line.bar.of == "ratio" else self.figure
 
     @property
     def reached(self) -> bool | None:
-        """
-        Tell whether the median reaches the bar; None where there is no bar.
-        """
+        """Tell whether the median reaches the bar; None where there is no bar."""
         if self.line.bar is None or self.judged is None:
             return None
         return self.line.bar.reached(self.judged.median)
@@ -130,9 +108,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetitions:
-    """
-    Everything that was found about one workload.
-    """
+    """Everything that was found about one workload."""
 
     raws: tuple[Raw, ...] = ()
     """One for each repetition that came to its end."""
@@ -140,16 +116,12 @@ class Repetitions:
     """Why others did not."""
 
     def series(self, name: str) -> Series | None:
-        """
-        Return a figure over all repetitions; None where none has it.
-        """
+        """Return a figure over all repetitions; None where none has it."""
         values = tuple(raw[name] for raw in self.raws if name in raw)
         return Series(values=values) if values else None
 
     def result(self, line: Line) -> Result | None:
-        """
-        Return a line, measured; None where its figure, or what stands beside it, was never found.
-        """
+        """Return a line, measured; None where its figure, or what stands beside it, was never found."""
         figure = self.series(line.value)
         if figure is None:
             return None
@@ -160,9 +132,7 @@ class Repetitions:
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """
-    Return the smallest value that at least a share (0 to 1) of all values do not exceed.
-    """
+    """Return the smallest value that at least a share (0 to 1) of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * share) - 1, 0)]
 

@@ -1,6 +1,4 @@
-"""
-Followers: connections that read a run's events, and note when each part arrived.
-"""
+"""Followers: connections that read a run's events, and note when each part arrived."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _CLOCK = clock.SystemClock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """
-    One event of a stream.
-    """
+    """One event of a stream."""
 
     end: int
     """Length of the stream up to its end."""
@@ -35,9 +31,7 @@ class Told:
 
 
 class Follower(asyncio.Protocol):
-    """
-    One connection; `follow` opens it.
-    """
+    """One connection; `follow` opens it."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -59,30 +53,22 @@ class Follower(asyncio.Protocol):
         """Done when the stream has ended."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """
-        Ask for the stream.
-        """
+        """Ask for the stream."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """
-        Read a part.
-        """
+        """Read a part."""
         self._now = _CLOCK.now().timestamp()
         self._parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        Give up, if the stream has not ended.
-        """
+        """Give up, if the stream has not ended."""
         if not self.over.done():
             self.over.set_exception(exc or ConnectionError("the server closed the connection"))
 
     def on_body(self, body: bytes) -> None:
-        """
-        Note a part.
-        """
+        """Note a part."""
         if body == _SIGN_OF_LIFE:
             return
         self.length += len(body)
@@ -93,18 +79,14 @@ class Follower(asyncio.Protocol):
         self.begun.set()
 
     def on_message_complete(self) -> None:
-        """
-        Note the end.
-        """
+        """Note the end."""
         if not self.over.done():
             self.over.set_result(None)
         self._transport.close()
 
 
 async def follow(served: children.Served, target: str) -> Follower:
-    """
-    Open a stream.
-    """
+    """Open a stream."""
     request = f"GET {target} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\n\r\n".encode()
     loop = asyncio.get_running_loop()
     _, follower = await loop.create_connection(lambda: Follower(request), served.host, served.port)
@@ -112,9 +94,7 @@ async def follow(served: children.Served, target: str) -> Follower:
 
 
 def events(stream: bytes) -> Iterator[Told]:
-    """
-    Read the events of a stream.
-    """
+    """Read the events of a stream."""
     end = 0
     for part in stream.split(b"\n\n")[:-1]:
         end += len(part) + 2

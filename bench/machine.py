@@ -1,6 +1,4 @@
-"""
-The machine's own rates, without anything of ours in between.
-"""
+"""The machine's own rates, without anything of ours in between."""
 
 from __future__ import annotations
 
@@ -20,18 +18,14 @@ _SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 class Appender:
-    """
-    A fresh file that lines are appended to, each synced before the next, by the thread that asks.
-    """
+    """A fresh file that lines are appended to, each synced before the next, by the thread that asks."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"appends-{time.perf_counter_ns()}"
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 
     def seconds(self, count: int) -> float:
-        """
-        Append so many lines and return the time that all of them took.
-        """
+        """Append so many lines and return the time that all of them took."""
         began = time.perf_counter()
         for _ in range(count):
             os.write(self._descriptor, LINE)
@@ -39,16 +33,12 @@ class Appender:
         return time.perf_counter() - began
 
     def close(self) -> None:
-        """
-        Close the file.
-        """
+        """Close the file."""
         os.close(self._descriptor)
 
 
 def append_seconds(folder: Path, count: int) -> float:
-    """
-    Return the mean time of one bare append with its sync, over so many in a fresh file.
-    """
+    """Return the mean time of one bare append with its sync, over so many in a fresh file."""
     appender = Appender(folder)
     try:
         return appender.seconds(count) / count
@@ -57,16 +47,12 @@ def append_seconds(folder: Path, count: int) -> float:
 
 
 def append_rates(seconds: float) -> figures.Raw:
-    """
-    Return the two figures that stand for a mean time of one append.
-    """
+    """Return the two figures that stand for a mean time of one append."""
     return {"append_ms": seconds * 1000, "appends_per_second": 1 / seconds}
 
 
 async def spawns_per_second(count: int, at_a_time: int) -> float:
-    """
-    Return how many processes that do nothing Python's standard event loop spawns and awaits in a second.
-    """
+    """Return how many processes that do nothing Python's standard event loop spawns and awaits in a second."""
     words = ("-m", "bench.bare_spawns", str(count), str(at_a_time))
     process = await asyncio.create_subprocess_exec(
         sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE

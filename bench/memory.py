@@ -1,6 +1,4 @@
-"""
-The memory that this process holds.
-"""
+"""The memory that this process holds."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _BETWEEN_SECONDS = 0.2
 
 
 async def settled_bytes() -> int:
-    """
-    Return the resident memory once nothing under way changes it any more, without what is free already.
-    """
+    """Return the resident memory once nothing under way changes it any more, without what is free already."""
     earlier = resident_bytes()
     for _ in range(_LOOKS):
         await asyncio.sleep(_BETWEEN_SECONDS)
@@ -30,8 +26,8 @@ async def settled_bytes() -> int:
 
 
 def resident_bytes() -> int:
-    """
-    Return the resident memory, after garbage is collected and free memory given back where the C library can do that.
+    """Return the resident memory, after garbage is collected and free memory given back where the C library can do
+    that.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,6 +1,4 @@
-"""
-Nastiest: the largest and worst bodies that each address lets in, made from the OpenAPI document.
-"""
+"""Nastiest: the largest and worst bodies that each address lets in, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _METHODS = ("post", "put", "patch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """
-    A body for an address.
-    """
+    """A body for an address."""
 
     name: str
     """What is nasty about it."""
@@ -33,9 +29,7 @@ class Body:
 
 
 def bodies(document: Mapping[str, Any]) -> Iterator[Body]:
-    """
-    Yield every nasty body for every address that takes one.
-    """
+    """Yield every nasty body for every address that takes one."""
     for path, operations in document["paths"].items():
         for method in _METHODS:
             taken = operations.get(method, {}).get("requestBody")
@@ -46,8 +40,7 @@ def bodies(document: Mapping[str, Any]) -> Iterator[Body]:
 
 
 def contents(schema: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Iterator[tuple[str, bytes]]:
-    """
-    Yield names and contents of nasty objects: with fields that a schema lacks, and with each of its fields filled.
+    """Yield names and contents of nasty objects: with fields that a schema lacks, and with each of its fields filled.
 
     Args:
         usual: Fields that every object has; None: those of the schema's first example.

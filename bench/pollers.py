@@ -1,6 +1,4 @@
-"""
-Pollers: connections that ask the same again as soon as they are answered, at as little cost as Python allows.
-"""
+"""Pollers: connections that ask the same again as soon as they are answered, at as little cost as Python allows."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _WARM_UP_SECONDS = 0.2
 
 
 class _Poller(asyncio.Protocol):
-    """
-    One connection.
-    """
+    """One connection."""
 
     def __init__(self, request: bytes, status: int) -> None:
         self._request = request
@@ -41,7 +37,8 @@ class _Poller(asyncio.Protocol):
             head, found, body = self._head.partition(_HEAD_END)
             if not found:
                 return
-            self._lacking, self._head = _length(head) - len(body), b""
+            self._lacking = _length(head) - len(body)
+            self._head = b""
             if not head.startswith(self._expected):
                 self._end(ConnectionError(f"a poll was answered with {head[:40]!r}"))
                 return
@@ -56,9 +53,7 @@ class _Poller(asyncio.Protocol):
         self._end(exc or ConnectionError("the server closed the connection"))
 
     def stop(self) -> None:
-        """
-        Ask no more after the present answer.
-        """
+        """Ask no more after the present answer."""
         self._stopped = True
 
     def _end(self, error: Exception | None) -> None:
@@ -68,8 +63,7 @@ class _Poller(asyncio.Protocol):
 
 
 async def per_second(served: children.Served, target: str, *, clients: int, seconds: float, etag: str = "") -> float:
-    """
-    Poll an address with so many clients at a time for a while, and return how many answers came in a second.
+    """Poll an address with so many clients at a time for a while, and return how many answers came in a second.
 
     Args:
         etag: Sent as If-None-Match; every answer must be a 304 then, else a 200.

@@ -1,6 +1,4 @@
-"""
-The prober: how long short questions to a service take, from a process of its own, until its standard input ends.
-"""
+"""The prober: how long short questions to a service take, from a process of its own, until its standard input ends."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ _BETWEEN_SECONDS = 0.01
 
 
 async def probe(host: str, port: int, targets: list[str]) -> dict[str, list[float]]:
-    """
-    Ask for each target in turn, over and over, and return how long each answer took.
+    """Ask for each target in turn, over and over, and return how long each answer took.
 
     Raises:
         ConnectionError: a question was refused.

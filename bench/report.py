@@ -1,6 +1,4 @@
-"""
-The report: two tables for people.
-"""
+"""The report: two tables for people."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ for each bare append. "absent" is told below."""
 
 
 def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Surroundings) -> str:
-    """
-    Return the report as a document.
-    """
+    """Return the report as a document."""
     paragraphs = [
         "# Benchmark",
         _made(extent, place),
@@ -41,25 +37,19 @@ def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Sur
 
 
 def number(value: float) -> str:
-    """
-    Write a number with three significant digits, or whole.
-    """
+    """Write a number with three significant digits, or whole."""
     size = abs(value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:,.{digits}f}"
 
 
 def spread(series: figures.Series, unit: str = "") -> str:
-    """
-    Write a series as its median, with its ends in parentheses.
-    """
+    """Write a series as its median, with its ends in parentheses."""
     return f"{number(series.median)}{_joined(unit)} ({number(series.low)}–{number(series.high)})"
 
 
 def bar(line: figures.Line) -> str:
-    """
-    Say what a line must reach; a dash where it is only told.
-    """
+    """Say what a line must reach; a dash where it is only told."""
     if line.bar is None:
         return "–"
     return f"{line.bar.kind} {line.bar.limit:g}{_joined(line.unit) if line.bar.of == 'figure' else ''}"

@@ -1,6 +1,4 @@
-"""
-Rooms: throw-away projects with the benchmark's recipes, put together as the service puts its own together.
-"""
+"""Rooms: throw-away projects with the benchmark's recipes, put together as the service puts its own together."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ ADDRESS = "http://bench.invalid"
 
 
 def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
-    """
-    Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N` and
+    """Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N` and
     `steps-N-agent`; return it.
     """
     data = folder / ".control-room"
@@ -47,16 +44,12 @@ def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
 
 
 def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Settings:
-    """
-    Return the settings of a project; nothing is read from the environment.
-    """
+    """Return the settings of a project; nothing is read from the environment."""
     return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
 
 
 def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.World:
-    """
-    Return the machine's own world with the benchmark's language in it.
-    """
+    """Return the machine's own world with the benchmark's language in it."""
     return dataclasses.replace(
         bootstrap.real_world({}),
         dialects={**registry.DIALECTS, **dialect.DIALECTS},
@@ -68,9 +61,7 @@ def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> boo
 async def opened(
     project: Path, *, max_running: int = 8, performers: Mapping[str, ports.Performer] = dialect.PERFORMERS
 ) -> AsyncIterator[bootstrap.Room]:
-    """
-    Open a project as its service does: with its lock, and with recovery.
-    """
+    """Open a project as its service does: with its lock, and with recovery."""
     chosen = choose(project, max_running=max_running)
     async with bootstrap.build(chosen, bootstrap.Use(address=ADDRESS), world(performers)) as room:
         await room.engine.recovered()
@@ -78,15 +69,12 @@ async def opened(
 
 
 def request(recipe_id: str) -> requests.StartRequest:
-    """
-    Return the request for a run of a recipe.
-    """
+    """Return the request for a run of a recipe."""
     return requests.StartRequest(recipe_id=recipe_id)
 
 
 async def execute(room: bootstrap.Room, recipe_id: str) -> str:
-    """
-    Start a run of a recipe, wait for its end, and return its id.
+    """Start a run of a recipe, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
@@ -95,8 +83,7 @@ async def execute(room: bootstrap.Room, recipe_id: str) -> str:
 
 
 async def ended(room: bootstrap.Room, asked: requests.StartRequest) -> str:
-    """
-    Start a run, wait for its end, and return its id.
+    """Start a run, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
@@ -109,9 +96,7 @@ async def ended(room: bootstrap.Room, asked: requests.StartRequest) -> str:
 
 
 async def execute_many(room: bootstrap.Room, recipe_id: str, *, count: int, at_a_time: int) -> None:
-    """
-    Execute so many runs, each of those at a time followed by the next as soon as its end is known.
-    """
+    """Execute so many runs, each of those at a time followed by the next as soon as its end is known."""
     left = iter(range(count))
 
     async def follow_on() -> None:

@@ -1,5 +1,5 @@
-"""
-Rounds: every workload, and every product, once in each; so that a machine that changes its mind changes it for all.
+"""Rounds: every workload, and every product, once in each; so that a machine that changes its mind
+changes it for all.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ Attempt = Callable[[str, workload.Context, str], Awaitable[figures.Raw]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """
-    What is measured, and how.
-    """
+    """What is measured, and how."""
 
     workloads: Sequence[workload.Workload]
     """The program's own work."""
@@ -42,9 +40,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductFound:
-    """
-    What was found about a product.
-    """
+    """What was found about a product."""
 
     label: str
     """Its name for people."""
@@ -60,9 +56,7 @@ class ProductFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """
-    Everything that was found.
-    """
+    """Everything that was found."""
 
     workloads: Mapping[str, figures.Repetitions]
     """Our repetitions by key of the workload."""
@@ -71,16 +65,12 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """
-        Tell whether every repetition of our own work came to its end.
-        """
+        """Tell whether every repetition of our own work came to its end."""
         return all(each.raws and not each.troubles for each in self.workloads.values())
 
 
 class _Notes:
-    """
-    The repetitions of one workload, as they come in.
-    """
+    """The repetitions of one workload, as they come in."""
 
     def __init__(self) -> None:
         self._raws: list[figures.Raw] = []
@@ -100,8 +90,7 @@ class _Notes:
 async def measure(
     extent: Extent, say: Say, attempt: Attempt = trial.attempt, keep: Callable[[Found], None] | None = None
 ) -> Found:
-    """
-    Measure everything, in folders that are gone afterwards.
+    """Measure everything, in folders that are gone afterwards.
 
     Args:
         keep: Is given what was found before the folders are removed, which takes minutes where there are many runs.

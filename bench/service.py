@@ -1,6 +1,4 @@
-"""
-The real service with the benchmark's language added: `python -m bench.service --project DIR [--port N]`.
-"""
+"""The real service with the benchmark's language added: `python -m bench.service --project DIR [--port N]`."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from bench import rooms
 
 
 def serve() -> int:
-    """
-    Serve a project until SIGTERM, and return the exit code.
-    """
+    """Serve a project until SIGTERM, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__)
     parser.add_argument("--project", type=Path, required=True, help="folder of the project")
     parser.add_argument("--port", type=int, default=0, help="port on loopback; 0 takes a free one")

@@ -1,6 +1,4 @@
-"""
-Stopping: a signal ends what is measured in order, so that nothing that it started is left behind.
-"""
+"""Stopping: a signal ends what is measured in order, so that nothing that it started is left behind."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _END_SECONDS = 60.0
 
 
 async def until_signal(work: Coroutine[Any, Any, _T]) -> _T:
-    """
-    Do the work, and cancel it at SIGTERM or SIGINT.
+    """Do the work, and cancel it at SIGTERM or SIGINT.
 
     Raises:
         asyncio.CancelledError: a signal came.
@@ -31,9 +28,7 @@ async def until_signal(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """
-    Stop a process that has not ended, with SIGTERM and, after a while, with SIGKILL.
-    """
+    """Stop a process that has not ended, with SIGTERM and, after a while, with SIGKILL."""
     if process.returncode is not None:
         return
     process.terminate()

@@ -1,6 +1,4 @@
-"""
-Surroundings: where figures were made, as far as it matters to them, and nothing that names the machine.
-"""
+"""Surroundings: where figures were made, as far as it matters to them, and nothing that names the machine."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app import __version__, clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """
-    Where figures were made.
-    """
+    """Where figures were made."""
 
     version: str
     """Version of the program."""
@@ -34,9 +30,7 @@ class Surroundings:
 
 
 def look(place: Path) -> Surroundings:
-    """
-    Return the surroundings of figures that are made in a folder.
-    """
+    """Return the surroundings of figures that are made in a folder."""
     release = re.match(r"\d+(\.\d+)*", platform.release())
     return Surroundings(
         version=__version__,

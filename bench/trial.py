@@ -1,5 +1,4 @@
-"""
-Trials: one repetition, in a process of its own: `python -m bench.trial KEY --place DIR --kept DIR`.
+"""Trials: one repetition, in a process of its own: `python -m bench.trial KEY --place DIR --kept DIR`.
 
 The process prints one JSON object: the figures, or `{"absent": reason}`.
 """
@@ -30,14 +29,11 @@ _MOST_SECONDS = 3600.0
 
 
 class TrialFailed(Exception):
-    """
-    A repetition did not come to its end.
-    """
+    """A repetition did not come to its end."""
 
 
 async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -> figures.Raw:
-    """
-    Live one repetition in a child process and return its figures.
+    """Live one repetition in a child process and return its figures.
 
     Raises:
         workload.Absent: the product is absent.
@@ -53,8 +49,7 @@ async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -
 
 
 async def live(key: str, context: workload.Context, product: str = PROGRAM) -> figures.Raw:
-    """
-    Do a workload once, with the rate of bare appends before and after.
+    """Do a workload once, with the rate of bare appends before and after.
 
     Raises:
         workload.Absent: the product is absent.

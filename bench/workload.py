@@ -1,6 +1,4 @@
-"""
-Workloads and products: what is measured, and whose.
-"""
+"""Workloads and products: what is measured, and whose."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ CACHE = Path("~/.cache/control-room-bench").expanduser()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """
-    What one repetition is given.
-    """
+    """What one repetition is given."""
 
     place: Path
     """Fresh empty folder of this repetition, on the disk that is measured."""
@@ -31,16 +27,14 @@ class Context:
     """Where other products are installed: what their `prepare` was given."""
 
     def size(self, full: int, quick: int) -> int:
-        """
-        Return how much of something is asked of this repetition.
-        """
+        """Return how much of something is asked of this repetition."""
         return quick if self.quick else full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """
-    One thing that is measured; each repetition lives in a process of its own, on an event loop like the service's.
+    """One thing that is measured; each repetition lives in a process of its own, on an event loop
+    like the service's.
     """
 
     name: str
@@ -49,7 +43,8 @@ class Workload:
     """What is done, for the table."""
     measure: Callable[[Context], Awaitable[figures.Raw]]
     """Do it once. The rate of bare appends is added to what it returns (`append_ms`, `appends_per_second`), measured
-    before and after, unless it brings those itself."""
+    before and after, unless it brings those itself.
+    """
     lines: tuple[figures.Line, ...]
     """What is shown of it."""
     part: str = ""
@@ -57,16 +52,12 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """
-        Return the name under which exactly this part is found.
-        """
+        """Return the name under which exactly this part is found."""
         return f"{self.name}.{self.part}" if self.part else self.name
 
 
 class Absent(Exception):
-    """
-    A product cannot be installed or started here, or cannot do a workload.
-    """
+    """A product cannot be installed or started here, or cannot do a workload."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -75,9 +66,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """
-    What others have to do to stand beside a workload.
-    """
+    """What others have to do to stand beside a workload."""
 
     key: str
     """Key of the workload."""
@@ -88,39 +77,31 @@ class Comparison:
 
 
 class Product(Protocol):
-    """
-    Something that a user might pick instead.
-    """
+    """Something that a user might pick instead."""
 
     @property
     def name(self) -> str:
-        """
-        Return the short name for `--others`.
-        """
+        """Return the short name for `--others`."""
 
     @property
     def label(self) -> str:
-        """
-        Return the name for people.
-        """
+        """Return the name for people."""
 
     @property
     def remark(self) -> str:
-        """
-        Return what a reader of its figures should know: how it is made durable, and what it does otherwise than asked.
+        """Return what a reader of its figures should know: how it is made durable, and what it does otherwise than
+        asked.
         """
 
     async def prepare(self, cache: Path) -> str:
-        """
-        Install it into an environment of its own below the cache, if it is not there yet, and return its version.
+        """Install it into an environment of its own below the cache, if it is not there yet, and return its version.
 
         Raises:
             Absent: it cannot be installed.
         """
 
     async def measure(self, key: str, context: Context) -> figures.Raw:
-        """
-        Do a workload once, in child processes, and return the figures that `COMPARISONS` names.
+        """Do a workload once, in child processes, and return the figures that `COMPARISONS` names.
 
         Raises:
             Absent: it cannot be started, or does not offer what the workload needs.

@@ -1,6 +1,4 @@
-"""
-Run migrations on the connection that the program hands over.
-"""
+"""Run migrations on the connection that the program hands over."""
 
 from __future__ import annotations
 

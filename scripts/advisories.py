@@ -1,5 +1,4 @@
-"""
-Ask whether advisories are known for what the locks install.
+"""Ask whether advisories are known for what the locks install.
 
     python3 scripts/advisories.py
 
@@ -44,15 +43,11 @@ Package = tuple[str, str]
 
 
 class NoSource(Exception):
-    """
-    The advisories cannot be had.
-    """
+    """The advisories cannot be had."""
 
 
 def main() -> int:
-    """
-    Print the advisories for the locked packages, or why there is no answer.
-    """
+    """Print the advisories for the locked packages, or why there is no answer."""
     source = os.environ.get("ADVISORIES_SOURCE", SOURCE)
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, float(os.environ.get("ADVISORIES_SECONDS", SECONDS)))
@@ -74,15 +69,12 @@ def _give_up(*_: object) -> None:
 
 
 def locked(locks: Any) -> list[Package]:
-    """
-    Return what the locks pin, each once.
-    """
+    """Return what the locks pin, each once."""
     return sorted({(name, version) for lock in locks for name, version in _PINNED.findall(lock.read_text("utf-8"))})
 
 
 def advisories(packages: Sequence[Package], source: str) -> list[tuple[Package, str]]:
-    """
-    Return the ids of the advisories for each package.
+    """Return the ids of the advisories for each package.
 
     Raises:
         NoSource: nothing answers in time, or not in the form that is documented.

@@ -1,5 +1,4 @@
-"""
-Install the real agent programs that the tests marked `programs` run against a fake model server.
+"""Install the real agent programs that the tests marked `programs` run against a fake model server.
 
     python3 scripts/agent_programs.py [--into FOLDER] [NAME ...]
 
@@ -33,9 +32,7 @@ MIB = 1024 * 1024
 
 
 def main() -> None:
-    """
-    Install what is asked for, and tell of each program its version, size and time.
-    """
+    """Install what is asked for, and tell of each program its version, size and time."""
     pinned: dict[str, dict[str, Any]] = json.loads(PINNED.read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=_default_folder(), metavar="FOLDER")
@@ -70,9 +67,7 @@ def _with_helpers(names: list[str], pinned: dict[str, dict[str, Any]]) -> list[s
 
 
 def _stands(name: str, pinned: dict[str, dict[str, Any]], into: Path) -> bool:
-    """
-    Install a program if it does not stand, and see whether it shows its version.
-    """
+    """Install a program if it does not stand, and see whether it shows its version."""
     program, folder = pinned[name], into / f"{name}-{pinned[name]['version']}"
     started = time.monotonic()
     if not (folder / program["file"]).exists() and not _install(program, folder):
@@ -86,9 +81,7 @@ def _stands(name: str, pinned: dict[str, dict[str, Any]], into: Path) -> bool:
 
 
 def _install(program: dict[str, Any], folder: Path) -> bool:
-    """
-    Install beside the place where it is to stand, so that what stands there is whole.
-    """
+    """Install beside the place where it is to stand, so that what stands there is whole."""
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     wanted = f"{program['package']}@{program['version']}"
     command = [*NPM, "--prefix", str(made), wanted]
@@ -104,9 +97,7 @@ def _install(program: dict[str, Any], folder: Path) -> bool:
 
 
 def _runner(program: dict[str, Any], pinned: dict[str, dict[str, Any]], into: Path) -> list[str]:
-    """
-    Return the Node that a program asks for where the machine's own is too old, else the machine's own.
-    """
+    """Return the Node that a program asks for where the machine's own is too old, else the machine's own."""
     if "with" not in program:
         return []
     node = pinned[program["with"]]
@@ -128,9 +119,7 @@ def _shown(command: list[str]) -> str:
 
 
 def _size_bytes(folder: Path) -> int:
-    """
-    Return the room that a folder takes; a file with two names is there once.
-    """
+    """Return the room that a folder takes; a file with two names is there once."""
     found = [path.lstat() for path in folder.rglob("*")]
     return sum({(one.st_dev, one.st_ino): one.st_size for one in found}.values())
 

@@ -1,5 +1,4 @@
-"""
-Set up the project and run every check and every test.
+"""Set up the project and run every check and every test.
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
@@ -33,9 +32,7 @@ SOURCES = ["app", "migrations", "scripts", "tests", "bench"]
 
 
 def main() -> None:
-    """
-    Prepare `.venv`, run the checks in order, and tell which of them failed.
-    """
+    """Prepare `.venv`, run the checks in order, and tell which of them failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only",

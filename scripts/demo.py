@@ -1,5 +1,4 @@
-"""
-Set up Control Room, start it on the example project, and run `creative_draft_scene` through its HTTP interface.
+"""Set up Control Room, start it on the example project, and run `creative_draft_scene` through its HTTP interface.
 
     python3 scripts/demo.py [--port 8000] [--exit]
 
@@ -36,9 +35,7 @@ ENDINGS = ("done", "failed", "cancelled")
 
 
 def main() -> None:
-    """
-    Set up, serve, run, show what to do next, and stay until Ctrl-C.
-    """
+    """Set up, serve, run, show what to do next, and stay until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--port", type=int, default=8000, help="port of the service; a taken one is replaced by a free one"

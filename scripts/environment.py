@@ -1,5 +1,4 @@
-"""
-The project's virtual environment, made from the lock files alone.
+"""The project's virtual environment, made from the lock files alone.
 
 Safe to call again and again: what is already installed from an unchanged lock is left alone.
 """
@@ -36,8 +35,7 @@ INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
 
 
 def prepare(*locks: str) -> Path:
-    """
-    Bring `.venv` to the state of the given locks and return its Python.
+    """Bring `.venv` to the state of the given locks and return its Python.
 
     Two calls at once wait for each other.
     """
@@ -59,9 +57,7 @@ def prepare(*locks: str) -> Path:
 
 
 def memory() -> Path | None:
-    """
-    Return the folder in memory where it takes the files of tests, and programs among them.
-    """
+    """Return the folder in memory where it takes the files of tests, and programs among them."""
     if not os.access(MEMORY, os.W_OK | os.X_OK):
         return None
     told = os.statvfs(MEMORY)

@@ -1,7 +1,6 @@
-"""
-Compile the lock files anew: every package pinned and hashed, no registry's address in them.
+"""Compile the lock files anew: every package pinned and hashed, no registry's address in them.
 
-    python3 scripts/lock.py [--upgrade]
+python3 scripts/lock.py [--upgrade]
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ PLAIN = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-
 
 
 def main() -> None:
-    """
-    Compile the development lock first; the service's lock takes its versions from it.
-    """
+    """Compile the development lock first; the service's lock takes its versions from it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml allows")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []

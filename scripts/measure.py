@@ -1,5 +1,4 @@
-"""
-Set up the project and measure it.
+"""Set up the project and measure it.
 
     python3 scripts/measure.py [arguments of `python -m bench`]
 
@@ -15,9 +14,7 @@ import environment
 
 
 def main() -> None:
-    """
-    Prepare `.venv` and become the benchmark.
-    """
+    """Prepare `.venv` and become the benchmark."""
     python = environment.prepare(environment.SERVICE)
     os.chdir(environment.ROOT)
     os.execv(python, [str(python), "-m", "bench", *sys.argv[1:]])

@@ -1,5 +1,4 @@
-"""
-Run the tests of processes, files and permissions as a user without rights over the machine, by README's command.
+"""Run the tests of processes, files and permissions as a user without rights over the machine, by README's command.
 
     python3 scripts/ordinary_user.py
 
@@ -46,9 +45,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 
 
 def main() -> None:
-    """
-    Run the tests both ways, and end with 1 if either fails.
-    """
+    """Run the tests both ways, and end with 1 if either fails."""
     if os.geteuid() != 0:
         print("== as the machine is: skipped, the tests themselves run as an ordinary user here", flush=True)
         sys.exit(_run(environment.ROOT, str(environment.PYTHON), "without namespaces", CONTAINMENT, _deny_namespaces))
@@ -82,9 +79,7 @@ def _copied(folder: Path) -> Path:
 
 
 def _interpreters(tree: Path) -> Iterator[str]:
-    """
-    Find interpreters that the user can execute and that the project supports.
-    """
+    """Find interpreters that the user can execute and that the project supports."""
     names = [f"python{major}.{minor}" for major, minor in environment.SUPPORTED] + ["python3"]
     places = [sys.executable, *(f"{folder}/{name}" for folder in ("/usr/local/bin", "/usr/bin") for name in names)]
     asked = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
@@ -115,9 +110,7 @@ def _as_nobody(tree: Path) -> dict[str, Any]:
 
 
 def _deny_namespaces() -> None:
-    """
-    Refuse this process and all that come of it a namespace, as container runtimes do.
-    """
+    """Refuse this process and all that come of it a namespace, as container runtimes do."""
     clone, unshare = _CALLS[platform.machine()]
     steps = [
         (_LOAD, 0, 0, 0),

@@ -1,6 +1,4 @@
-"""
-Write the OpenAPI document to `openapi/openapi.json`, from the code.
-"""
+"""Write the OpenAPI document to `openapi/openapi.json`, from the code."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ sys.path.insert(0, str(ROOT))
 
 
 def main() -> None:
-    """
-    Write the document.
-    """
+    """Write the document."""
     from app.api import published
 
     target = ROOT / "openapi" / "openapi.json"

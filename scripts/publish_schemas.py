@@ -1,7 +1,6 @@
-"""
-Write the JSON Schema of each dialect's recipes, and of agents.json, to recipes/schema/, for editors.
+"""Write the JSON Schema of each dialect's recipes, and of agents.json, to recipes/schema/, for editors.
 
-    .venv/bin/python scripts/publish_schemas.py
+.venv/bin/python scripts/publish_schemas.py
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from app.dialects.orchestrate import schema as orchestrate  # noqa: E402
 
 
 def text_of(schema: Mapping[str, Any]) -> str:
-    """
-    Return the file's content for a schema.
-    """
+    """Return the file's content for a schema."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,5 +1,4 @@
-"""
-What holds for all tests: property tests try the same cases every time, and take the time they need; tests that take
+"""What holds for all tests: property tests try the same cases every time, and take the time they need; tests that take
 long begin first, so that no worker is left alone with one at the end.
 """
 
@@ -36,7 +35,5 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """
-    Put the tests that take long before the others, which keep their order.
-    """
+    """Put the tests that take long before the others, which keep their order."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))

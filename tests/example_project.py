@@ -1,6 +1,4 @@
-"""
-The example project, copied for a test.
-"""
+"""The example project, copied for a test."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ EXAMPLE = Path(__file__).resolve().parents[1] / ".control-room" / "example"
 
 
 def copy(target: Path) -> Path:
-    """
-    Copy the project without what demonstrations have left in it.
-    """
+    """Copy the project without what demonstrations have left in it."""
     return shutil.copytree(EXAMPLE, target, ignore=_left_by_demonstrations)
 
 

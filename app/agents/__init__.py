@@ -1,3 +1,1 @@
-"""
-Agents: who they are, and the backends through which they are reached.
-"""
+"""Agents: who they are, and the backends through which they are reached."""

@@ -1,6 +1,4 @@
-"""
-Agent files: agents that a project describes for Amplifier, one file each, in `.amplifier/agents/`.
-"""
+"""Agent files: agents that a project describes for Amplifier, one file each, in `.amplifier/agents/`."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ _FRONT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """
-    The agents of a folder.
-    """
+    """The agents of a folder."""
 
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Agents by id, as `agents.json` would hold them."""
@@ -49,8 +45,7 @@ class Described:
 
 
 def read(folder: Path) -> Described:
-    """
-    Return the agents of a folder.
+    """Return the agents of a folder.
 
     The head of a text names the agent (`name`, or `meta.name`), and may give `backend` and `model`; what stands behind
     it is the agent's role. A YAML file has the role as `instruction`.
@@ -74,9 +69,7 @@ def read(folder: Path) -> Described:
 def unspoken(
     described: Described, agents: Mapping[str, Mapping[str, Any]], backends: Container[str]
 ) -> list[BrokenFile]:
-    """
-    Return the files whose agent would speak through a backend that there is not, once every layer is read.
-    """
+    """Return the files whose agent would speak through a backend that there is not, once every layer is read."""
     lacking = [name for name in described.files if agents[name]["backend"] not in backends]
     return [
         BrokenFile(

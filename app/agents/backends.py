@@ -1,6 +1,4 @@
-"""
-Backends by name, and the types that there are of them.
-"""
+"""Backends by name, and the types that there are of them."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ from app.engine import ports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendType:
-    """
-    A kind of backend.
-    """
+    """A kind of backend."""
 
     make: Callable[[BackendConfig, Surroundings], ports.AgentBackend]
     """Make one; starts nothing."""
@@ -46,9 +42,7 @@ class BackendType:
 
 
 class Backends:
-    """
-    The configured backends, each made when it is first asked for.
-    """
+    """The configured backends, each made when it is first asked for."""
 
     def __init__(self, configs: Mapping[str, BackendConfig], surroundings: Surroundings) -> None:
         self._configs = configs
@@ -56,8 +50,7 @@ class Backends:
         self._made: dict[str, ports.AgentBackend] = {}
 
     def get(self, name: str) -> ports.AgentBackend:
-        """
-        Return a backend by name.
+        """Return a backend by name.
 
         Raises:
             errors.AgentFailed: `unknown_backend`; the nearest name is told.
@@ -69,21 +62,16 @@ class Backends:
         return self._made[name]
 
     def names(self) -> list[str]:
-        """
-        Return the names of all backends.
-        """
+        """Return the names of all backends."""
         return sorted(self._configs)
 
     def check(self) -> list[tuple[str, str]]:
-        """
-        Return each backend that cannot work here, by name, with what it lacks; nothing is started.
-        """
+        """Return each backend that cannot work here, by name, with what it lacks; nothing is started."""
         found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
 
     def lack(self, name: str, *, continues: bool = False) -> str | None:
-        """
-        Return what keeps a backend from working here, None where nothing does; nothing is started.
+        """Return what keeps a backend from working here, None where nothing does; nothing is started.
 
         Args:
             continues: Whether it must continue a conversation.
@@ -97,9 +85,7 @@ class Backends:
         return lack
 
     async def close(self) -> None:
-        """
-        Free what the backends hold.
-        """
+        """Free what the backends hold."""
         while self._made:
             _, backend = self._made.popitem()
             await backend.close()
@@ -117,8 +103,7 @@ class Backends:
 
 
 def type_of(name: str) -> BackendType:
-    """
-    Return a type of backends.
+    """Return a type of backends.
 
     Raises:
         errors.ConfigurationError: there is none of that name; the nearest is told.
@@ -134,16 +119,13 @@ def type_of(name: str) -> BackendType:
 
 
 def key_variables() -> frozenset[str]:
-    """
-    Return the environment variables that hold keys of backends without being named in `agents.json`.
-    """
+    """Return the environment variables that hold keys of backends without being named in `agents.json`."""
     of_programs = {name for program in catalogue.PROGRAMS.values() for name in program.keys}
     return frozenset(of_programs | {kind.key_variable for kind in TYPES.values() if kind.key_variable is not None})
 
 
 def withheld_from(program: str, variables: Iterable[str]) -> frozenset[str]:
-    """
-    Return those of the variables that a command does not get: keys of backends, but for those of its own program.
+    """Return those of the variables that a command does not get: keys of backends, but for those of its own program.
 
     Args:
         program: Its program as the command names it.
@@ -154,9 +136,7 @@ def withheld_from(program: str, variables: Iterable[str]) -> frozenset[str]:
 
 
 def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
-    """
-    Return the models for haiku, sonnet and opus of each backend, as far as they are known.
-    """
+    """Return the models for haiku, sonnet and opus of each backend, as far as they are known."""
     own = {name: TYPES[config.type].models if config.type in TYPES else {} for name, config in configs.items()}
     return {
         name: {**(own[name] if config.base_url is None else {}), **config.models} for name, config in configs.items()

@@ -1,6 +1,4 @@
-"""
-What `agents.json` says, as values.
-"""
+"""What `agents.json` says, as values."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ Part = str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """
-    Where the replies of another backend are kept.
-    """
+    """Where the replies of another backend are kept."""
 
     backend: str
     """Name of the backend that is asked."""
@@ -33,9 +29,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendConfig:
-    """
-    A configured way to reach agents.
-    """
+    """A configured way to reach agents."""
 
     name: str
     """Name that agents refer to."""
@@ -73,9 +67,7 @@ class BackendConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenFile:
-    """
-    A file that was left out, and why.
-    """
+    """A file that was left out, and why."""
 
     path: Path
     """The file."""
@@ -87,9 +79,7 @@ class BrokenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """
-    All agents and backends of a project.
-    """
+    """All agents and backends of a project."""
 
     agents: tuple[library.Agent, ...] = ()
     """Agents, those of the project first; the first of an archetype is used."""
@@ -102,14 +92,10 @@ class Roster:
 
     @property
     def secret_variables(self) -> frozenset[str]:
-        """
-        Return the environment variables whose values must never be shown.
-        """
+        """Return the environment variables whose values must never be shown."""
         return frozenset(config.api_key_env for config in self.backends.values() if config.api_key_env)
 
     @property
     def secret_patterns(self) -> frozenset[str]:
-        """
-        Return patterns of further variables that backends name as secrets.
-        """
+        """Return patterns of further variables that backends name as secrets."""
         return frozenset(pattern for config in self.backends.values() for pattern in config.secrets)

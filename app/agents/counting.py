@@ -1,6 +1,4 @@
-"""
-Counting: what a turn took, where a backend tells the sums of the whole conversation.
-"""
+"""Counting: what a turn took, where a backend tells the sums of the whole conversation."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ _DECIMALS = 12
 
 
 def counted(reply: ports.AgentReply, sums: records.Usage | None, before: records.Usage | None) -> ports.AgentReply:
-    """
-    Return a reply with what its turn took.
+    """Return a reply with what its turn took.
 
     Args:
         reply: With what was told of the turn itself.
@@ -42,9 +39,7 @@ def kept(
     sums: records.Usage | None,
     before: records.Usage | None,
 ) -> agent_sessions.AgentSession:
-    """
-    Return a conversation with the sums that were told after a turn.
-    """
+    """Return a conversation with the sums that were told after a turn."""
     if sums is None:
         return session
     now = {name: _amount(sums, name) for name in _FIELDS}
@@ -54,16 +49,12 @@ def kept(
 
 
 def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
-    """
-    Return the sums that journals account for before a prompt; None: unknown.
-    """
+    """Return the sums that journals account for before a prompt; None: unknown."""
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
 
 
 def _counts_anew(told: records.Usage, sums: records.Usage, before: records.Usage) -> bool:
-    """
-    Tell whether the sums are those of this process alone, as some versions of programs count.
-    """
+    """Tell whether the sums are those of this process alone, as some versions of programs count."""
     for name in _FIELDS:
         now, then = _amount(sums, name), _amount(before, name)
         if now is None or then is None:

@@ -1,5 +1,4 @@
-"""
-Degenerate replies: those that only echo what the agent was told, or repeat themselves without end.
+"""Degenerate replies: those that only echo what the agent was told, or repeat themselves without end.
 
 What a model may well say is never taken for one: short words, lists and tables with equal lines, code, refrains, an
 answer that its instructions word for it, a text that is given back as it was. Time grows with the length alone.
@@ -32,9 +31,7 @@ _SPEAKERS = {"i": "you", "im": "you", "am": "are", "m": "are", "re": "are", "my"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """
-    What an agent was told.
-    """
+    """What an agent was told."""
 
     system: str = ""
     """Role contract, or other standing instruction."""
@@ -46,9 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degenerate:
-    """
-    What is wrong with a reply.
-    """
+    """What is wrong with a reply."""
 
     message: str
     """One sentence for people."""
@@ -68,9 +63,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bound:
-    """
-    From where on repetitions are too many: as often and as long, or more often; beside as much else at most.
-    """
+    """From where on repetitions are too many: as often and as long, or more often; beside as much else at most."""
 
     times: int
     characters: int
@@ -88,8 +81,7 @@ _LEAST_CHARACTERS = 100
 
 
 def find(reply: str, asked: Asked, *, cut_off: bool = False) -> Degenerate | None:
-    """
-    Return what makes a reply degenerate; None for a sound one.
+    """Return what makes a reply degenerate; None for a sound one.
 
     Args:
         cut_off: Whether it reached its longest.
@@ -125,16 +117,13 @@ def _echoed(reply: str, asked: Asked) -> str | None:
 
 
 def _spoken(text: str) -> list[str]:
-    """
-    Return the words of a text without regard to who speaks, and without the fillers that it begins with.
-    """
+    """Return the words of a text without regard to who speaks, and without the fillers that it begins with."""
     words = (_SPEAKERS.get(word, word) for word in _WORD.findall(text.casefold()))
     return list(itertools.dropwhile(_FILLERS.__contains__, words))
 
 
 def _echoes(said: Sequence[str], told: Sequence[str], *, is_own: bool) -> bool:
-    """
-    Tell whether words only echo others.
+    """Tell whether words only echo others.
 
     Args:
         is_own: Whether these are instructions alone, of which a part is an echo as well; within a whole prompt stand
@@ -180,9 +169,7 @@ def _endless(reply: str, cut_off: bool) -> _Loop | None:
 
 
 def _loop_at_end(text: str) -> _Loop | None:
-    """
-    Return the loop that a text ends in, the one that spans most of its tail; its last round may be begun only.
-    """
+    """Return the loop that a text ends in, the one that spans most of its tail; its last round may be begun only."""
     tail = text[-_TAIL_CHARACTERS:][::-1]
     borders = [0] * len(tail)
     border, best = 0, (0, 0)
@@ -203,9 +190,7 @@ def _loop_at_end(text: str) -> _Loop | None:
 
 
 def _extended(text: str, span: int, period: int) -> int:
-    """
-    Return how far a loop reaches back in a text whose end it fills.
-    """
+    """Return how far a loop reaches back in a text whose end it fills."""
     step = max(period, _TAIL_CHARACTERS)
     while span < len(text):
         size = min(step, len(text) - span)

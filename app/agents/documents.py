@@ -1,5 +1,5 @@
-"""
-JSON files that people write: read with every flaw told by its place, and never a value repeated that may be a secret.
+"""JSON files that people write: read with every flaw told by its place, and never a value repeated that may be a
+secret.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _TYPES = {
 
 
 def read(path: Path, max_bytes: int) -> bytes:
-    """
-    Return the content of a file.
+    """Return the content of a file.
 
     Raises:
         errors.InputRefused: it is no file, cannot be read, or is too large.
@@ -43,8 +42,7 @@ def read(path: Path, max_bytes: int) -> bytes:
 
 
 def parse(content: bytes) -> plain.Json:
-    """
-    Return the JSON that a file holds.
+    """Return the JSON that a file holds.
 
     Raises:
         errors.InputRefused: it is not JSON, or repeats a name; every flaw is told.
@@ -53,8 +51,7 @@ def parse(content: bytes) -> plain.Json:
 
 
 def parse_line(content: bytes, line: int) -> plain.Json:
-    """
-    Return the JSON in a line of a file, whatever characters its texts hold.
+    """Return the JSON in a line of a file, whatever characters its texts hold.
 
     Raises:
         errors.InputRefused: it is not JSON.
@@ -69,9 +66,7 @@ def parse_line(content: bytes, line: int) -> plain.Json:
 
 
 def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
-    """
-    Return everything in which a document differs from its schema.
-    """
+    """Return everything in which a document differs from its schema."""
     from jsonschema import Draft202012Validator
 
     found = [
@@ -83,9 +78,7 @@ def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | No
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """
-    Return a hint at the known name that was meant, or at all there are.
-    """
+    """Return a hint at the known name that was meant, or at all there are."""
     near = difflib.get_close_matches(name[:80], known, 1)
     return f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
 

@@ -1,6 +1,4 @@
-"""
-Entries of scripts: what is said, and to which prompts.
-"""
+"""Entries of scripts: what is said, and to which prompts."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ ENTRY_SCHEMA: Mapping[str, plain.Json] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """
-    What is said, and to which prompts.
-    """
+    """What is said, and to which prompts."""
 
     key: str = "*"
     """Step that it answers; `*` and `?` stand for any characters and any one."""
@@ -70,9 +66,7 @@ class Entry:
     """Whether nothing is ever said."""
 
     def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
-        """
-        Tell whether this entry answers a prompt.
-        """
+        """Tell whether this entry answers a prompt."""
         return (
             self.attempt in (None, prompt.attempt)
             and self.prompt_sha256 in (None, prompt_sha256)
@@ -81,8 +75,7 @@ class Entry:
 
 
 def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
-    """
-    Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line.
+    """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line.
 
     Args:
         recorded: Whether a last line without its newline is passed over, as a crash may have left it.
@@ -105,9 +98,7 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
 
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
-    """
-    Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply.
-    """
+    """Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply."""
     told = {
         "text": prompt.text,
         "system": prompt.system,
@@ -120,9 +111,7 @@ def prompt_sha256(prompt: ports.AgentPrompt) -> str:
 
 
 def whole_lines(content: bytes) -> int:
-    """
-    Return the length of the content up to its last newline.
-    """
+    """Return the length of the content up to its last newline."""
     return content.rfind(b"\n") + 1
 
 

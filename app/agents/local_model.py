@@ -1,5 +1,4 @@
-"""
-The process that holds the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
+"""The process that holds the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
 
 It says `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
 with its parent, or when standard input does, also in the middle of an answer.
@@ -37,9 +36,7 @@ _PENALTY_OF_LOOPS = {
 
 
 def main() -> None:
-    """
-    Load the model and answer until standard input ends.
-    """
+    """Load the model and answer until standard input ends."""
     parent_pid, model_file, context_tokens = sys.argv[1:]
     leash.hold(int(parent_pid))
     sys.tracebacklimit = 0  # what goes wrong is told to people
@@ -53,9 +50,7 @@ def main() -> None:
 
 
 def _mouth() -> IO[str]:
-    """
-    Return the pipe to the parent, and send what the library prints to standard error instead.
-    """
+    """Return the pipe to the parent, and send what the library prints to standard error instead."""
     mouth = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return mouth
@@ -76,10 +71,15 @@ def _load(model_file: str, context_tokens: int) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = model_file
     params.n_ctx = context_tokens
-    params.n_parallel, params.n_batch = 1, 512
+    params.n_parallel = 1
+    params.n_batch = 512
     # With a cache, the same prompt would be summed up in other portions the second time, and the reply could differ.
-    params.cache_prompt, params.cache_ram_mib = False, 0
-    params.warmup, params.ui, params.endpoint_slots, params.verbosity = False, False, False, 1
+    params.cache_prompt = False
+    params.cache_ram_mib = 0
+    params.warmup = False
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = 1
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = THREADS
     # The library insists on a listener. It gets one whose name is gone before anybody could use it.
@@ -112,18 +112,14 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Answer:
-    """
-    What becomes of one question, put together from the chunks of the library's stream.
-    """
+    """What becomes of one question, put together from the chunks of the library's stream."""
 
     def __init__(self, most_prompt_tokens: int) -> None:
         self._most_prompt_tokens = most_prompt_tokens
         self.told: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
-        """
-        Add a chunk; True stops the generation.
-        """
+        """Add a chunk; True stops the generation."""
         if "error" in chunk:
             self.told = _refusal(chunk["error"])
             return True

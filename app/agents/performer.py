@@ -1,6 +1,4 @@
-"""
-Perform agent calls: one prompt to one agent, whatever its backend.
-"""
+"""Perform agent calls: one prompt to one agent, whatever its backend."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ T = TypeVar("T")
 
 
 class AgentPerformer:
-    """
-    Ask an agent and keep what was said under `logs/`; only a reply that says something is a success.
-    """
+    """Ask an agent and keep what was said under `logs/`; only a reply that says something is a success."""
 
     def __init__(
         self,
@@ -58,8 +54,7 @@ class AgentPerformer:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.AgentCall`.
+        """Perform one try of an `operations.AgentCall`.
 
         Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
         another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for.
@@ -127,9 +122,7 @@ class AgentPerformer:
             ) from error
 
     async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
-        """
-        Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that.
-        """
+        """Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that."""
         session_id = prompt.agent_session_id
         orders = 0 if session_id is None else call.run.begun_again.get(session_id, 0)
         if session_id is not None and orders:
@@ -208,9 +201,7 @@ def _refuse_too_large(size_bytes: int) -> None:
 
 
 def _way_out(code: str, prompt: ports.AgentPrompt) -> str:
-    """
-    Return the sentence that says how a run goes on whose conversation is lost.
-    """
+    """Return the sentence that says how a run goes on whose conversation is lost."""
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
         return ""
     return (

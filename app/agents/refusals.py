@@ -1,5 +1,4 @@
-"""
-Refusals: replies that only say that nothing will be done.
+"""Refusals: replies that only say that nothing will be done.
 
 Only a short reply that opens with the wording of a refusal is one; a text or a report in which someone refuses is not.
 """
@@ -31,9 +30,7 @@ _REFUSED = re.compile(
 
 
 def is_refusal(reply: str) -> bool:
-    """
-    Return whether a reply, as a whole, refuses what was asked.
-    """
+    """Return whether a reply, as a whole, refuses what was asked."""
     text = abstentions.bare(reply)
     if len(text) > _MOST_CHARACTERS or len(text.splitlines()) > _MOST_LINES:
         return False

@@ -1,6 +1,4 @@
-"""
-Forms of replies, for those who cannot be held to them.
-"""
+"""Forms of replies, for those who cannot be held to them."""
 
 from __future__ import annotations
 
@@ -13,16 +11,12 @@ BREAK = "\n\n---\n\n"
 
 
 def in_words(schema: Mapping[str, plain.Json]) -> str:
-    """
-    Return the sentence that asks for a reply of a form.
-    """
+    """Return the sentence that asks for a reply of a form."""
     return f"Answer with JSON alone that fits this JSON Schema: {plain.canonical(plain.plain(schema)).decode()}"
 
 
 def after(past: Sequence[tuple[str, str]], text: str) -> str:
-    """
-    Return a prompt with what was said before it, for an agent that has no memory of that.
-    """
+    """Return a prompt with what was said before it, for an agent that has no memory of that."""
     if not past:
         return text
     said = "\n\n".join(f"<prompt>\n{prompt}\n</prompt>\n<reply>\n{reply}\n</reply>" for prompt, reply in past)

@@ -1,6 +1,4 @@
-"""
-The roster: agents and backends, read in layers from files named `agents.json`.
-"""
+"""The roster: agents and backends, read in layers from files named `agents.json`."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ class _Layered:
 
 
 def load(layers: Sequence[Path]) -> Roster:
-    """
-    Lay the files over one another: an entry of a later one gives only the fields in which it differs.
+    """Lay the files over one another: an entry of a later one gives only the fields in which it differs.
 
     Agents of later files come first, so that a project's planner is chosen before the bundled one. A file with a flaw
     is left out as a whole and told; a file that does not exist is an empty layer. A folder is a layer of agent files,
@@ -122,8 +119,8 @@ def _kept(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _placed(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """
-    Return the entry with its file names made absolute, as they are meant from the folder of the file that holds it.
+    """Return the entry with its file names made absolute, as they are meant from the folder of the
+    file that holds it.
     """
     placed = dict(entry)
     if "file" in entry:

@@ -1,6 +1,4 @@
-"""
-What a file of agents and backends may hold.
-"""
+"""What a file of agents and backends may hold."""
 
 from __future__ import annotations
 
@@ -155,9 +153,7 @@ SCHEMA: Mapping[str, plain.Json] = {
 
 
 def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
-    """
-    Return what is wrong with a file by itself.
-    """
+    """Return what is wrong with a file by itself."""
     found = [_without_secret(flaw) for flaw in documents.flaws(SCHEMA, document)]
     if found:
         return found
@@ -172,8 +168,7 @@ def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
 def sense_flaws(
     document: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> list[errors.Flaw]:
-    """
-    Return what is wrong with a file once it is laid over the layers below.
+    """Return what is wrong with a file once it is laid over the layers below.
 
     Args:
         document: The file.

@@ -1,5 +1,4 @@
-"""
-The scripted backend: says what a file holds, so that a run can be repeated exactly; and can fill that file from
+"""The scripted backend: says what a file holds, so that a run can be repeated exactly; and can fill that file from
 another backend's replies.
 """
 
@@ -15,9 +14,7 @@ from app.engine import ports, workspace_faults
 
 
 class ScriptedBackend:
-    """
-    Answer from a script, by step key and attempt alone: a restart changes nothing.
-    """
+    """Answer from a script, by step key and attempt alone: a restart changes nothing."""
 
     def __init__(self, name: str, script: Script, clock: clock.Clock, models: Mapping[str, str] | None = None) -> None:
         self._name = name
@@ -26,20 +23,16 @@ class ScriptedBackend:
         self._models = models or {}
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str:
-        """
-        Return the configured model of a tier; a name stands for itself otherwise.
-        """
+        """Return the configured model of a tier; a name stands for itself otherwise."""
         return self._models.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Say the first entry that answers the prompt, after its delay, in its own conversation or in that of the prompt.
+        """Say the first entry that answers the prompt, after its delay, in its own conversation or in that of the
+        prompt.
 
         Raises:
             errors.AgentFailed: `no_scripted_reply` or `script_invalid`.
@@ -57,14 +50,12 @@ class ScriptedBackend:
         return _in_conversation(entry.reply, prompt)
 
     async def close(self) -> None:
-        """
-        Nothing is held.
-        """
+        """Nothing is held."""
 
 
 class RecordingBackend:
-    """
-    Answer from a recording, and ask another backend for what is not in it yet; that reply is durable once it is seen.
+    """Answer from a recording, and ask another backend for what is not in it yet; that reply is durable once it is
+    seen.
 
     A recorded reply is found by step key and prompt. Errors and blank replies are not recorded but asked for anew.
     """
@@ -75,20 +66,15 @@ class RecordingBackend:
         self._asked = asked
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._name
 
     def resolve_model(self, tier: str) -> str | None:
-        """
-        Return what the recorded backend makes of it.
-        """
+        """Return what the recorded backend makes of it."""
         return self._asked().resolve_model(tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Return the recorded reply, or the other backend's after recording it.
+        """Return the recorded reply, or the other backend's after recording it.
 
         Raises:
             errors.AgentFailed: as the other backend does, `script_invalid`, or `recording_failed`.
@@ -102,9 +88,7 @@ class RecordingBackend:
         return reply
 
     async def close(self) -> None:
-        """
-        Nothing is held: the other backend is closed with its own name.
-        """
+        """Nothing is held: the other backend is closed with its own name."""
 
     async def _record(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
         # The reply may be paid for: it waits in memory until there is room.

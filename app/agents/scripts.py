@@ -1,6 +1,4 @@
-"""
-Scripts: files of replies, written by a person or by a recording.
-"""
+"""Scripts: files of replies, written by a person or by a recording."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.engine import plain, ports
 
 
 class Script:
-    """
-    A file of entries, read afresh when it has changed.
-    """
+    """A file of entries, read afresh when it has changed."""
 
     def __init__(self, path: Path, *, recorded: bool = False) -> None:
         self.path = path
@@ -26,8 +22,7 @@ class Script:
         self._entries: tuple[entries.Entry, ...] = ()
 
     def find(self, prompt: ports.AgentPrompt) -> entries.Entry | None:
-        """
-        Return the first entry that answers a prompt.
+        """Return the first entry that answers a prompt.
 
         Raises:
             errors.AgentFailed: `script_invalid`, with every flaw in `detail`.
@@ -36,8 +31,7 @@ class Script:
         return next((entry for entry in self._current() if entry.fits(prompt, sha256)), None)
 
     def append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
-        """
-        Add a reply to the end of the file, durably; what a crash has left half written there is cut off.
+        """Add a reply to the end of the file, durably; what a crash has left half written there is cut off.
 
         Raises:
             OSError: the file system refused.

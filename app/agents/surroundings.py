@@ -1,6 +1,4 @@
-"""
-Surroundings: what a backend has around it beside its configuration.
-"""
+"""Surroundings: what a backend has around it beside its configuration."""
 
 from __future__ import annotations
 
@@ -15,13 +13,10 @@ from app.processes import commands
 
 
 class Supervisor(Protocol):
-    """
-    Whoever runs programs.
-    """
+    """Whoever runs programs."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
-        """
-        Run a program to its end; a cancellation ends it first, with everything it has started.
+        """Run a program to its end; a cancellation ends it first, with everything it has started.
 
         Raises:
             commands.NotStarted, commands.LauncherLost: it could not be run.
@@ -34,9 +29,7 @@ def _no_other(name: str) -> ports.AgentBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """
-    What a backend is made with beside its configuration.
-    """
+    """What a backend is made with beside its configuration."""
 
     clock: clock.Clock
     """Time."""

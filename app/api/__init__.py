@@ -1,3 +1,1 @@
-"""
-The HTTP face of the use cases; it has no logic of its own.
-"""
+"""The HTTP face of the use cases; it has no logic of its own."""

@@ -1,6 +1,4 @@
-"""
-Answering: plain JSON as bytes, and what routes declare about requests and answers.
-"""
+"""Answering: plain JSON as bytes, and what routes declare about requests and answers."""
 
 from __future__ import annotations
 
@@ -26,17 +24,14 @@ IdempotencyKey = Annotated[
 
 
 def as_json(value: plain.Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """
-    Return an answer of plain JSON.
-    """
+    """Return an answer of plain JSON."""
     return Response(plain.encode(value), status, dict(headers or {}), media_type="application/json")
 
 
 def declared(
     shape: Any, *codes: str, status: int = 200, meaning: str = "The answer.", headers: Mapping[str, str] | None = None
 ) -> refusals.Responses:
-    """
-    Return the `responses` of a route: the shape of its answer, and the problems that it can answer with.
+    """Return the `responses` of a route: the shape of its answer, and the problems that it can answer with.
 
     Args:
         headers: What each header of the answer is for.

@@ -1,6 +1,4 @@
-"""
-Answers: the shapes that routes give, for the OpenAPI document; tests hold the real answers against them.
-"""
+"""Answers: the shapes that routes give, for the OpenAPI document; tests hold the real answers against them."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ class _Answer(BaseModel):
 
 
 class Accepted(_Answer):
-    """
-    Where a run stands after it was asked for something.
-    """
+    """Where a run stands after it was asked for something."""
 
     run_id: _RunId
     status: _Status
@@ -34,9 +30,7 @@ class Accepted(_Answer):
 
 
 class StepFault(_Answer):
-    """
-    Why a step or a run failed.
-    """
+    """Why a step or a run failed."""
 
     code: str = Field(description="Stable name.")
     message: str = Field(description="One sentence for people.")
@@ -45,9 +39,7 @@ class StepFault(_Answer):
 
 
 class Usage(_Answer):
-    """
-    What steps cost.
-    """
+    """What steps cost."""
 
     input_tokens: int | None = Field(description="Tokens read; null where they were not reported.")
     output_tokens: int | None = Field(description="Tokens written; null where they were not reported.")
@@ -55,9 +47,7 @@ class Usage(_Answer):
 
 
 class EndingShown(_Answer):
-    """
-    How a run ended.
-    """
+    """How a run ended."""
 
     reason: str = Field(description="Stable name of why.")
     partial: bool = Field(description="Whether it went past failures, or kept replies that were cut off.")
@@ -68,9 +58,7 @@ class EndingShown(_Answer):
 
 
 class UnreadableShown(_Answer):
-    """
-    A file of a run that cannot be read now: nothing is known to be wrong with it, and nothing was changed.
-    """
+    """A file of a run that cannot be read now: nothing is known to be wrong with it, and nothing was changed."""
 
     file: str = Field(description="File within the run's folder, `.` for the folder itself.", examples=["start.json"])
     errno: str = Field(description="Why, as the system names it.", examples=["EIO"])
@@ -85,9 +73,7 @@ _Unreadable = Annotated[
 
 
 class RunListed(_Answer):
-    """
-    A run as lists show it.
-    """
+    """A run as lists show it."""
 
     run_id: _RunId
     recipe_id: str
@@ -111,9 +97,7 @@ class RunListed(_Answer):
 
 
 class Task(_Answer):
-    """
-    What a run is asked to do.
-    """
+    """What a run is asked to do."""
 
     description: str
     session_plan_task_id: int | None
@@ -121,9 +105,7 @@ class Task(_Answer):
 
 
 class StepShown(_Answer):
-    """
-    A step in a run's consolidated answer.
-    """
+    """A step in a run's consolidated answer."""
 
     step_id: str | None = None
     phase: str | None = None
@@ -143,18 +125,14 @@ class StepShown(_Answer):
 
 
 class SlotShown(_Answer):
-    """
-    A slot in a run's consolidated answer.
-    """
+    """A slot in a run's consolidated answer."""
 
     type: Literal["pointer", "artifact"]
     preview: str
 
 
 class RunDetail(_Answer):
-    """
-    Everything about a run that a poll needs (the newest 200 steps).
-    """
+    """Everything about a run that a poll needs (the newest 200 steps)."""
 
     run_id: _RunId
     recipe_id: str
@@ -188,9 +166,7 @@ class RunDetail(_Answer):
 
 
 class StepLine(BaseModel):
-    """
-    A line of the journal (steps.jsonl), whole; further fields may follow.
-    """
+    """A line of the journal (steps.jsonl), whole; further fields may follow."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -212,9 +188,7 @@ class StepLine(BaseModel):
 
 
 class PointerSlot(_Answer):
-    """
-    A slot that names a receipt; the payload is there.
-    """
+    """A slot that names a receipt; the payload is there."""
 
     slot: str
     type: Literal["pointer"]
@@ -224,9 +198,7 @@ class PointerSlot(_Answer):
 
 
 class ArtifactSlot(_Answer):
-    """
-    A slot that holds its text.
-    """
+    """A slot that holds its text."""
 
     slot: str
     type: Literal["artifact"]
@@ -237,9 +209,7 @@ class ArtifactSlot(_Answer):
 
 
 class GateListed(_Answer):
-    """
-    A question to a person, and its answer if it has one.
-    """
+    """A question to a person, and its answer if it has one."""
 
     gate_id: str = Field(description="Its id; the same after every restart.")
     run_id: _RunId
@@ -262,9 +232,7 @@ class GateListed(_Answer):
 
 
 class FlawShown(_Answer):
-    """
-    One thing wrong with a recipe.
-    """
+    """One thing wrong with a recipe."""
 
     path: str
     code: str
@@ -273,9 +241,7 @@ class FlawShown(_Answer):
 
 
 class RecipeListed(_Answer):
-    """
-    A recipe as lists show it; a broken one with its flaws.
-    """
+    """A recipe as lists show it; a broken one with its flaws."""
 
     recipe_id: str
     label: str | None
@@ -292,9 +258,7 @@ class RecipeListed(_Answer):
 
 
 class RecipeDetail(RecipeListed):
-    """
-    Everything about a recipe.
-    """
+    """Everything about a recipe."""
 
     args_schema: dict[str, Any] | None = Field(description="JSON Schema of its arguments.")
     document: dict[str, Any] | None
@@ -302,9 +266,7 @@ class RecipeDetail(RecipeListed):
 
 
 class Examined(_Answer):
-    """
-    What came of looking at a recipe.
-    """
+    """What came of looking at a recipe."""
 
     valid: bool
     recipe_id: str | None
@@ -315,9 +277,7 @@ class Examined(_Answer):
 
 
 class Routed(_Answer):
-    """
-    The router's choice.
-    """
+    """The router's choice."""
 
     recipe_id: str | None
     initial_args: dict[str, Any]
@@ -327,9 +287,7 @@ class Routed(_Answer):
 
 
 class AgentListed(_Answer):
-    """
-    An agent, and what it is at.
-    """
+    """An agent, and what it is at."""
 
     id: str
     archetype: str
@@ -349,9 +307,7 @@ class AgentListed(_Answer):
 
 
 class ToolListed(_Answer):
-    """
-    A tool.
-    """
+    """A tool."""
 
     name: str
     description: str
@@ -359,17 +315,13 @@ class ToolListed(_Answer):
 
 
 class Alive(_Answer):
-    """
-    The process answers.
-    """
+    """The process answers."""
 
     status: Literal["ok"]
 
 
 class Readiness(_Answer):
-    """
-    New runs can be taken.
-    """
+    """New runs can be taken."""
 
     status: Literal["ready"]
     running: int
@@ -379,9 +331,7 @@ class Readiness(_Answer):
 
 
 class EventShown(_Answer):
-    """
-    One event of a run, as a Server-Sent Event's data holds it.
-    """
+    """One event of a run, as a Server-Sent Event's data holds it."""
 
     seq: int
     at: At

@@ -1,6 +1,4 @@
-"""
-Bodies: what requests carry. Types and names are strict here; what the values mean is the use cases' concern.
-"""
+"""Bodies: what requests carry. Types and names are strict here; what the values mean is the use cases' concern."""
 
 from __future__ import annotations
 
@@ -31,16 +29,12 @@ RunsAbove = Annotated[
 
 
 def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
-    """
-    Return the rules of a body: no field but its own, no type but the declared ones.
-    """
+    """Return the rules of a body: no field but its own, no type but the declared ones."""
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
 
 
 class StartBody(BaseModel):
-    """
-    A new run: `recipe_id`, or a `description` that the router finds a recipe for.
-    """
+    """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
 
     model_config = strict(
         {
@@ -92,24 +86,18 @@ class StartBody(BaseModel):
         return recipe
 
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
-        """
-        Return the request that the body and its header make.
-        """
+        """Return the request that the body and its header make."""
         return requests.StartRequest(**dict(self), idempotency_key=idempotency_key)
 
 
 class EmptyBody(BaseModel):
-    """
-    Nothing; an address that needs no body takes an empty object too.
-    """
+    """Nothing; an address that needs no body takes an empty object too."""
 
     model_config = strict({})
 
 
 class PauseBody(BaseModel):
-    """
-    How a run is paused; empty: at its next step boundary.
-    """
+    """How a run is paused; empty: at its next step boundary."""
 
     model_config = strict({}, {"interrupt": True})
 
@@ -121,9 +109,7 @@ class PauseBody(BaseModel):
 
 
 class ResumeBody(BaseModel):
-    """
-    How an ended run is sent on; empty: from the causes of its ending, as it was.
-    """
+    """How an ended run is sent on; empty: from the causes of its ending, as it was."""
 
     model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}})
 
@@ -136,9 +122,7 @@ class ResumeBody(BaseModel):
     )
 
     def request(self) -> requests.ResumeRequest:
-        """
-        Return the request that the body makes.
-        """
+        """Return the request that the body makes."""
         return requests.ResumeRequest(
             from_key=self.from_key,
             args=self.args,
@@ -149,9 +133,7 @@ class ResumeBody(BaseModel):
 
 
 class AnswerBody(BaseModel):
-    """
-    A decision at a gate.
-    """
+    """A decision at a gate."""
 
     model_config = strict({"decision": "approve", "message": "well done"})
 
@@ -164,9 +146,7 @@ class AnswerBody(BaseModel):
     )
 
     def reply(self, idempotency_key: str | None) -> gates.Reply:
-        """
-        Return the reply that the body and its header make.
-        """
+        """Return the reply that the body and its header make."""
         return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
@@ -176,9 +156,7 @@ _ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class IssueBody(BaseModel):
-    """
-    An issue written by hand.
-    """
+    """An issue written by hand."""
 
     model_config = strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
 
@@ -197,16 +175,12 @@ class IssueBody(BaseModel):
     )
 
     def issue(self, idempotency_key: str | None) -> issues.NewIssue:
-        """
-        Return the issue that the body and its header describe.
-        """
+        """Return the issue that the body and its header describe."""
         return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key)
 
 
 class IssueEditBody(BaseModel):
-    """
-    What is to be changed of an issue.
-    """
+    """What is to be changed of an issue."""
 
     model_config = strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
 
@@ -222,8 +196,7 @@ class IssueEditBody(BaseModel):
     )
 
     def edit(self, matched: int | None) -> issues.Edit:
-        """
-        Return the change that the body and its header make.
+        """Return the change that the body and its header make.
 
         Raises:
             errors.RequestInvalid: they name different revisions.
@@ -232,9 +205,7 @@ class IssueEditBody(BaseModel):
 
 
 class ValidateBody(BaseModel):
-    """
-    A recipe to look at, as an object or as the text of its file.
-    """
+    """A recipe to look at, as an object or as the text of its file."""
 
     model_config = strict(
         {
@@ -259,9 +230,7 @@ class ValidateBody(BaseModel):
 
 
 class RouteBody(BaseModel):
-    """
-    A task to find a recipe for.
-    """
+    """A task to find a recipe for."""
 
     model_config = strict({"description": "draft scene 21"})
 
@@ -269,8 +238,7 @@ class RouteBody(BaseModel):
 
 
 def seen_revision(named: int | None, matched: int | None) -> int | None:
-    """
-    Return the revision that a body and its `If-Match` name; None for any.
+    """Return the revision that a body and its `If-Match` name; None for any.
 
     Raises:
         errors.RequestInvalid: they name different ones.

@@ -1,6 +1,4 @@
-"""
-What requests for conferences carry, and what they are answered with.
-"""
+"""What requests for conferences carry, and what they are answered with."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ConferenceBody(BaseModel):
-    """
-    A conference: a message to several agents, and what they may judge it by.
-    """
+    """A conference: a message to several agents, and what they may judge it by."""
 
     model_config = bodies.strict(
         {"message": "Is the lantern's light in scene 21 what the canon says of it?"},
@@ -58,16 +54,12 @@ class ConferenceBody(BaseModel):
     runs_above: bodies.RunsAbove = None
 
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:
-        """
-        Return the conference that the body and its header ask for.
-        """
+        """Return the conference that the body and its header ask for."""
         return conferences.NewConference(**dict(self), idempotency_key=idempotency_key)
 
 
 class ConferenceStarted(answers.Accepted):
-    """
-    A conference that was accepted.
-    """
+    """A conference that was accepted."""
 
     model_config = ConfigDict(extra="forbid")
 

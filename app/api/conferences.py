@@ -1,6 +1,4 @@
-"""
-The route of conferences; what is started there is a run, and everything else is asked of that.
-"""
+"""The route of conferences; what is started there is a run, and everything else is asked of that."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ async def start_conference(
     body: conference_bodies.ConferenceBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Ask several agents for their opinions on the same evidence, which the chief gathers with tools.
-    """
+    """Ask several agents for their opinions on the same evidence, which the chief gathers with tools."""
     started = await desk.conferences.start(body.conference(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return as_json(started.to_json(), status=200 if started.existed else 201, headers=headers)

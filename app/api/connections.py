@@ -1,6 +1,4 @@
-"""
-Connections: how many there may be, how much each may send before it is understood, and when one is given up.
-"""
+"""Connections: how many there may be, how much each may send before it is understood, and when one is given up."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _LOG = logging.getLogger("control_room.api")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """
-    What one connection may ask of the service, and how many there may be.
-    """
+    """What one connection may ask of the service, and how many there may be."""
 
     head_bytes: int
     """Longest head of a request: request line and headers, or trailers."""
@@ -43,9 +39,7 @@ class Limits:
 
 
 def limits(server: settings.ServerSettings) -> Limits:
-    """
-    Return the limits that the settings name; connections take at most half of the files that may be open.
-    """
+    """Return the limits that the settings name; connections take at most half of the files that may be open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Limits(
         head_bytes=server.max_head_bytes,
@@ -58,9 +52,7 @@ def limits(server: settings.ServerSettings) -> Limits:
 
 
 class Connections:
-    """
-    Count connections, in all and by address.
-    """
+    """Count connections, in all and by address."""
 
     def __init__(self, limits: Limits, warnings: Warnings) -> None:
         self.limits = limits
@@ -70,9 +62,7 @@ class Connections:
         self._refused = 0
 
     def enter(self, address: str) -> str | None:
-        """
-        Count a connection and return None, or leave it uncounted and return why there is no room for it.
-        """
+        """Count a connection and return None, or leave it uncounted and return why there is no room for it."""
         if self._total >= self.limits.connections:
             return f"at most {self.limits.connections} connections are served at a time"
         if self._by_address[address] >= self.limits.connections_per_address:
@@ -82,51 +72,39 @@ class Connections:
         return None
 
     def leave(self, address: str) -> None:
-        """
-        Count a connection no longer.
-        """
+        """Count a connection no longer."""
         self._total -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
 
     def enter_refused(self) -> bool:
-        """
-        Count a connection that there is no room for, and tell whether it may stay until it has read so.
-        """
+        """Count a connection that there is no room for, and tell whether it may stay until it has read so."""
         if self._refused >= MOST_REFUSED:
             return False
         self._refused += 1
         return True
 
     def leave_refused(self) -> None:
-        """
-        Count it no longer.
-        """
+        """Count it no longer."""
         self._refused -= 1
 
 
 class Warnings:
-    """
-    Write what strangers do to the log, once in a while for each kind.
-    """
+    """Write what strangers do to the log, once in a while for each kind."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._repeats = telemetry.Repeats(now)
 
     def tell(self, code: str, message: str, address: str) -> None:
-        """
-        Write a warning, or count it for the next one of its kind.
-        """
+        """Write a warning, or count it for the next one of its kind."""
         left_out = self._repeats.left_out(code)
         if left_out is not None:
             _LOG.warning("refused: %s", message, extra={"code": code, "client": address, "left_out": left_out})
 
 
 class StallWatch:
-    """
-    Give a connection up whose client takes nothing of what waits for it.
-    """
+    """Give a connection up whose client takes nothing of what waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -134,23 +112,17 @@ class StallWatch:
 
     @property
     def stalled(self) -> bool:
-        """
-        Tell whether something waits for the client.
-        """
+        """Tell whether something waits for the client."""
         return self._timer is not None
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
-        """
-        Watch from now on; the connection is aborted when nothing has been taken for a while.
-        """
+        """Watch from now on; the connection is aborted when nothing has been taken for a while."""
         self.end()
         waiting = transport.get_write_buffer_size()
         self._timer = self._loop.call_later(STALLED_SECONDS, self._look, transport, waiting)
 
     def end(self) -> None:
-        """
-        Watch no longer.
-        """
+        """Watch no longer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

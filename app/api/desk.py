@@ -1,6 +1,4 @@
-"""
-The desk: everything that routes are served from, put there by whoever starts the service.
-"""
+"""The desk: everything that routes are served from, put there by whoever starts the service."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from app.control.plans import plans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """
-    The use cases of one running service.
-    """
+    """The use cases of one running service."""
 
     runs: runs.Runs
     """Runs."""
@@ -51,8 +47,7 @@ class Desk:
 
 
 async def found(request: Request) -> Desk:
-    """
-    Return the desk of the service that answers.
+    """Return the desk of the service that answers.
 
     Raises:
         errors.Unavailable: the service has not started.

@@ -1,6 +1,4 @@
-"""
-The OpenAPI document: made from the routes, completed with what FastAPI leaves out.
-"""
+"""The OpenAPI document: made from the routes, completed with what FastAPI leaves out."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _LEFT_OUT = ("HTTPValidationError", "ValidationError")
 
 
 def install(app: FastAPI) -> None:
-    """
-    Let the application answer with the completed document.
-    """
+    """Let the application answer with the completed document."""
     drafted = app.openapi
 
     def completed() -> dict[str, Any]:
@@ -53,9 +49,7 @@ def install(app: FastAPI) -> None:
 
 
 def methods_at(app: FastAPI, path: str) -> list[str]:
-    """
-    Return the methods that an address has; one without parameters hides those with.
-    """
+    """Return the methods that an address has; one without parameters hides those with."""
     paths = app.openapi()["paths"]
     items = [paths[path]] if path in paths else [item for known, item in paths.items() if _fits(known, path)]
     verbs = {verb.upper() for item in items for verb in item}

@@ -1,6 +1,4 @@
-"""
-Errors as HTTP: the table of statuses, and the handlers that answer by it.
-"""
+"""Errors as HTTP: the table of statuses, and the handlers that answer by it."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_i
 
 
 def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem | None:
-    """
-    Return the problem that tells an error, or None for one that no client caused.
-    """
+    """Return the problem that tells an error, or None for one that no client caused."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
@@ -62,17 +58,14 @@ def _retry_after(error: errors.Unreadable) -> dict[str, str]:
 
 
 def install(app: FastAPI) -> None:
-    """
-    Answer errors of routes with problem documents.
-    """
+    """Answer errors of routes with problem documents."""
     app.add_exception_handler(errors.ControlRoomError, _told)
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _named)
 
 
 def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.RequestInvalid:
-    """
-    Return the refusal of a document that is no body, from what pydantic has found in it.
+    """Return the refusal of a document that is no body, from what pydantic has found in it.
 
     Args:
         shape: What it should have been, for hints at the names of its fields.

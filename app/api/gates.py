@@ -1,6 +1,4 @@
-"""
-Routes of gates: the inbox of open questions, and the answers to them.
-"""
+"""Routes of gates: the inbox of open questions, and the answers to them."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
 async def list_gates(
     desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()], if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """
-    List the open gates of all runs, also of those that nobody executes now; filters are combined.
-    """
+    """List the open gates of all runs, also of those that nobody executes now; filters are combined."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -50,9 +46,7 @@ async def list_gates(
     responses=declared(answers.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
 )
 async def show_gate(desk: At, gate_id: GateId) -> Response:
-    """
-    Show a question with its answer, if it has one.
-    """
+    """Show a question with its answer, if it has one."""
     return as_json((await desk.gates.show(gate_id)).to_json())
 
 
@@ -79,7 +73,5 @@ async def answer_gate(
     body: bodies.AnswerBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Decide; the first answer counts, and a denial is final.
-    """
+    """Decide; the first answer counts, and a denial is final."""
     return as_json((await desk.gates.answer(gate_id, body.reply(idempotency_key))).to_json())

@@ -1,5 +1,5 @@
-"""
-Guards: who may call at all. No page of another site can start a run, and a service that others reach wants its token.
+"""Guards: who may call at all. No page of another site can start a run, and a service that others reach wants its
+token.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
 
 
 class SiteGuard:
-    """
-    Refuse an unknown `Host` and a foreign `Origin`.
-    """
+    """Refuse an unknown `Host` and a foreign `Origin`."""
 
     def __init__(self, app: ASGIApp, server: settings.ServerSettings, warnings: connections.Warnings) -> None:
         self._app = app
@@ -49,9 +47,7 @@ class SiteGuard:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in server.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Let a request of this site through.
-        """
+        """Let a request of this site through."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
@@ -75,9 +71,7 @@ class SiteGuard:
 
 
 class TokenGuard:
-    """
-    Refuse a request without the bearer token, where there is one.
-    """
+    """Refuse a request without the bearer token, where there is one."""
 
     def __init__(
         self,
@@ -94,9 +88,7 @@ class TokenGuard:
         self._open_paths = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Let a request with the token through, and a stream with a ticket.
-        """
+        """Let a request with the token through, and a stream with a ticket."""
         asked, ticket = tickets.taken_out(scope) if tickets.is_stream(scope) else (scope, None)
         # A ticket is used up even where it is not needed, so that nobody else can use it.
         let_in = ticket is not None and self._tickets.use(ticket)
@@ -116,9 +108,7 @@ class TokenGuard:
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    """
-    Answer with a problem; a WebSocket does not open then.
-    """
+    """Answer with a problem; a WebSocket does not open then."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008, "reason": problem.code})
     else:
@@ -139,8 +129,8 @@ def _offers(expected: bytes, scope: Scope) -> bool:
 
 
 def host_name(host: str) -> str | None:
-    """
-    Return the name or address of a `Host` header, in one spelling; None where it has no form of one (RFC 9110, 7.2).
+    """Return the name or address of a `Host` header, in one spelling; None where it has no form of
+    one (RFC 9110, 7.2).
     """
     found = _HOST.fullmatch(host)
     if found is None or int(found["port"] or 0) > _LARGEST_PORT:
@@ -155,7 +145,5 @@ def host_name(host: str) -> str | None:
 
 
 def address(scope: Scope) -> str:
-    """
-    Return the address that a request comes from.
-    """
+    """Return the address that a request comes from."""
     return str((scope.get("client") or ("unknown",))[0])

@@ -1,6 +1,4 @@
-"""
-HEAD: the head of what GET answers, at every address that has a GET.
-"""
+"""HEAD: the head of what GET answers, at every address that has a GET."""
 
 from __future__ import annotations
 
@@ -8,17 +6,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Heads:
-    """
-    Answer HEAD with status and headers of GET; a stream is not begun.
-    """
+    """Answer HEAD with status and headers of GET; a stream is not begun."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Serve a request as a GET that ends with its head.
-        """
+        """Serve a request as a GET that ends with its head."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -36,6 +30,4 @@ class Heads:
 
 
 class _HeadSent(Exception):
-    """
-    Nothing more of an answer is wanted.
-    """
+    """Nothing more of an answer is wanted."""

@@ -1,6 +1,4 @@
-"""
-Routes for whoever watches the service.
-"""
+"""Routes for whoever watches the service."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ router = APIRouter(tags=["service"])
 
 @router.get("/healthz", summary="Tell whether the process answers", responses=declared(answers.Alive))
 async def alive() -> Response:
-    """
-    Answer; nothing more is looked at. Needs no token.
-    """
+    """Answer; nothing more is looked at. Needs no token."""
     return as_json({"status": "ok"})
 
 
@@ -29,9 +25,7 @@ async def alive() -> Response:
     responses=declared(answers.Readiness, "disk_failing", "planner_broken", "starting"),
 )
 async def ready(desk: At) -> Response:
-    """
-    Tell how busy the service is, or why it takes no runs. Needs no token.
-    """
+    """Tell how busy the service is, or why it takes no runs. Needs no token."""
     return as_json(await desk.health.ready())
 
 
@@ -42,9 +36,7 @@ async def ready(desk: At) -> Response:
     responses=refusals.documented(()) | {200: {"description": "Metrics."}},
 )
 async def metrics(desk: At) -> Response:
-    """
-    Show counts and measures in Prometheus' text format.
-    """
+    """Show counts and measures in Prometheus' text format."""
     status = desk.health.busy()
     desk.metrics.pool(slots=status.limit, queued=status.queued)
     desk.metrics.runs(await desk.health.census())

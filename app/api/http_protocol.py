@@ -1,6 +1,4 @@
-"""
-HTTP on the wire: Uvicorn's protocol, with bounds that hold before the parser sees a byte, and an end to patience.
-"""
+"""HTTP on the wire: Uvicorn's protocol, with bounds that hold before the parser sees a byte, and an end to patience."""
 
 from __future__ import annotations
 
@@ -31,36 +29,26 @@ _NOTHING, _HEAD, _BODY = "nothing", "head", "body"
 
 
 class TooManyHeaders(Exception):
-    """
-    The parser has found more headers than a request may have.
-    """
+    """The parser has found more headers than a request may have."""
 
 
 class NotHttp(Exception):
-    """
-    The parser lets pass what is of another version, or about neither a path nor a whole address.
-    """
+    """The parser lets pass what is of another version, or about neither a path nor a whole address."""
 
 
 class HeldFlow(FlowControl):
-    """
-    Uvicorn's flow control, which reads nothing more while something is held.
-    """
+    """Uvicorn's flow control, which reads nothing more while something is held."""
 
     held = False
 
     def resume_reading(self) -> None:
-        """
-        Read again, unless what was read is not parsed yet.
-        """
+        """Read again, unless what was read is not parsed yet."""
         if not self.held:
             super().resume_reading()
 
 
 class Protocol(httptools_impl.HttpToolsProtocol):
-    """
-    Parse requests slice by slice, and refuse what is too large, too slow or one too many with a problem document.
-    """
+    """Parse requests slice by slice, and refuse what is too large, too slow or one too many with a problem document."""
 
     def __init__(self, config: Any, *args: Any, counted: connections.Connections, **named: Any) -> None:
         super().__init__(config, *args, **named)
@@ -77,9 +65,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._stall = connections.StallWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """
-        Count a connection; one too many is told so as soon as it asks for something.
-        """
+        """Count a connection; one too many is told so as soon as it asks for something."""
         super().connection_made(transport)
         self.flow = self._flow = HeldFlow(transport)
         self._address = self.client[0] if self.client else _UNKNOWN
@@ -94,18 +80,14 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        Count it no longer.
-        """
+        """Count it no longer."""
         self._trust()
         self._stall.end()
         self._count_out()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """
-        Parse what has come, in portions.
-        """
+        """Parse what has come, in portions."""
         if self._parting:
             return
         if self._no_room is not None:
@@ -120,18 +102,14 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             self._watch_time()
 
     def on_message_begin(self) -> None:
-        """
-        Begin to count the headers of a request.
-        """
+        """Begin to count the headers of a request."""
         self._found = 0
         self._begun += 1
         self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """
-        Take a header or trailer, unless it is one too many.
-        """
+        """Take a header or trailer, unless it is one too many."""
         self._found += 1
         if self._found > self._limits.headers:
             raise TooManyHeaders
@@ -139,9 +117,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """
-        Note that the head is over.
-        """
+        """Note that the head is over."""
         if self.parser.get_http_version() not in _VERSIONS:
             raise NotHttp
         if not self.url.startswith(b"/"):
@@ -152,23 +128,18 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._in_head = False
 
     def on_body(self, body: bytes) -> None:
-        """
-        Note that the body gets longer.
-        """
+        """Note that the body gets longer."""
         self._moved = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """
-        Note that the request is over.
-        """
-        self._moved, self._in_body = True, False
+        """Note that the request is over."""
+        self._moved = True
+        self._in_body = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """
-        Go on with what the client has sent meanwhile.
-        """
+        """Go on with what the client has sent meanwhile."""
         super().on_response_complete()
         if self._held:
             self.loop.call_soon(self._go_on)
@@ -176,39 +147,29 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             self._stall.begin(self.transport)
 
     def pause_writing(self) -> None:
-        """
-        Watch a client that is slower than its answer.
-        """
+        """Watch a client that is slower than its answer."""
         super().pause_writing()
         self._stall.begin(self.transport)
 
     def resume_writing(self) -> None:
-        """
-        Note that it has caught up.
-        """
+        """Note that it has caught up."""
         self._stall.end()
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """
-        Part from the client, at once if it takes nothing.
-        """
+        """Part from the client, at once if it takes nothing."""
         if self._stall.stalled or self._parting:
             self.transport.abort()
         super().shutdown()
 
     def timeout_keep_alive_handler(self) -> None:
-        """
-        Part from an idle client, at once if it has not even taken its last answer.
-        """
+        """Part from an idle client, at once if it has not even taken its last answer."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
     def handle_websocket_upgrade(self) -> None:
-        """
-        Hand the connection over; the WebSocket's protocol says when it has gone.
-        """
+        """Hand the connection over; the WebSocket's protocol says when it has gone."""
         self._trust()
         self._stall.end()
         self._held.clear()
@@ -217,9 +178,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """
-        Refuse what is not HTTP, or holds too many headers.
-        """
+        """Refuse what is not HTTP, or holds too many headers."""
         if self._found > self._limits.headers:
             self._refuse(431, "too_many_headers", f"a request has at most {self._limits.headers} headers")
         else:

@@ -1,6 +1,4 @@
-"""
-Instants as answers document them.
-"""
+"""Instants as answers document them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Answers of the routes of issues, for the OpenAPI document.
-"""
+"""Answers of the routes of issues, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ class _Answer(BaseModel):
 
 
 class IssueListed(_Answer):
-    """
-    An issue as lists show it.
-    """
+    """An issue as lists show it."""
 
     issue_id: str = Field(description="Its id; names its file.")
     title: str
@@ -36,9 +32,7 @@ class IssueListed(_Answer):
 
 
 class IssueNote(_Answer):
-    """
-    What somebody said to an issue.
-    """
+    """What somebody said to an issue."""
 
     at: At
     text: str
@@ -46,9 +40,7 @@ class IssueNote(_Answer):
 
 
 class IssueShown(IssueListed):
-    """
-    Everything about an issue.
-    """
+    """Everything about an issue."""
 
     body: str
     facts: dict[str, Any] = Field(description="Fields for programs, e.g. the failed check.")

@@ -1,6 +1,4 @@
-"""
-Routes of issues: what runs have found and people have written down.
-"""
+"""Routes of issues: what runs have found and people have written down."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ _WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Id
 async def list_issues(
     desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()], if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """
-    List issues; filters are combined.
-    """
+    """List issues; filters are combined."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -68,9 +64,7 @@ async def add_issue(
     body: bodies.IssueBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Write an issue by hand; run, session and receipts that it names must be there and belong together.
-    """
+    """Write an issue by hand; run, session and receipts that it names must be there and belong together."""
     added = await desk.issues.add(body.issue(idempotency_key))
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
@@ -83,9 +77,7 @@ async def add_issue(
     ),
 )
 async def show_issue(desk: At, issue_id: IssueId) -> Response:
-    """
-    Show an issue as its file has it.
-    """
+    """Show an issue as its file has it."""
     return _shown(await desk.issues.show(issue_id))
 
 
@@ -113,9 +105,7 @@ async def edit_issue(
         Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
     ] = None,
 ) -> Response:
-    """
-    Change title, body or status, or add a note. With `revision` or `If-Match`, only if nobody else has meanwhile.
-    """
+    """Change title, body or status, or add a note. With `revision` or `If-Match`, only if nobody else has meanwhile."""
     return _shown(await desk.issues.edit(issue_id, body.edit(queries.revision(if_match))))
 
 

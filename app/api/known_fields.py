@@ -1,6 +1,4 @@
-"""
-Known fields: what a request may say at each address, for refusals of what it may not, with the nearest name.
-"""
+"""Known fields: what a request may say at each address, for refusals of what it may not, with the nearest name."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _parameters: dict[Any, frozenset[str]] = {}
 
 
 async def check_parameters(request: Request) -> None:
-    """
-    Refuse query parameters that the address does not have.
+    """Refuse query parameters that the address does not have.
 
     Raises:
         errors.RequestInvalid: with each of them, and the nearest that there is.
@@ -41,9 +38,7 @@ async def check_parameters(request: Request) -> None:
 
 
 def told(name: str, known: Iterable[str]) -> str:
-    """
-    Return what is wrong with a field that is not known: the nearest name, or all that there are.
-    """
+    """Return what is wrong with a field that is not known: the nearest name, or all that there are."""
     names = sorted(known)
     plain_name = _plain(name[:_SHOWN_CHARACTERS])
     begun = [one for one in names if plain_name and _plain(one).startswith(plain_name)]
@@ -57,8 +52,7 @@ def told(name: str, known: Iterable[str]) -> str:
 
 
 def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
-    """
-    Return the fields that a place of a request may have: of the query, or of an object in the body.
+    """Return the fields that a place of a request may have: of the query, or of an object in the body.
 
     Args:
         loc: Place as pydantic tells it, `("body", "tasks", 0, "descripton")`.
@@ -70,9 +64,7 @@ def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
 
 
 def fields_in(shape: Any, loc: Sequence[str | int]) -> frozenset[str]:
-    """
-    Return the fields of the object in which the last part of a place stands, as its shape declares them.
-    """
+    """Return the fields of the object in which the last part of a place stands, as its shape declares them."""
     models = list(_models(shape))
     for part in loc[:-1]:
         inner = [field for model in models for field in _fields(model, part)] if isinstance(part, str) else []

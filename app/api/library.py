@@ -1,6 +1,4 @@
-"""
-Routes of what runs are made of: recipes, the router, tools, agents and receipts.
-"""
+"""Routes of what runs are made of: recipes, the router, tools, agents and receipts."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ async def list_recipes(
     wait: lists.Wait = None,
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """
-    List every recipe, broken ones with their flaws.
-    """
+    """List every recipe, broken ones with their flaws."""
 
     async def _read() -> lists.Page:
         await desk.catalogue.settle()
@@ -45,9 +41,7 @@ async def list_recipes(
     responses=declared(answers.Examined, *BODY, "unknown_dialect", meaning="What is wrong with it, if anything."),
 )
 async def validate_recipe(desk: At, body: bodies.ValidateBody) -> Response:
-    """
-    Look at a recipe without keeping it.
-    """
+    """Look at a recipe without keeping it."""
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
     examined = await asyncio.to_thread(desk.catalogue.examine, source, body.dialect)
     return as_json(examined.to_json())
@@ -63,27 +57,21 @@ async def show_recipe(
     desk: At,
     recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
 ) -> Response:
-    """
-    Show a recipe with the JSON Schema of its arguments and its graph.
-    """
+    """Show a recipe with the JSON Schema of its arguments and its graph."""
     await desk.catalogue.settle()
     return as_json(await asyncio.to_thread(desk.catalogue.describe, recipe_id))
 
 
 @router.post("/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(answers.Routed, *BODY))
 async def route_task(desk: At, body: bodies.RouteBody) -> Response:
-    """
-    Choose a recipe by the task's words, without a model, and find its arguments in the project.
-    """
+    """Choose a recipe by the task's words, without a model, and find its arguments in the project."""
     await desk.catalogue.settle()
     return as_json((await asyncio.to_thread(desk.route, body.description)).to_json())
 
 
 @router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[answers.ToolListed]))
 async def list_tools(desk: At, if_none_match: lists.IfNoneMatch = None) -> Response:
-    """
-    List the tools that recipes can name, with the JSON Schema of their arguments.
-    """
+    """List the tools that recipes can name, with the JSON Schema of their arguments."""
 
     async def _read() -> lists.Page:
         return desk.inventory.tools(), {}
@@ -93,9 +81,7 @@ async def list_tools(desk: At, if_none_match: lists.IfNoneMatch = None) -> Respo
 
 @router.get("/agents", tags=["library"], summary="List agents", responses=lists.whole(list[answers.AgentListed]))
 async def list_agents(desk: At, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
-    """
-    List the agents, and which run each of them speaks in.
-    """
+    """List the agents, and which run each of them speaks in."""
 
     async def _read() -> lists.Page:
         return await desk.inventory.agents(), {}
@@ -118,9 +104,7 @@ async def list_receipts(
     query: Annotated[queries.ReceiptsQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """
-    List the proofs of tool executions, also of deleted runs; filters are combined.
-    """
+    """List the proofs of tool executions, also of deleted runs; filters are combined."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -140,7 +124,5 @@ async def list_receipts(
 async def show_receipt(
     desk: At, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
 ) -> Response:
-    """
-    Show the proof of a tool execution, with its arguments and full payload.
-    """
+    """Show the proof of a tool execution, with its arguments and full payload."""
     return as_json(await desk.runs.receipt(receipt_id))

@@ -1,6 +1,4 @@
-"""
-Lists: plain arrays with an entity tag, which a client can wait for.
-"""
+"""Lists: plain arrays with an entity tag, which a client can wait for."""
 
 from __future__ import annotations
 
@@ -37,16 +35,12 @@ _NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed s
 
 
 def whole(shape: Any, *codes: str, meaning: str = "The list.") -> refusals.Responses:
-    """
-    Return the `responses` of a route that answers with a whole list.
-    """
+    """Return the `responses` of a route that answers with a whole list."""
     return declared(shape, *codes, "request_invalid", meaning=meaning, headers=_ETAG) | _NOT_MODIFIED
 
 
 def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
-    """
-    Return the `responses` of a route that answers page by page.
-    """
+    """Return the `responses` of a route that answers page by page."""
     following = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
     found = declared(shape, *codes, "request_invalid", "bad_cursor", meaning=meaning, headers=_ETAG | following)
     return found | _NOT_MODIFIED
@@ -55,9 +49,7 @@ def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
 async def answer(
     desk: Desk, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
 ) -> Response:
-    """
-    Return a list, or 304 to a client that knows it; with `wait`, as soon as it has news.
-    """
+    """Return a list, or 304 to a client that knows it; with `wait`, as soon as it has news."""
     known = polling.entity_tags(if_none_match)
 
     async def _look() -> tuple[bytes, Mapping[str, str], str]:

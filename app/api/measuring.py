@@ -1,6 +1,4 @@
-"""
-Measuring: how many requests there are and how long an answer takes to begin.
-"""
+"""Measuring: how many requests there are and how long an answer takes to begin."""
 
 from __future__ import annotations
 
@@ -13,18 +11,14 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Measuring:
-    """
-    Count requests by method, route and status.
-    """
+    """Count requests by method, route and status."""
 
     def __init__(self, app: ASGIApp, clock: clock.Clock) -> None:
         self._app = app
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Serve a request and note when its answer begins.
-        """
+        """Serve a request and note when its answer begins."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

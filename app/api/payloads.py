@@ -1,6 +1,4 @@
-"""
-Payloads: request bodies of a bounded size that hold strict JSON, before any route sees them.
-"""
+"""Payloads: request bodies of a bounded size that hold strict JSON, before any route sees them."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _NULL = errors.RequestInvalid(
 
 
 class Payloads:
-    """
-    Read a request's body whole, refuse what is too large or not strict JSON, and hand it on.
-    """
+    """Read a request's body whole, refuse what is too large or not strict JSON, and hand it on."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -51,9 +47,7 @@ class Payloads:
         self._checking = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Let a request with a proper body, or none, through.
-        """
+        """Let a request with a proper body, or none, through."""
         if scope["type"] != "http" or scope["method"] not in _WITH_BODIES:
             await self._app(scope, receive, send)
         else:
@@ -100,8 +94,7 @@ class Payloads:
 
 
 def check(body: bytes) -> None:
-    """
-    Refuse a body that is not strict JSON.
+    """Refuse a body that is not strict JSON.
 
     Raises:
         errors.RequestInvalid: `malformed_body`, with each flaw and its place.

@@ -1,6 +1,4 @@
-"""
-Answers of the routes of session plans, for the OpenAPI document.
-"""
+"""Answers of the routes of session plans, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _Maker = Annotated[str, Field(description="`chief` or `user`.")]
 
 
 class PlanListed(BaseModel):
-    """
-    A session plan as lists show it.
-    """
+    """A session plan as lists show it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,9 +30,7 @@ class PlanListed(BaseModel):
 
 
 class ScopingShown(BaseModel):
-    """
-    An earlier question about a task, with its answer.
-    """
+    """An earlier question about a task, with its answer."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -46,9 +40,7 @@ class ScopingShown(BaseModel):
 
 
 class TaskShown(BaseModel):
-    """
-    A task of a session plan; fields that somebody has written into the file by hand stay in it.
-    """
+    """A task of a session plan; fields that somebody has written into the file by hand stay in it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -76,9 +68,7 @@ class TaskShown(BaseModel):
 
 
 class PlanShown(BaseModel):
-    """
-    A session plan with all its tasks; fields that somebody has written into the file by hand stay in it.
-    """
+    """A session plan with all its tasks; fields that somebody has written into the file by hand stay in it."""
 
     model_config = ConfigDict(extra="allow")
 

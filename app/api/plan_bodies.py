@@ -1,6 +1,4 @@
-"""
-Bodies of requests about session plans.
-"""
+"""Bodies of requests about session plans."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def _left(description: str, **limits: int) -> Any:
 
 
 class RevisedBody(BaseModel):
-    """
-    Something that is done to a plan as it was seen.
-    """
+    """Something that is done to a plan as it was seen."""
 
     model_config = bodies.strict({}, {"revision": 3})
 
@@ -56,8 +52,7 @@ class RevisedBody(BaseModel):
     )
 
     def seen(self, matched: int | None) -> int | None:
-        """
-        Return the revision that the body and its header name.
+        """Return the revision that the body and its header name.
 
         Raises:
             errors.RequestInvalid: they name different ones.
@@ -66,9 +61,7 @@ class RevisedBody(BaseModel):
 
 
 class TaskBody(BaseModel):
-    """
-    A task of a plan.
-    """
+    """A task of a plan."""
 
     model_config = bodies.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
 
@@ -81,17 +74,13 @@ class TaskBody(BaseModel):
     scoping_question: _Question | None = Field(None, description=_QUESTION)
 
     def task(self, idempotency_key: str | None = None) -> requests.NewTask:
-        """
-        Return the task that the body and its header describe.
-        """
+        """Return the task that the body and its header describe."""
         given = {name: getattr(self, name) for name in self.__class__.model_fields.keys() - {"revision"}}
         return requests.NewTask(**given | {"deps": tuple(self.deps), "idempotency_key": idempotency_key})
 
 
 class PlanBody(BaseModel):
-    """
-    A new plan: an `intent` alone, which the chief splits into tasks, or the tasks themselves.
-    """
+    """A new plan: an `intent` alone, which the chief splits into tasks, or the tasks themselves."""
 
     model_config = bodies.strict(
         {"intent": "Write scenes 21 and 22, check consistency, and look at the foreshadowing"},
@@ -126,17 +115,13 @@ class PlanBody(BaseModel):
     runs_above: bodies.RunsAbove = None
 
     def plan(self, idempotency_key: str | None) -> requests.NewPlan:
-        """
-        Return the plan that the body and its header describe.
-        """
+        """Return the plan that the body and its header describe."""
         tasks = tuple(task.task() for task in self.tasks)
         return requests.NewPlan(**dict(self) | {"tasks": tasks, "idempotency_key": idempotency_key})
 
 
 class OrderBody(RevisedBody):
-    """
-    Another order of the tasks.
-    """
+    """Another order of the tasks."""
 
     model_config = bodies.strict({"order": [2, 1, 3], "revision": 1})
 
@@ -146,17 +131,13 @@ class OrderBody(RevisedBody):
 
 
 class NewTaskBody(RevisedBody, TaskBody):
-    """
-    A further task.
-    """
+    """A further task."""
 
     model_config = bodies.strict({"description": "Check the pacing of scene 22", "deps": [2]})
 
 
 class TaskEditBody(RevisedBody):
-    """
-    What is to be changed of a task; what is left out stays.
-    """
+    """What is to be changed of a task; what is left out stays."""
 
     model_config = bodies.strict({"description": "Write scene 22, from Mira's view", "deps": []})
 
@@ -170,17 +151,13 @@ class TaskEditBody(RevisedBody):
     )
 
     def edit(self) -> requests.TaskEdit:
-        """
-        Return the change that the body describes.
-        """
+        """Return the change that the body describes."""
         given = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
         return requests.TaskEdit(**given | ({"deps": tuple(given["deps"])} if "deps" in given else {}))
 
 
 class ScopingAnswerBody(RevisedBody):
-    """
-    An answer to the question of a task.
-    """
+    """An answer to the question of a task."""
 
     model_config = bodies.strict({"answer": "The lantern and the ferry, in scenes 3 to 9"})
 
@@ -189,16 +166,12 @@ class ScopingAnswerBody(RevisedBody):
     recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
 
     def answered(self) -> requests.Answer:
-        """
-        Return the answer that the body holds.
-        """
+        """Return the answer that the body holds."""
         return requests.Answer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
 
 
 class RetryBody(RevisedBody):
-    """
-    How a failed task is tried again.
-    """
+    """How a failed task is tried again."""
 
     model_config = bodies.strict({}, {"fresh": True})
 

@@ -1,6 +1,4 @@
-"""
-Refusals of the routes of session plans, each with an example.
-"""
+"""Refusals of the routes of session plans, each with an example."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""
-Polling: the request made more often than all others together, answered from ready bytes before any route is looked for.
+"""Polling: the request made more often than all others together, answered from ready bytes before any route is looked
+for.
 """
 
 from __future__ import annotations
@@ -26,18 +26,14 @@ class _Route:
 
 
 class Polls:
-    """
-    Answer polls; the route of the same address documents them, and answers those that are asked in another form.
-    """
+    """Answer polls; the route of the same address documents them, and answers those that are asked in another form."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._route = _Route()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Answer a poll, and let everything else through.
-        """
+        """Answer a poll, and let everything else through."""
         poll = _polled(scope)
         desk: Desk | None = getattr(scope["app"].state, "desk", None) if poll else None
         if poll is None or desk is None:
@@ -50,9 +46,7 @@ class Polls:
 
 
 def answer(found: reading.Ready, known: frozenset[str]) -> Response:
-    """
-    Return a run's ready bytes, or 304 to whoever knows them.
-    """
+    """Return a run's ready bytes, or 304 to whoever knows them."""
     headers = {"etag": found.etag, "cache-control": "no-cache"}
     if found.etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
@@ -60,9 +54,7 @@ def answer(found: reading.Ready, known: frozenset[str]) -> Response:
 
 
 def entity_tags(header: str | None) -> frozenset[str]:
-    """
-    Return the entity tags of an `If-None-Match`; weak ones count as strong.
-    """
+    """Return the entity tags of an `If-None-Match`; weak ones count as strong."""
     if header is None:
         return frozenset()
     return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))

@@ -1,6 +1,4 @@
-"""
-Problem documents: how every refusal and failure is told (RFC 9457).
-"""
+"""Problem documents: how every refusal and failure is told (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """
-    Something refused or gone wrong, as a client is told.
-    """
+    """Something refused or gone wrong, as a client is told."""
 
     status: int
     """HTTP status."""
@@ -49,9 +45,7 @@ class Problem:
     """Further headers of the answer."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the document.
-        """
+        """Return the document."""
         return {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
@@ -63,16 +57,12 @@ class Problem:
         }
 
     def response(self) -> Response:
-        """
-        Return the answer that tells it.
-        """
+        """Return the answer that tells it."""
         body = plain.encode(plain.plain(self.to_json()))
         return Response(body, self.status, dict(self.headers), media_type=MEDIA_TYPE)
 
     def written(self) -> bytes:
-        """
-        Return the same as bytes of HTTP/1.1, the last on their connection.
-        """
+        """Return the same as bytes of HTTP/1.1, the last on their connection."""
         answer = self.response()
         head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
         status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n".encode()
@@ -82,18 +72,14 @@ class Problem:
 def of_status(
     status: int, detail: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Problem:
-    """
-    Return a problem that HTTP itself names, e.g. 405.
-    """
+    """Return a problem that HTTP itself names, e.g. 405."""
     phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     name = code or phrase.lower().replace(" ", "_").replace("-", "_")
     return Problem(status=status, code=name, title=phrase, detail=detail, headers=headers or {})
 
 
 def schema() -> dict[str, Any]:
-    """
-    Return the JSON Schema of a problem document.
-    """
+    """Return the JSON Schema of a problem document."""
     flaw = {
         "type": "object",
         "required": ["path", "code", "message"],

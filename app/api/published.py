@@ -1,6 +1,4 @@
-"""
-The OpenAPI document as it is published in `openapi/openapi.json`.
-"""
+"""The OpenAPI document as it is published in `openapi/openapi.json`."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from app.api import service
 
 
 def text() -> str:
-    """
-    Return the document, the same for the same code.
-    """
+    """Return the document, the same for the same code."""
     document = service.create(settings.ServerSettings()).openapi()
     return json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -1,6 +1,4 @@
-"""
-Queries: filters and pages of lists.
-"""
+"""Queries: filters and pages of lists."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ class _ListQuery(BaseModel):
 
 
 class RunsQuery(_ListQuery):
-    """
-    Which runs a list shows.
-    """
+    """Which runs a list shows."""
 
     status: states.RunState | None = Field(None, description="Only runs in this state.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
@@ -72,8 +68,7 @@ class RunsQuery(_ListQuery):
     cursor: _Plain | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> stores.RunQuery:
-        """
-        Return the question to the store.
+        """Return the question to the store.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
@@ -92,9 +87,7 @@ class RunsQuery(_ListQuery):
 
 
 class GatesQuery(_ListQuery):
-    """
-    Which gates the inbox shows.
-    """
+    """Which gates the inbox shows."""
 
     run_id: _Plain | None = Field(None, description="Only gates of this run.")
     recipe_id: _Plain | None = Field(None, description="Only gates of runs of this recipe.")
@@ -108,8 +101,7 @@ class GatesQuery(_ListQuery):
     )
 
     def query(self) -> inbox.GateQuery:
-        """
-        Return the question to the inbox.
+        """Return the question to the inbox.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
@@ -125,9 +117,7 @@ class GatesQuery(_ListQuery):
 
 
 class IssuesQuery(_ListQuery):
-    """
-    Which issues a list shows.
-    """
+    """Which issues a list shows."""
 
     status: issues.Status | None = Field(None, description="Only open or only closed ones.")
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
@@ -139,8 +129,7 @@ class IssuesQuery(_ListQuery):
     cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> issues.IssueQuery:
-        """
-        Return the question to the store.
+        """Return the question to the store.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
@@ -149,9 +138,7 @@ class IssuesQuery(_ListQuery):
 
 
 class ReceiptsQuery(_ListQuery):
-    """
-    Which receipts a list shows.
-    """
+    """Which receipts a list shows."""
 
     run_id: _Plain | None = Field(None, description="Only receipts of this run.")
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
@@ -159,8 +146,7 @@ class ReceiptsQuery(_ListQuery):
     cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> receipts.ReceiptQuery:
-        """
-        Return the question to the store.
+        """Return the question to the store.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
@@ -169,17 +155,14 @@ class ReceiptsQuery(_ListQuery):
 
 
 class PlansQuery(_ListQuery):
-    """
-    Which session plans a list shows.
-    """
+    """Which session plans a list shows."""
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
     cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> plans.PlanQuery:
-        """
-        Return the question to the use cases.
+        """Return the question to the use cases.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
@@ -188,30 +171,23 @@ class PlansQuery(_ListQuery):
 
 
 def receipts_cursor(last: receipts.ListedReceipt) -> str:
-    """
-    Return the cursor of the page behind a receipt.
-    """
+    """Return the cursor of the page behind a receipt."""
     session_id, offset = last.position
     return _written((session_id, str(offset)))
 
 
 def plans_cursor(last: plans.PlanSummary) -> str:
-    """
-    Return the cursor of the page behind a plan.
-    """
+    """Return the cursor of the page behind a plan."""
     return _written((last.created_at, last.session_id))
 
 
 def issues_cursor(last: issues.IssueSummary) -> str:
-    """
-    Return the cursor of the page behind an issue.
-    """
+    """Return the cursor of the page behind an issue."""
     return _written((last.created_at, last.issue_id))
 
 
 def revision(etag: str | None) -> int | None:
-    """
-    Return the revision that an `If-Match` asks for; None for any.
+    """Return the revision that an `If-Match` asks for; None for any.
 
     Raises:
         errors.RequestInvalid: it is no ETag of something that has revisions.
@@ -226,23 +202,17 @@ def revision(etag: str | None) -> int | None:
 
 
 def gates_cursor(last: gates.OpenGate) -> str:
-    """
-    Return the cursor of the page behind a gate.
-    """
+    """Return the cursor of the page behind a gate."""
     return _written(inbox.position(last))
 
 
 def runs_cursor(last: stores.RunSummary) -> str:
-    """
-    Return the cursor of the page behind a run.
-    """
+    """Return the cursor of the page behind a run."""
     return _written((last.created_at, last.run_id))
 
 
 def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
-    """
-    Return the `Link` header that names the next page, or no header after the last.
-    """
+    """Return the `Link` header that names the next page, or no header after the last."""
     if cursor is None:
         return {}
     others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
@@ -250,8 +220,7 @@ def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
 
 
 def position(cursor: str | None) -> int:
-    """
-    Return the position that a cursor of a step list stands for, -1 without one.
+    """Return the position that a cursor of a step list stands for, -1 without one.
 
     Raises:
         errors.RequestInvalid: the cursor is not one of ours.

@@ -1,6 +1,4 @@
-"""
-Answers of the routes of receipts, for the OpenAPI document.
-"""
+"""Answers of the routes of receipts, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app.api.instants import At
 
 
 class ReceiptListed(BaseModel):
-    """
-    A receipt as lists show it, without its arguments and payload.
-    """
+    """A receipt as lists show it, without its arguments and payload."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,9 +26,7 @@ class ReceiptListed(BaseModel):
 
 
 class Receipt(BaseModel):
-    """
-    Proof of a tool execution.
-    """
+    """Proof of a tool execution."""
 
     model_config = ConfigDict(extra="allow")
 

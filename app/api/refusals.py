@@ -1,6 +1,4 @@
-"""
-Refusals: every code that a client can be told, with its status and an example, as routes declare them.
-"""
+"""Refusals: every code that a client can be told, with its status and an example, as routes declare them."""
 
 from __future__ import annotations
 
@@ -373,9 +371,7 @@ BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_typ
 
 
 def documented(codes: Iterable[str]) -> Responses:
-    """
-    Return what a route declares for the problems that it can answer with.
-    """
+    """Return what a route declares for the problems that it can answer with."""
     responses: Responses = {}
     for code in dict.fromkeys((*codes, *ALWAYS)):
         example = EXAMPLES[code]
@@ -385,9 +381,7 @@ def documented(codes: Iterable[str]) -> Responses:
 
 
 def components() -> dict[str, Any]:
-    """
-    Return the examples that the declarations refer to.
-    """
+    """Return the examples that the declarations refer to."""
     return {code: {"summary": example.title, "value": example.to_json()} for code, example in EXAMPLES.items()}
 
 

@@ -1,6 +1,4 @@
-"""
-Routes of a run's parts: its steps, slots, events and logs (execution-modes, appendix D).
-"""
+"""Routes of a run's parts: its steps, slots, events and logs (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ async def show_steps(
     cursor: Annotated[str | None, Query(description="Where the page begins, from the `Link` before.")] = None,
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """
-    Show the journal's lines whole, those of dead and repeated tries included.
-    """
+    """Show the journal's lines whole, those of dead and repeated tries included."""
     lines, more = await desk.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
     following = str(lines[-1].position) if more else None
     headers = {**queries.next_link(request, following), "ETag": _etag(lines), "Cache-Control": "no-cache"}
@@ -63,9 +59,7 @@ async def show_steps(
 async def show_slot(
     desk: At, run_id: RunId, slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])]
 ) -> Response:
-    """
-    Show a pointer's receipt, or an artifact's whole text.
-    """
+    """Show a pointer's receipt, or an artifact's whole text."""
     return as_json(await desk.runs.slot(run_id, slot))
 
 
@@ -93,8 +87,8 @@ async def _followed(
     responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
 )
 async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], Depends(_followed)]) -> Response:
-    """
-    Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the run.
+    """Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the
+    run.
     """
     return streaming.EventStream(following)
 
@@ -105,9 +99,7 @@ async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], 
 async def list_logs(
     desk: At, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """
-    List the prompts, replies and outputs that were kept.
-    """
+    """List the prompts, replies and outputs that were kept."""
 
     async def _read() -> lists.Page:
         return await desk.runs.logs(run_id), {}
@@ -126,9 +118,7 @@ async def show_log(
     run_id: RunId,
     name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
 ) -> Response:
-    """
-    Show a prompt, a reply or an output, masked as it was written.
-    """
+    """Show a prompt, a reply or an output, masked as it was written."""
     content = await desk.runs.log(run_id, name)
     return Response(content, media_type="text/plain")
 

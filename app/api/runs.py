@@ -1,6 +1,4 @@
-"""
-Routes of runs: start, list, show, stop and delete them (execution-modes, appendix D).
-"""
+"""Routes of runs: start, list, show, stop and delete them (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ async def start_run(
     body: bodies.StartBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Accept a run of a recipe; without `recipe_id`, of the one that fits the description.
-    """
+    """Accept a run of a recipe; without `recipe_id`, of the one that fits the description."""
     started = await desk.runs.start(body.request(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     told = {"run_id": started.run_id, "status": started.status.value}
@@ -71,9 +67,7 @@ async def start_run(
 async def list_runs(
     desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()], if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """
-    List runs with how far they have come; filters are combined.
-    """
+    """List runs with how far they have come; filters are combined."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -111,9 +105,7 @@ async def show_run(
         str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
     ] = None,
 ) -> Response:
-    """
-    Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given.
-    """
+    """Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given."""
     known = polling.entity_tags(if_none_match)
     found = await desk.runs.wait(run_id, wait, known) if wait else await desk.runs.ready(run_id)
     return polling.answer(found, known)
@@ -121,25 +113,19 @@ async def show_run(
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(answers.Accepted, *_MOVED))
 async def cancel_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
-    """
-    End an unfinished run; it never ends as done after the answer.
-    """
+    """End an unfinished run; it never ends as done after the answer."""
     return as_json((await desk.runs.cancel(run_id)).to_json())
 
 
 @router.post("/{run_id}/pause", summary="Pause a run", responses=declared(answers.Accepted, *_MOVED))
 async def pause_run(desk: At, run_id: RunId, body: Annotated[bodies.PauseBody | None, Body()] = None) -> Response:
-    """
-    Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once.
-    """
+    """Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once."""
     return as_json((await desk.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
 
 
 @router.post("/{run_id}/unpause", summary="Let a paused run go on", responses=declared(answers.Accepted, *_MOVED))
 async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
-    """
-    Let a paused or parked run go on, by way of the queue.
-    """
+    """Let a paused or parked run go on, by way of the queue."""
     return as_json((await desk.runs.unpause(run_id)).to_json())
 
 
@@ -160,9 +146,7 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
     ),
 )
 async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody | None, Body()] = None) -> Response:
-    """
-    Send an ended run on from what made it fail, or from an earlier step.
-    """
+    """Send an ended run on from what made it fail, or from an earlier step."""
     how = body.request() if body else requests.ResumeRequest()
     return as_json((await desk.runs.resume(run_id, how)).to_json())
 
@@ -174,8 +158,6 @@ async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody 
     responses=refusals.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
 async def delete_run(desk: At, run_id: RunId) -> Response:
-    """
-    Delete a finished run; its receipts stay.
-    """
+    """Delete a finished run; its receipts stay."""
     await desk.runs.delete(run_id)
     return Response(status_code=204)

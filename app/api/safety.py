@@ -1,5 +1,5 @@
-"""
-Safety: whatever goes wrong in a route, the client gets a problem document and the log the traceback, under one id.
+"""Safety: whatever goes wrong in a route, the client gets a problem document and the log the
+traceback, under one id.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ _LOG = logging.getLogger("control_room.api")
 
 
 class Safety:
-    """
-    Turn what no handler knew into a 500, and faults into what the table says.
-    """
+    """Turn what no handler knew into a 500, and faults into what the table says."""
 
     def __init__(self, app: ASGIApp, ids: clock.Ids) -> None:
         self._app = app
         self._ids = ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Serve a request; an answer that has begun cannot be changed, so it is broken off.
-        """
+        """Serve a request; an answer that has begun cannot be changed, so it is broken off."""
         begun = False
 
         async def noted(message: Message) -> None:

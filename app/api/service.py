@@ -1,6 +1,4 @@
-"""
-The service's application: routes, guards and handlers in one visible order.
-"""
+"""The service's application: routes, guards and handlers in one visible order."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def create(
     server: settings.ServerSettings,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]] | None = None,
 ) -> FastAPI:
-    """
-    Return the application; `lifespan` puts the desk at `app.state.desk`, and until then routes answer 503.
-    """
+    """Return the application; `lifespan` puts the desk at `app.state.desk`, and until then routes answer 503."""
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     warnings = connections.Warnings(clock.SystemClock().monotonic)
     api = FastAPI(

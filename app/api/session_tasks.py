@@ -1,6 +1,4 @@
-"""
-Routes of the tasks of session plans: add, change and remove them, answer their questions, and begin them by hand.
-"""
+"""Routes of the tasks of session plans: add, change and remove them, answer their questions, and begin them by hand."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ async def add_task(
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Add a task behind the others; a finished plan is paused then.
-    """
+    """Add a task behind the others; a finished plan is paused then."""
     revision = body.seen(queries.revision(if_match))
     added = await desk.plans.add_task(session_id, body.task(idempotency_key), revision)
     return sessions.shown(added.plan, 200 if added.existed else 201)
@@ -70,9 +66,8 @@ async def add_task(
 async def edit_task(
     desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.TaskEditBody, if_match: IfMatch = None
 ) -> Response:
-    """
-    Change a task that has not begun, or has failed. One with another description is routed anew if the router chose its
-    recipe.
+    """Change a task that has not begun, or has failed. One with another description is routed anew if the router chose
+    its recipe.
     """
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await desk.plans.edit_task(session_id, task_id, body.edit(), revision))
@@ -90,9 +85,7 @@ async def remove_task(
     revision: SeenRevision = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """
-    Remove a task that does not run and that no other one depends on.
-    """
+    """Remove a task that does not run and that no other one depends on."""
     seen = bodies.seen_revision(revision, queries.revision(if_match))
     return sessions.shown(await desk.plans.remove_task(session_id, task_id, seen))
 
@@ -105,8 +98,8 @@ async def remove_task(
 async def answer_task(
     desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.ScopingAnswerBody, if_match: IfMatch = None
 ) -> Response:
-    """
-    Answer what must be known before the task is begun; where that leaves something open, the next question is asked.
+    """Answer what must be known before the task is begun; where that leaves something open, the
+    next question is asked.
     """
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await desk.plans.answer(session_id, task_id, body.answered(), revision))
@@ -118,9 +111,7 @@ async def answer_task(
 async def force_start_task(
     desk: At, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """
-    Begin a task although something that it depends on is not done; at the caller's own risk.
-    """
+    """Begin a task although something that it depends on is not done; at the caller's own risk."""
     return sessions.shown(await desk.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
 
 
@@ -132,8 +123,6 @@ async def retry_task(
     body: Annotated[plan_bodies.RetryBody | None, Body(description="May be left out.")] = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """
-    Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed.
-    """
+    """Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed."""
     revision = sessions.seen(body, if_match)
     return sessions.shown(await desk.plans.retry(session_id, task_id, body is not None and body.fresh, revision))

@@ -1,5 +1,5 @@
-"""
-Routes of session plans: make, list and show them, and move them on (execution-modes, Session Plan and appendix G).
+"""Routes of session plans: make, list and show them, and move them on (execution-modes, Session
+Plan and appendix G).
 """
 
 from __future__ import annotations
@@ -66,16 +66,12 @@ _CREATED[200] = _CREATED[201] | {"description": "An earlier request with this Id
 
 
 def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> refusals.Responses:
-    """
-    Return what a route declares that changes a plan.
-    """
+    """Return what a route declares that changes a plan."""
     return declared(plan_answers.PlanShown, *CHANGED, *codes, meaning=meaning, headers=ETAG)
 
 
 def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
-    """
-    Return the answer that shows a plan.
-    """
+    """Return the answer that shows a plan."""
     headers = {"ETag": _etag(plan), "Cache-Control": "no-cache"}
     if place:
         headers["Location"] = f"/api/sessions/{plan.session_id}"
@@ -88,8 +84,7 @@ async def create_plan(
     body: plan_bodies.PlanBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """
-    Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
+    """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
     created = await desk.plans.create(body.plan(idempotency_key))
@@ -104,9 +99,7 @@ async def create_plan(
 async def list_plans(
     desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()], if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """
-    List plans with the number of their tasks in each state.
-    """
+    """List plans with the number of their tasks in each state."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -145,8 +138,7 @@ async def show_plan(
         str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
     ] = None,
 ) -> Response:
-    """
-    Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
+    """Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
     happens by itself is not waited for.
     """
     known = polling.entity_tags(if_none_match)
@@ -162,9 +154,7 @@ async def show_plan(
 async def reorder_plan(
     desk: At, session_id: SessionId, body: plan_bodies.OrderBody, if_match: IfMatch = None
 ) -> Response:
-    """
-    Change the order in which tasks are shown and begun; no task may stand before one that it depends on.
-    """
+    """Change the order in which tasks are shown and begun; no task may stand before one that it depends on."""
     return shown(await desk.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
 
 
@@ -179,49 +169,40 @@ async def reorder_plan(
 async def delete_plan(
     desk: At, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
 ) -> Response:
-    """
-    Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues.
-    """
+    """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
     await desk.plans.delete(session_id, bodies.seen_revision(revision, queries.revision(if_match)))
     return Response(status_code=204)
 
 
 @router.post("/{session_id}/approve", summary="Approve a plan", responses=moved("backend_not_ready"))
 async def approve_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
-    """
-    Say that a draft is good as it is; it can be started then.
-    """
+    """Say that a draft is good as it is; it can be started then."""
     return shown(await desk.plans.approve(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/start", summary="Start a plan", responses=moved("backend_not_ready"))
 async def start_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
-    """
-    Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or finished
-    plan is started where something of it can go on, and a plan that the chief failed to make asks the chief again.
+    """Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or
+    finished plan is started where something of it can go on, and a plan that the chief failed to make asks the chief
+    again.
     """
     return shown(await desk.plans.start(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/pause", summary="Pause a plan", responses=moved())
 async def pause_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
-    """
-    Begin no further task; those that run go on to their end.
-    """
+    """Begin no further task; those that run go on to their end."""
     return shown(await desk.plans.pause(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved("backend_not_ready"))
 async def resume_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
-    """
-    Begin tasks again.
-    """
+    """Begin tasks again."""
     return shown(await desk.plans.resume(session_id, seen(body, if_match)))
 
 
 def seen(body: plan_bodies.RevisedBody | None, if_match: str | None) -> int | None:
-    """
-    Return the revision that a request was made for; None for any.
+    """Return the revision that a request was made for; None for any.
 
     Raises:
         errors.RequestInvalid: body and header name different ones, or the header none.

@@ -1,6 +1,4 @@
-"""
-Streaming: a run's events as Server-Sent Events, in bytes that all who follow it share.
-"""
+"""Streaming: a run's events as Server-Sent Events, in bytes that all who follow it share."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class EventStream(StreamingResponse):
-    """
-    Send events until they end or the client goes away.
-    """
+    """Send events until they end or the client goes away."""
 
     media_type = "text/event-stream"
 
@@ -41,9 +37,7 @@ class EventStream(StreamingResponse):
         self._told = told
 
     async def stream_response(self, send: Send) -> None:
-        """
-        Send portion after portion, each as soon as the client has taken the one before.
-        """
+        """Send portion after portion, each as soon as the client has taken the one before."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._told) as told:
             async for batch in told:
@@ -53,8 +47,6 @@ class EventStream(StreamingResponse):
 
 
 def server_sent(event: events.Event) -> bytes:
-    """
-    Write one event; JSON holds no line breaks, and a type with one comes from a file that somebody else wrote.
-    """
+    """Write one event; JSON holds no line breaks, and a type with one comes from a file that somebody else wrote."""
     name = event.type if event.type.isprintable() else _UNKNOWN
     return b"event: %b\ndata: %b\nid: %d\n\n" % (name.encode(), plain.encode(event.to_json()), event.seq)

@@ -1,6 +1,4 @@
-"""
-The route that issues tickets.
-"""
+"""The route that issues tickets."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ router = APIRouter(prefix="/api/tickets", tags=["service"])
 
 
 class Ticket(BaseModel):
-    """
-    A ticket for one stream.
-    """
+    """A ticket for one stream."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,9 +36,7 @@ class Ticket(BaseModel):
 async def issue_ticket(
     request: Request, _body: Annotated[bodies.EmptyBody | None, Body(description="May be left out.")] = None
 ) -> Response:
-    """
-    Issue a ticket that opens one stream within a minute, for clients that cannot send headers with it.
-    """
+    """Issue a ticket that opens one stream within a minute, for clients that cannot send headers with it."""
     issued: tickets.Tickets = request.app.state.tickets
     ticket, expires = issued.issue()
     headers = {"Cache-Control": "no-store"}

@@ -1,6 +1,4 @@
-"""
-Tickets: how a stream is opened where no header can be sent, as by a browser's EventSource and WebSocket.
-"""
+"""Tickets: how a stream is opened where no header can be sent, as by a browser's EventSource and WebSocket."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ PARAMETER = "ticket"
 
 
 class Tickets:
-    """
-    Issue tickets, and let each be used once.
-    """
+    """Issue tickets, and let each be used once."""
 
     def __init__(self, clock: clock.Clock, ids: clock.Ids) -> None:
         self._clock = clock
@@ -35,9 +31,7 @@ class Tickets:
         self._expiring: OrderedDict[str, float] = OrderedDict()
 
     def issue(self) -> tuple[str, dt.datetime]:
-        """
-        Return a new ticket, and when it expires.
-        """
+        """Return a new ticket, and when it expires."""
         ticket = self._ids.token(self._ids.token("tkt_"))
         self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS
         while len(self._expiring) > MOST_TICKETS:
@@ -45,17 +39,13 @@ class Tickets:
         return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
     def use(self, ticket: str) -> bool:
-        """
-        Tell whether a ticket counts; it does not again.
-        """
+        """Tell whether a ticket counts; it does not again."""
         expires = self._expiring.pop(_hash(ticket), None)
         return expires is not None and self._clock.monotonic() < expires
 
 
 def is_stream(scope: Scope) -> bool:
-    """
-    Tell whether a request opens a stream, so that a ticket may stand for the token.
-    """
+    """Tell whether a request opens a stream, so that a ticket may stand for the token."""
     if scope["type"] != "http":
         return bool(scope["type"] == "websocket")
     path: str = scope["path"]
@@ -63,9 +53,7 @@ def is_stream(scope: Scope) -> bool:
 
 
 def taken_out(scope: Scope) -> tuple[Scope, str | None]:
-    """
-    Return a request without its ticket, and the ticket; routes know nothing of tickets.
-    """
+    """Return a request without its ticket, and the ticket; routes know nothing of tickets."""
     given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)
     tickets = [value for name, value in given if name == PARAMETER]
     if not tickets:

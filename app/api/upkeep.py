@@ -1,6 +1,4 @@
-"""
-Routes that check what is stored, and repair runs.
-"""
+"""Routes that check what is stored, and repair runs."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ _LARGEST_PAGE = 200
     responses=declared(upkeep_answers.Verification, "run_not_found", meaning="What was found in each file."),
 )
 async def verify_run(desk: At, run_id: RunId) -> Response:
-    """
-    Check a run's start, journals and blobs; nothing is changed.
-    """
+    """Check a run's start, journals and blobs; nothing is changed."""
     return as_json(await desk.upkeep.verify(run_id))
 
 
@@ -49,9 +45,7 @@ async def verify_run(desk: At, run_id: RunId) -> Response:
 async def repair_run(
     desk: At, run_id: RunId, body: Annotated[upkeep_answers.RepairBody | None, Body()] = None
 ) -> Response:
-    """
-    Cut a damaged run back to what can be believed and leave it paused; the damaged files are kept beside it.
-    """
+    """Cut a damaged run back to what can be believed and leave it paused; the damaged files are kept beside it."""
     return as_json(await desk.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
 
 
@@ -82,8 +76,6 @@ async def verify_all(
         ),
     ] = None,
 ) -> Response:
-    """
-    Check everything that has a chain, a hash or a shape, page by page; nothing is changed.
-    """
+    """Check everything that has a chain, a hash or a shape, page by page; nothing is changed."""
     found = await desk.upkeep.verify_page(cursor, limit)
     return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

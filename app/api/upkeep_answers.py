@@ -1,6 +1,4 @@
-"""
-Answers and bodies of the routes that verify and repair, for the OpenAPI document.
-"""
+"""Answers and bodies of the routes that verify and repair, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ class _Answer(BaseModel):
 
 
 class FileVerified(_Answer):
-    """
-    What was found in one file.
-    """
+    """What was found in one file."""
 
     file: str = Field(description="File, within the folder of what is checked.", examples=["steps.jsonl"])
     state: Literal["ok", "torn", "corrupt", "unreadable"] = Field(
@@ -32,9 +28,7 @@ class FileVerified(_Answer):
 
 
 class Verification(_Answer):
-    """
-    What was found when something was checked; nothing was changed.
-    """
+    """What was found when something was checked; nothing was changed."""
 
     kind: Literal["run", "receipts", "plan", "issue", "conversation"]
     id: str = Field(description="Id of the run; else the name of the file or folder in the data directory.")
@@ -48,9 +42,7 @@ class Verification(_Answer):
 
 
 class JournalRepaired(_Answer):
-    """
-    What a repair keeps of a journal.
-    """
+    """What a repair keeps of a journal."""
 
     file: Literal["steps.jsonl", "control.jsonl"]
     kept: int = Field(description="Lines that are kept.")
@@ -60,9 +52,7 @@ class JournalRepaired(_Answer):
 
 
 class Repaired(_Answer):
-    """
-    What a repair has changed, or would change.
-    """
+    """What a repair has changed, or would change."""
 
     run_id: str
     changed: bool = Field(description="Whether there is anything to repair.")
@@ -72,9 +62,7 @@ class Repaired(_Answer):
 
 
 class RepairBody(BaseModel):
-    """
-    How a run is repaired; empty: at once.
-    """
+    """How a run is repaired; empty: at once."""
 
     model_config = bodies.strict({}, {"dry_run": True})
 

@@ -1,6 +1,4 @@
-"""
-Wording: what is wrong with a request's form, in the words in which use cases tell the same.
-"""
+"""Wording: what is wrong with a request's form, in the words in which use cases tell the same."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def told(item: Mapping[str, Any]) -> str:
-    """
-    Return what is wrong with a value, as pydantic has found it, in our words.
+    """Return what is wrong with a value, as pydantic has found it, in our words.
 
     Args:
         item: One of its errors, with the context; one of a kind that is not known here keeps its own words.

@@ -1,6 +1,4 @@
-"""
-The WebSocket: recipes and prompts in conversations, for clients that are told what happens (agent-recipes, 16).
-"""
+"""The WebSocket: recipes and prompts in conversations, for clients that are told what happens (agent-recipes, 16)."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ router = APIRouter()
 
 @router.websocket(PATH)
 async def converse(socket: WebSocket) -> None:
-    """
-    Serve a client for as long as it stays.
-    """
+    """Serve a client for as long as it stays."""
     desk: Desk | None = getattr(socket.app.state, "desk", None)
     if desk is None:
         refusal = problems.of_status(503, "the service is starting", code="starting")
@@ -36,8 +32,6 @@ async def converse(socket: WebSocket) -> None:
 
 @router.get(PATH, include_in_schema=False)
 async def explain(request: Request) -> Response:
-    """
-    Say that this address is no page.
-    """
+    """Say that this address is no page."""
     headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
     return problems.of_status(426, "this address is a WebSocket", headers=headers).response()

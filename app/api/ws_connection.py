@@ -1,5 +1,5 @@
-"""
-A connection: what one client of the WebSocket asks, in its order, and what it is told, never faster than it listens.
+"""A connection: what one client of the WebSocket asks, in its order, and what it is told, never
+faster than it listens.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ _LOG = logging.getLogger("control_room.api")
 
 
 class Connection:
-    """
-    Serve one client until it goes away or the service stops.
-    """
+    """Serve one client until it goes away or the service stops."""
 
     def __init__(self, socket: WebSocket, talks: talks.Talks, ids: clock.Ids, max_bytes: int) -> None:
         self._socket = socket
@@ -52,9 +50,7 @@ class Connection:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     async def serve(self) -> None:
-        """
-        Take messages in their order; whatever is wrong with one is told, and the next is taken.
-        """
+        """Take messages in their order; whatever is wrong with one is told, and the next is taken."""
         with self._talks.heard_by(self._begun):
             try:
                 await patience.first(self._receive_all(), self._talks.released())

@@ -1,6 +1,4 @@
-"""
-Messages of clients on the WebSocket: strict in types and names, and bounded before they are read.
-"""
+"""Messages of clients on the WebSocket: strict in types and names, and bounded before they are read."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class _Message(BaseModel):
 
 
 class StartRecipe(_Message):
-    """
-    Start a recipe.
-    """
+    """Start a recipe."""
 
     type: Literal["start_recipe"]
     recipe_id: _NAME
@@ -67,9 +63,7 @@ class StartRecipe(_Message):
 
 
 class Prompt(_Message):
-    """
-    Say something to an agent.
-    """
+    """Say something to an agent."""
 
     type: Literal["prompt"]
     text: str
@@ -82,18 +76,14 @@ class Prompt(_Message):
 
 
 class ExitRecipe(_Message):
-    """
-    Cancel what runs in a conversation.
-    """
+    """Cancel what runs in a conversation."""
 
     type: Literal["exit_recipe"]
     session_id: _NAME
 
 
 class Subscribe(_Message):
-    """
-    Tell what was missed in a conversation, and go on telling.
-    """
+    """Tell what was missed in a conversation, and go on telling."""
 
     type: Literal["subscribe"]
     session_id: _NAME
@@ -102,9 +92,7 @@ class Subscribe(_Message):
 
 
 class GetAvailableRecipes(_Message):
-    """
-    List the recipes.
-    """
+    """List the recipes."""
 
     type: Literal["get_available_recipes"]
 
@@ -123,8 +111,7 @@ TYPES: Mapping[str, type[Received]] = {
 
 
 def read(content: str | bytes, max_bytes: int) -> Received:
-    """
-    Return the message that a client has sent.
+    """Return the message that a client has sent.
 
     Raises:
         errors.InputRefused: what is wrong with it, and where.
@@ -163,9 +150,7 @@ def _value(text: str) -> plain.Json:
 
 
 def _given(value: dict[str, plain.Json], model: type[BaseModel]) -> tuple[dict[str, plain.Json], dict[str, str]]:
-    """
-    Return the fields under our names, without those left empty, and which of them had another name.
-    """
+    """Return the fields under our names, without those left empty, and which of them had another name."""
     given, meant = dict(value), {}
     for other, name in OTHER_NAMES.items():
         if other in given and name in model.model_fields:

@@ -1,6 +1,4 @@
-"""
-The WebSocket's protocol on the wire: what is too large is never held, and who takes nothing is let go of.
-"""
+"""The WebSocket's protocol on the wire: what is too large is never held, and who takes nothing is let go of."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _TOO_LARGE, _NOT_TEXT = ws_messages.NOT_TAKEN
 
 
 class Protocol(WebSocketsSansIOProtocol):
-    """
-    Uvicorn's, behind a sieve, and with an end to patience.
-    """
+    """Uvicorn's, behind a sieve, and with an end to patience."""
 
     def __init__(self, config: Any, *args: Any, gone: Callable[[], None] | None = None, **named: Any) -> None:
         super().__init__(config, *args, **named)
@@ -36,9 +32,7 @@ class Protocol(WebSocketsSansIOProtocol):
         self._turn = False
 
     def data_received(self, data: bytes) -> None:
-        """
-        Take what has come, once the handshake is over in portions, and without the messages that are too large.
-        """
+        """Take what has come, once the handshake is over in portions, and without the messages that are too large."""
         if self.handshake_initiated:
             self._take(data)
         else:
@@ -48,50 +42,38 @@ class Protocol(WebSocketsSansIOProtocol):
                 self._refuse_head()
 
     async def send(self, message: Any) -> None:
-        """
-        Send a message; with a refusal the handshake is over, which Uvicorn would log as a fault otherwise.
-        """
+        """Send a message; with a refusal the handshake is over, which Uvicorn would log as a fault otherwise."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
 
     async def receive(self) -> Any:
-        """
-        Return the next message, and read on when there is none after it.
-        """
+        """Return the next message, and read on when there is none after it."""
         message = await self.queue.get()
         self._read_or_hold()
         return message
 
     def pause_writing(self) -> None:
-        """
-        Take nothing more from a client that is slower than what it is told.
-        """
+        """Take nothing more from a client that is slower than what it is told."""
         super().pause_writing()
         self._stall.begin(self.transport)
         self._read_or_hold()
 
     def resume_writing(self) -> None:
-        """
-        Note that it has caught up.
-        """
+        """Note that it has caught up."""
         self._stall.end()
         super().resume_writing()
         self._read_or_hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        Note that it has gone.
-        """
+        """Note that it has gone."""
         self._stall.end()
         if self._gone is not None:
             self._gone()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """
-        Part from the client, at once if it takes nothing.
-        """
+        """Part from the client, at once if it takes nothing."""
         if self._stall.stalled:
             self.transport.abort()
         super().shutdown()
@@ -135,8 +117,7 @@ class _Handshakes(server.ServerProtocol):
 
 
 class Sieve:
-    """
-    Pass a client's frames on, whole messages at a time (RFC 6455, 5.2).
+    """Pass a client's frames on, whole messages at a time (RFC 6455, 5.2).
 
     A message that is too large is dropped as it comes in, however it is cut into frames, and a small one that says so
     stands in its place; the same for text that is none. What breaks the framing itself is passed on to be refused.
@@ -153,9 +134,7 @@ class Sieve:
         self.more = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """
-        Return what may be read now; `more` tells whether frames may be left for another time.
-        """
+        """Return what may be read now; `more` tells whether frames may be left for another time."""
         self._pending += data
         passed = list(itertools.islice(self._frames(), FRAMES_AT_ONCE))
         self.more = len(passed) == FRAMES_AT_ONCE
@@ -224,9 +203,7 @@ class Sieve:
 
 
 def _header(frame: bytearray) -> tuple[int, int] | None:
-    """
-    Return the sizes of a frame's header and payload; None while the header is not whole.
-    """
+    """Return the sizes of a frame's header and payload; None while the header is not whole."""
     if len(frame) < 2:
         return None
     short = frame[1] & 0x7F

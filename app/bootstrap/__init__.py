@@ -1,6 +1,4 @@
-"""
-The composition root: the only place where concrete classes meet. Nothing is built at import.
-"""
+"""The composition root: the only place where concrete classes meet. Nothing is built at import."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Examining: what keeps a project from working here; nothing is started or changed.
-"""
+"""Examining: what keeps a project from working here; nothing is started or changed."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ from app.storage import room
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
-    """
-    Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed.
-    """
+    """Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed."""
     people = roster_of(chosen)
     reference = reference_of(chosen, people, real_world({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
@@ -40,8 +36,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
 
 
 def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
-    """
-    Return the agents, each with what keeps it from working here in `problem`; nothing is started.
+    """Return the agents, each with what keeps it from working here in `problem`; nothing is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -52,8 +47,8 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
 
 
 def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
-    """
-    Return the backends, each with its type and with what keeps it from working here in `problem`; nothing is started.
+    """Return the backends, each with its type and with what keeps it from working here in `problem`; nothing is
+    started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -67,8 +62,7 @@ def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
 
 
 def agents(chosen: settings.Settings) -> list[str]:
-    """
-    Return the ids of all agents.
+    """Return the ids of all agents.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -77,8 +71,7 @@ def agents(chosen: settings.Settings) -> list[str]:
 
 
 def backend_names(chosen: settings.Settings) -> list[str]:
-    """
-    Return the names of all backends.
+    """Return the names of all backends.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -87,8 +80,7 @@ def backend_names(chosen: settings.Settings) -> list[str]:
 
 
 def default_backend(chosen: settings.Settings) -> str | None:
-    """
-    Return the backend that the project asks where nothing names one; None where it sets none.
+    """Return the backend that the project asks where nothing names one; None where it sets none.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -97,17 +89,14 @@ def default_backend(chosen: settings.Settings) -> str | None:
 
 
 def speak_locally(chosen: settings.Settings) -> bool:
-    """
-    Tell whether the project's agents all speak through the local model.
-    """
+    """Tell whether the project's agents all speak through the local model."""
     people = roster_of(chosen)
     kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
     return kinds == {"local"}
 
 
 def examine_backend(chosen: settings.Settings, name: str) -> str | None:
-    """
-    Return what keeps a backend from working here, None if nothing does; nothing is started.
+    """Return what keeps a backend from working here, None if nothing does; nothing is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.

@@ -1,6 +1,4 @@
-"""
-Planning: the use cases of session plans and whoever works on them, put together.
-"""
+"""Planning: the use cases of session plans and whoever works on them, put together."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ def planning_of(
     world: World,
     masker: plain.Masker,
 ) -> tuple[plans.Plans, planner.Planner]:
-    """
-    Return the use cases of session plans, and the planner, which is not started yet.
-    """
+    """Return the use cases of session plans, and the planner, which is not started yet."""
     keeper = keeping.Keeper(kept=kept.plans, issues=kept.issues, clock=world.clock, masker=masker)
     scoper = scoping.Scoper(route=reference.route, starter=reference.starter, catalogue=reference.catalogue)
     chief = taking.Chief(runs=use_cases, library=reference.shelf.library, catalogue=reference.catalogue, scoper=scoper)

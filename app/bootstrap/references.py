@@ -1,6 +1,4 @@
-"""
-References: what runs are made from, recipes, tools and agents, before any store is opened.
-"""
+"""References: what runs are made from, recipes, tools and agents, before any store is opened."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ from app.tools import registry as tools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """
-    What runs are made from.
-    """
+    """What runs are made from."""
 
     registry: tools.ToolRegistry
     """Tools."""
@@ -48,9 +44,7 @@ class Reference:
 
 
 def reference_of(chosen: settings.Settings, people: configuration.Roster, world: World) -> Reference:
-    """
-    Return what runs of a project are made from.
-    """
+    """Return what runs of a project are made from."""
     project = chosen.project
 
     def route(text: str) -> routing.RoutingResult:
@@ -100,17 +94,14 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
 
 
 def roster_of(chosen: settings.Settings) -> configuration.Roster:
-    """
-    Return the agents and backends of a project, with the files that cannot be used.
-    """
+    """Return the agents and backends of a project, with the files that cannot be used."""
     own = chosen.project.data_directory / "agents.json"
     described = chosen.project.project / agent_files.FOLDER
     return roster.load([resources.bundled("recipes", "agents.json"), described, own])
 
 
 def sound_roster(chosen: settings.Settings) -> configuration.Roster:
-    """
-    Return the agents and backends of a project.
+    """Return the agents and backends of a project.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -121,8 +112,7 @@ def sound_roster(chosen: settings.Settings) -> configuration.Roster:
 
 
 def refuse_broken(people: configuration.Roster) -> None:
-    """
-    Refuse a roster of which a file cannot be used.
+    """Refuse a roster of which a file cannot be used.
 
     Raises:
         errors.ConfigurationError: `agents_invalid`, with every flaw.
@@ -135,39 +125,29 @@ def refuse_broken(people: configuration.Roster) -> None:
 
 
 def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
-    """
-    Return where the prompts of a project lie.
-    """
+    """Return where the prompts of a project lie."""
     return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
 
 
 def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
-    """
-    Return backends that can be looked at; nothing is started or touched.
-    """
+    """Return backends that can be looked at; nothing is started or touched."""
     running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
     around = surroundings_of(chosen, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
     return backends.Backends(people.backends, around)
 
 
 def keys_of(people: configuration.Roster) -> frozenset[str]:
-    """
-    Return the environment variables that hold keys of backends.
-    """
+    """Return the environment variables that hold keys of backends."""
     return people.secret_variables | backends.key_variables()
 
 
 def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> list[str]:
-    """
-    Return the names of the environment variables that hold secrets, as patterns.
-    """
+    """Return the names of the environment variables that hold secrets, as patterns."""
     return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
 
 
 def conceal(chosen: settings.Settings) -> None:
-    """
-    Keep the secrets of this process's environment from the processes of the same user.
-    """
+    """Keep the secrets of this process's environment from the processes of the same user."""
     own = (f"{settings.PREFIX}API_TOKEN", f"{settings.PREFIX}DATABASE_URL")
     secret = spellings.named(os.environ, [*secret_patterns(chosen, roster_of(chosen)), *own])
     concealment.conceal(os.environ, secret | spellings.with_passwords(os.environ))
@@ -179,9 +159,7 @@ def surroundings_of(
     running: supervisor.Supervisor,
     sessions: agent_sessions.StoredAgentSessions,
 ) -> surroundings.Surroundings:
-    """
-    Return what the backends of this process have around them.
-    """
+    """Return what the backends of this process have around them."""
     return surroundings.Surroundings(
         clock=time,
         supervisor=running,

@@ -1,6 +1,4 @@
-"""
-Rooms: everything that the faces of a project are served from, put together and taken apart again.
-"""
+"""Rooms: everything that the faces of a project are served from, put together and taken apart again."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """
-    Everything that the faces of a project are served from.
-    """
+    """Everything that the faces of a project are served from."""
 
     runs: runs.Runs
     """Use cases of runs."""
@@ -111,8 +107,7 @@ _USUAL = Use()
 
 @asynccontextmanager
 async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | None = None) -> AsyncIterator[Room]:
-    """
-    Put a project's room together, and take it apart in the reverse order.
+    """Put a project's room together, and take it apart in the reverse order.
 
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
@@ -148,8 +143,8 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
 
 
 def prepare_project(project: settings.ProjectSettings) -> Path:
-    """
-    Make the data directory of a project, with a folder for its recipes in each language and one for prompts; return it.
+    """Make the data directory of a project, with a folder for its recipes in each language and one for prompts; return
+    it.
 
     Raises:
         errors.ConfigurationError: it cannot be made.
@@ -163,8 +158,7 @@ def prepare_project(project: settings.ProjectSettings) -> Path:
 
 
 async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
-    """
-    Make the index anew from the run folders.
+    """Make the index anew from the run folders.
 
     Raises:
         errors.ConfigurationError: a service holds the data directory, or it cannot be used.

@@ -1,6 +1,4 @@
-"""
-Worlds: what the machine gives, what a process wants of a project, and where that lies.
-"""
+"""Worlds: what the machine gives, what a process wants of a project, and where that lies."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ Store: TypeAlias = disk_store.DiskStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """
-    What a process wants of a project.
-    """
+    """What a process wants of a project."""
 
     address: str | None = None
     """Where the process serves the project: it holds the service's lock and continues unfinished runs."""
@@ -46,9 +42,7 @@ def _registered() -> Mapping[str, ports.Dialect]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """
-    What the machine gives, and a test may replace.
-    """
+    """What the machine gives, and a test may replace."""
 
     ids: clock.Ids
     """Identifiers."""
@@ -67,15 +61,12 @@ class World:
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:
-        """
-        Return whatever executes runs: the languages, and what no recipe file is written for.
-        """
+        """Return whatever executes runs: the languages, and what no recipe file is written for."""
         return {**dialects.DRIVERS, **self.dialects}
 
 
 def real_world(environ: Mapping[str, str]) -> World:
-    """
-    Return the machine's own clock and chance.
+    """Return the machine's own clock and chance.
 
     `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL at the Nth passing
     of a probe.
@@ -93,7 +84,5 @@ def real_world(environ: Mapping[str, str]) -> World:
 
 
 def directory_of(project: settings.ProjectSettings, world: World) -> directory.DataDirectory:
-    """
-    Return the data directory of a project; nothing is touched.
-    """
+    """Return the data directory of a project; nothing is touched."""
     return directory.DataDirectory(project.data_directory, clock=world.clock, ids=world.ids)

@@ -1,6 +1,4 @@
-"""
-Access: what a command does to a folder.
-"""
+"""Access: what a command does to a folder."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from enum import Enum
 
 
 class Access(Enum):
-    """
-    What a command does to a folder.
-    """
+    """What a command does to a folder."""
 
     READ = "read"
     """Looks only; works while a service runs."""

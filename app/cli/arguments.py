@@ -1,6 +1,4 @@
-"""
-Arguments of a run as they stand on a command line: `k=v`, `k:=JSON`, and files of them.
-"""
+"""Arguments of a run as they stand on a command line: `k=v`, `k:=JSON`, and files of them."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ from app.cli import given_files
 
 
 def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
-    """
-    Return the arguments of a run; those on the command line win over those of the file.
+    """Return the arguments of a run; those on the command line win over those of the file.
 
     Args:
         option: Option that they were given by.
@@ -27,8 +24,7 @@ def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> d
 
 
 def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any]:
-    """
-    Return values that are texts wherever they stand on the command line; those win over the values of the file.
+    """Return values that are texts wherever they stand on the command line; those win over the values of the file.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
@@ -38,8 +34,7 @@ def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any
 
 
 def labels(given: Iterable[str]) -> dict[str, str]:
-    """
-    Return the labels of a run.
+    """Return the labels of a run.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
@@ -48,8 +43,7 @@ def labels(given: Iterable[str]) -> dict[str, str]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """
-    Read a file that holds a JSON object.
+    """Read a file that holds a JSON object.
 
     Raises:
         errors.InputRefused: it cannot be read, or does not; with every flaw found.

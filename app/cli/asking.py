@@ -1,6 +1,4 @@
-"""
-Asking: a run's questions, put to the person at the terminal while the run is followed.
-"""
+"""Asking: a run's questions, put to the person at the terminal while the run is followed."""
 
 from __future__ import annotations
 
@@ -19,16 +17,10 @@ _NEWS_SECONDS = 0.1
 
 
 class Asker:
-    """
-    Let a run that waits go on, by the answers of a person or by the defaults of its gates.
-    """
+    """Let a run that waits go on, by the answers of a person or by the defaults of its gates."""
 
     def __init__(self, connected: client.Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
-        """
-        Args:
-            live: Whether a person can be asked.
-            clear: Clears whatever is shown in the last line.
-        """
+        """Args: live: Whether a person can be asked. clear: Clears whatever is shown in the last line."""
         self._connected = connected
         self._run_id = run_id
         self._live = live
@@ -36,8 +28,7 @@ class Asker:
         self._told: set[str] = set()
 
     async def goes_on(self, after: int) -> bool:
-        """
-        Do what can be done here about a waiting run, and tell whether it may go on.
+        """Do what can be done here about a waiting run, and tell whether it may go on.
 
         Args:
             after: Number of the last event seen of it.
@@ -71,9 +62,7 @@ class Asker:
                     await news
 
     async def _until_answered(self, gate: client.Answer, news: asyncio.Future[client.Answer | None]) -> bool:
-        """
-        Ask until there is an answer, or something else has happened to the run.
-        """
+        """Ask until there is an answer, or something else has happened to the run."""
         self._clear()
         terminal.say("")
         terminal.say_block(printable.quoted(gate["prompt"]))
@@ -107,22 +96,18 @@ class Asker:
 
 
 async def open_gates(connected: client.Client, run_id: str) -> list[client.Answer]:
-    """
-    Return what a run asks.
-    """
+    """Return what a run asks."""
     return await connected.gates(inbox.GateQuery(run_id=run_id))
 
 
 async def gates_of_session(connected: client.Client, session_id: str) -> list[client.Answer]:
-    """
-    Return what the runs of a work session ask.
-    """
+    """Return what the runs of a work session ask."""
     return await connected.gates(inbox.GateQuery(session_id=session_id))
 
 
 def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:
-    """
-    Return the decision that a line begins with, and the message behind it; None where it names no option, or several.
+    """Return the decision that a line begins with, and the message behind it; None where it names no option, or
+    several.
     """
     word, _, message = said.strip().partition(" ")
     lowered = word.lower()

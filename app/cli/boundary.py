@@ -1,5 +1,5 @@
-"""
-The boundary of a program: every way in which a command can end becomes an exit code and, at most, lines on stderr.
+"""The boundary of a program: every way in which a command can end becomes an exit code and, at
+most, lines on stderr.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from app.cli import endings, terminal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """
-    A command line program.
-    """
+    """A command line program."""
 
     name: str
     """What it is called; lines that tell an error begin with it."""
@@ -34,9 +32,7 @@ class Program:
 
 
 def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """
-    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
-    """
+    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
     terminal.prepare()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)

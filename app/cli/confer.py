@@ -1,6 +1,4 @@
-"""
-The command `confer`.
-"""
+"""The command `confer`."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
 @options.as_json
 @options.anywhere
 def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
-    """
-    Ask several agents what they think of MESSAGE, all by the same evidence, and print the transcript.
+    """Ask several agents what they think of MESSAGE, all by the same evidence, and print the transcript.
 
     Without --server the conference is held in this process. Ctrl-C stops it so that `runs resume` can continue it.
     """

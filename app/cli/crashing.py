@@ -1,6 +1,4 @@
-"""
-The command `crashtest`.
-"""
+"""The command `crashtest`."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ where a sync lied."""
 @options.as_json
 @options.in_folder
 def crashtest(place: options.Place, as_json: bool, output: Path | None, **given: Any) -> int:
-    """
-    Crash RECIPE at every write and compare how it ends; exit code 0 only if nothing is lost, repeated or hidden.
+    """Crash RECIPE at every write and compare how it ends; exit code 0 only if nothing is lost, repeated or hidden.
 
     Works on private copies of the project; the agents speak from a script.
     """
@@ -81,9 +78,7 @@ def _asked(given: Mapping[str, Any]) -> Any:
 
 
 def table(told: Mapping[str, Any]) -> str:
-    """
-    Return a report for people.
-    """
+    """Return a report for people."""
     shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in told["sweeps"]])
     broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in told["broken"]]
     verdict = "every promise holds" if told["holds"] else "broken promises:" if broken else "not every sweep was tried"
@@ -91,9 +86,7 @@ def table(told: Mapping[str, Any]) -> str:
 
 
 def markdown(told: Mapping[str, Any]) -> str:
-    """
-    Return a report as a document.
-    """
+    """Return a report as a document."""
     heading = f"# Crash laboratory: `{told['recipe_id']}`"
     extent = "every point" if told["sample"] is None else f"{told['sample']} points a sweep, seed {told['seed']}"
     rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in told["sweeps"]]

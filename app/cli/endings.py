@@ -1,6 +1,4 @@
-"""
-Endings of a command: which exit code says what, and how an error reads.
-"""
+"""Endings of a command: which exit code says what, and how an error reads."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.cli import formats, terminal
 
 
 class ExitCode(IntEnum):
-    """
-    Exit codes of `control-room`.
-    """
+    """Exit codes of `control-room`."""
 
     DONE = 0
     """The command did what it was asked; a run that it followed ended as done."""
@@ -60,45 +56,33 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
 
 
 def shown(found: Any, as_json: bool, text: Callable[[Any], str]) -> ExitCode:
-    """
-    Show what a command has found, which is all that it was asked for.
-    """
+    """Show what a command has found, which is all that it was asked for."""
     terminal.show(found, as_json, text)
     return ExitCode.DONE
 
 
 def of_status(status: str) -> ExitCode:
-    """
-    Return the exit code that tells how a run stands.
-    """
+    """Return the exit code that tells how a run stands."""
     return _OF_STATUS.get(status, ExitCode.DONE)
 
 
 def of_plan(status: str) -> ExitCode:
-    """
-    Return the exit code that tells how a plan rests; one that still runs waits for an answer.
-    """
+    """Return the exit code that tells how a plan rests; one that still runs waits for an answer."""
     return _OF_PLAN.get(status, ExitCode.DONE)
 
 
 def is_interrupted(status: str) -> bool:
-    """
-    Tell whether a run that executed in this process, and does no longer, was left before it came to rest.
-    """
+    """Tell whether a run that executed in this process, and does no longer, was left before it came to rest."""
     return status in _IN_FLIGHT
 
 
 def of_error(error: BaseException) -> ExitCode:
-    """
-    Return the exit code of an error.
-    """
+    """Return the exit code of an error."""
     return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.FAILED)
 
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
-    """
-    Return the lines that tell an error: what and its code, then its flaws with their places, and what to do.
-    """
+    """Return the lines that tell an error: what and its code, then its flaws with their places, and what to do."""
     told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):

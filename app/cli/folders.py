@@ -1,6 +1,4 @@
-"""
-The project's folder as commands open it.
-"""
+"""The project's folder as commands open it."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from app.storage import workspace_locks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """
-    A project's folder, open for a command.
-    """
+    """A project's folder, open for a command."""
 
     room: bootstrap.Room
     """The use cases."""
@@ -34,8 +30,7 @@ class Opened:
 async def opened(
     chosen: settings.Settings, access: Access, world: bootstrap.World | None = None
 ) -> AsyncIterator[Opened]:
-    """
-    Open the project's folder, for a client of it.
+    """Open the project's folder, for a client of it.
 
     Raises:
         errors.ConfigurationError: as `connect`.

@@ -1,6 +1,4 @@
-"""
-Following a run until it rests.
-"""
+"""Following a run until it rests."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _QUIET_SECONDS = 1.0
 
 
 class Output(Enum):
-    """
-    How a run that is followed is shown.
-    """
+    """How a run that is followed is shown."""
 
     TEXT = "text"
     """Step by step, for people."""
@@ -42,8 +38,7 @@ class Output(Enum):
 async def follow(
     connected: client.Client, run_id: str, output: Output, after: int = 0, *, answers: bool = False
 ) -> int:
-    """
-    Show a run until it rests; return the exit code that tells how it stands.
+    """Show a run until it rests; return the exit code that tells how it stands.
 
     Args:
         answers: Whether what the run asks is asked here, if there is a person and the output is for people.
@@ -70,8 +65,7 @@ async def follow(
 async def watch(
     connected: client.Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None
 ) -> client.Answer:
-    """
-    Show every event of a run until it rests; return the run as it stands then.
+    """Show every event of a run until it rests; return the run as it stands then.
 
     Args:
         asker: Asked whether a run that waits may go on.

@@ -1,6 +1,4 @@
-"""
-How runs, recipes and checks read for people.
-"""
+"""How runs, recipes and checks read for people."""
 
 from __future__ import annotations
 
@@ -17,26 +15,20 @@ _NEAREST, _RESEMBLANCE = 3, 0.5
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """
-    Return rows under their headings; the last column is never padded.
-    """
+    """Return rows under their headings; the last column is never padded."""
     shown = [tuple(name.upper() for name in names), *(tuple(map(cell, row)) for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in shown)
 
 
 def cell(value: Any) -> str:
-    """
-    Return a value on one line, cut where it is too long for a column.
-    """
+    """Return a value on one line, cut where it is too long for a column."""
     text = "-" if value is None or value == "" else " ".join(str(value).split())
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
 
 
 def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of runs.
-    """
+    """Return a list of runs."""
     if not summaries:
         return "no runs"
     names = ("run_id", "status", "recipe_id", "created_at", "description")
@@ -44,9 +36,7 @@ def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def run(detail: Mapping[str, Any]) -> str:
-    """
-    Return a run with its steps and slots.
-    """
+    """Return a run with its steps and slots."""
     heading = [(name, detail.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "updated_at", "completed_at")]
@@ -59,17 +49,13 @@ def run(detail: Mapping[str, Any]) -> str:
 
 
 def moved(told: Mapping[str, Any]) -> str:
-    """
-    Return where a run stands after an order.
-    """
+    """Return where a run stands after an order."""
     reason = f" ({told['reason']})" if told.get("reason") else ""
     return printable.one_line(f"run {told['run_id']} {told['status']}{reason}")
 
 
 def steps(lines: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of steps.
-    """
+    """Return a list of steps."""
     if not lines:
         return "no steps"
     rows = [(line.get("phase"), line["key"], actor(line), line["status"], outcome(line)) for line in lines]
@@ -77,30 +63,22 @@ def steps(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def actor(line: Mapping[str, Any]) -> str | None:
-    """
-    Return the tool or role of a step.
-    """
+    """Return the tool or role of a step."""
     return line.get("tool") or line.get("agent_archetype")
 
 
 def outcome(line: Mapping[str, Any]) -> str | None:
-    """
-    Return what a step's error or output says, in short.
-    """
+    """Return what a step's error or output says, in short."""
     return error(line["error"]) if line.get("error") else line.get("output_preview")
 
 
 def error(told: Mapping[str, Any]) -> str:
-    """
-    Return an error as one sentence with its code.
-    """
+    """Return an error as one sentence with its code."""
     return f"{told['message']} [{told['code']}]"
 
 
 def gates(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of open gates.
-    """
+    """Return a list of open gates."""
     if not found:
         return "nothing waits for an answer"
     rows = [(gate["gate_id"], gate["recipe_id"], "/".join(gate["options"]), gate["prompt"]) for gate in found]
@@ -108,9 +86,7 @@ def gates(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def gate(found: Mapping[str, Any]) -> str:
-    """
-    Return a gate with its question and, if it has one, its answer.
-    """
+    """Return a gate with its question and, if it has one, its answer."""
     names = ("gate_id", "run_id", "recipe_id", "key", "status", "asked_at", "expires_at", "default")
     heading = [(name, found[name]) for name in names if found[name]]
     parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), printable.quoted(found["prompt"])]
@@ -118,9 +94,7 @@ def gate(found: Mapping[str, Any]) -> str:
 
 
 def receipt(found: Mapping[str, Any]) -> str:
-    """
-    Return a receipt with its arguments and payload.
-    """
+    """Return a receipt with its arguments and payload."""
     names = ("receipt_id", "run_id", "session_id", "key", "tool", "started_at", "completed_at", "sha256", "alteration")
     heading = [(name, found[name]) for name in names if found[name]]
     parts = [json.dumps(found[name], ensure_ascii=False, indent=1) for name in ("args", "payload")]
@@ -128,25 +102,19 @@ def receipt(found: Mapping[str, Any]) -> str:
 
 
 def answer_command(found: Mapping[str, Any]) -> str:
-    """
-    Return the command that answers an open gate.
-    """
+    """Return the command that answers an open gate."""
     return f"control-room gates answer {found['gate_id']} {'|'.join(found['options'])}{options.again()}"
 
 
 def gate_answered(found: Mapping[str, Any]) -> str:
-    """
-    Return what was decided at a gate.
-    """
+    """Return what was decided at a gate."""
     how = " by default" if found["by_default"] else ""
     said = f": {found['message']}" if found["message"] else ""
     return printable.one_line(f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}")
 
 
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """
-    Return a list of slots.
-    """
+    """Return a list of slots."""
     if not summaries:
         return "no slots"
     rows = [(name, slot["type"], slot["preview"]) for name, slot in summaries.items()]
@@ -154,9 +122,7 @@ def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def verification(found: Mapping[str, Any]) -> str:
-    """
-    Return what was found in the files of a run.
-    """
+    """Return what was found in the files of a run."""
     names = ("file", "state", "lines", "line", "reason")
     parts = [f"run {found['id']} is {found['state']}"]
     parts.append(table(names, [[file[name] for name in names] for file in found["files"]]))
@@ -164,16 +130,12 @@ def verification(found: Mapping[str, Any]) -> str:
 
 
 def advice(found: Mapping[str, Any]) -> str:
-    """
-    Return what to do about damage; that of a run ends with a command.
-    """
+    """Return what to do about damage; that of a run ends with a command."""
     return f"{found['advice']}{options.again() if found['kind'] == 'run' else ''}"
 
 
 def repaired(found: Mapping[str, Any]) -> str:
-    """
-    Return what a repair keeps of a run.
-    """
+    """Return what a repair keeps of a run."""
     run_id = found["run_id"]
     if not found["changed"]:
         return f"run {run_id} needs no repair"
@@ -188,9 +150,7 @@ def repaired(found: Mapping[str, Any]) -> str:
 
 
 def plan(found: Mapping[str, Any]) -> str:
-    """
-    Return what a run would do.
-    """
+    """Return what a run would do."""
     rows = [(node["id"], node.get("kind"), node.get("label")) for node in found["graph"]["nodes"]]
     heading = [("recipe", found["recipe_id"]), ("task", found["description"]), ("in", found["working_dir"])]
     args = [(f"arg {name}", json.dumps(value, ensure_ascii=False)) for name, value in found["args"].items()]
@@ -198,9 +158,7 @@ def plan(found: Mapping[str, Any]) -> str:
 
 
 def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of recipes, broken ones with their faults.
-    """
+    """Return a list of recipes, broken ones with their faults."""
     if not entries:
         return "no recipes"
     names = ("recipe_id", "dialect", "layer", "label")
@@ -210,9 +168,7 @@ def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def recipe(entry: Mapping[str, Any]) -> str:
-    """
-    Return a recipe with its arguments and steps.
-    """
+    """Return a recipe with its arguments and steps."""
     names = ("recipe_id", "label", "dialect", "layer", "path")
     parts = [_facts([(name, entry[name]) for name in names if entry[name]])]
     if entry["args_schema"] and entry["args_schema"].get("properties"):
@@ -231,25 +187,19 @@ def recipe(entry: Mapping[str, Any]) -> str:
 
 
 def verdicts(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return what checks of recipes found.
-    """
+    """Return what checks of recipes found."""
     return "\n".join(verdict(each["target"], each) for each in found) or "no recipes"
 
 
 def routing(found: Mapping[str, Any]) -> str:
-    """
-    Return what the router chose, and why.
-    """
+    """Return what the router chose, and why."""
     args = [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found["initial_args"].items()]
     asked = [f"  {name}: {question}" for name, question in (found.get("questions") or {}).items()]
     return printable.block([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args, *asked])
 
 
 def agents(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of agents with what keeps each from working.
-    """
+    """Return a list of agents with what keeps each from working."""
     if not found:
         return "no agents"
     names = ("id", "archetype", "tier", "backend", "model")
@@ -258,33 +208,25 @@ def agents(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def backends(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of backends with what keeps each from working, whole, since it says what to do.
-    """
+    """Return a list of backends with what keeps each from working, whole, since it says what to do."""
     return printable.block(f"backend {each['name']}: {each['problem'] or 'ready'}" for each in found)
 
 
 def remarks(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return what a check of the configuration found, errors before warnings.
-    """
+    """Return what a check of the configuration found, errors before warnings."""
     lines = [f"error: {each['setting']}: {each['message']}" for each in found if each["fatal"]]
     lines += [f"warning: {each['setting']}: {each['message']}" for each in found if not each["fatal"]]
     return printable.block(lines) or "the configuration is in order"
 
 
 def flaw(told: Mapping[str, Any]) -> str:
-    """
-    Return one line that tells a flaw with its place.
-    """
+    """Return one line that tells a flaw with its place."""
     place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
     return f"{place}: {told['message']}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """
-    Return a hint at the names that resemble one; empty if none does.
-    """
+    """Return a hint at the names that resemble one; empty if none does."""
     near = difflib.get_close_matches(name, sorted(set(known)), _NEAREST, _RESEMBLANCE)
     return f"; the nearest are {', '.join(near)}" if near else ""
 
@@ -295,9 +237,7 @@ def _progress(detail: Mapping[str, Any]) -> str:
 
 
 def partial(ending: Mapping[str, Any] | None) -> str | None:
-    """
-    Return in which steps a run that is done fell short; None where it did not.
-    """
+    """Return in which steps a run that is done fell short; None where it did not."""
     if not ending or not ending.get("partial"):
         return None
     parts = (("failed", ending.get("failed_steps")), ("cut off", ending.get("cut_off_steps")))
@@ -318,9 +258,7 @@ def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
 
 
 def verdict(name: str, found: Mapping[str, Any]) -> str:
-    """
-    Return what a check of a recipe found.
-    """
+    """Return what a check of a recipe found."""
     if found["valid"]:
         lacks = found.get("lacks") or []
         return printable.block([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])

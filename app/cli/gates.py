@@ -1,6 +1,4 @@
-"""
-The commands `gates` and those under it.
-"""
+"""The commands `gates` and those under it."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ if TYPE_CHECKING:
 @options.anywhere
 @click.pass_context
 def gates(context: click.Context, /, place: options.Place, as_json: bool, label: str | None, **filters: Any) -> int:
-    """
-    List the questions of runs that wait for an answer.
-    """
+    """List the questions of runs that wait for an answer."""
     from app.control import inbox
 
     if context.invoked_subcommand is not None:
@@ -43,9 +39,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, gate_id: str) -> int:
-    """
-    Show a question whole, with its answer if it has one.
-    """
+    """Show a question whole, with its answer if it has one."""
     return endings.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
 
 
@@ -58,8 +52,8 @@ def show(place: options.Place, as_json: bool, gate_id: str) -> int:
 @options.as_json
 @options.anywhere
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:
-    """
-    Answer a question; without --server, go on with its run in this process, and tell by the exit code how that ends.
+    """Answer a question; without --server, go on with its run in this process, and tell by the exit
+    code how that ends.
     """
     from app.cli import following
     from app.control import gates as control_gates

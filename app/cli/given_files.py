@@ -1,6 +1,4 @@
-"""
-Files that a command line names: read up to a limit, since a path may lead to what never ends.
-"""
+"""Files that a command line names: read up to a limit, since a path may lead to what never ends."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 def read(path: Path) -> bytes:
-    """
-    Return what a file holds.
+    """Return what a file holds.
 
     Raises:
         errors.InputRefused: it cannot be read, or is too large.
@@ -30,8 +27,7 @@ def read(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """
-    Return the text of a file, without a mark of byte order.
+    """Return the text of a file, without a mark of byte order.
 
     Raises:
         errors.InputRefused: it cannot be read, is too large, or holds none.

@@ -1,6 +1,4 @@
-"""
-Issues as text for people.
-"""
+"""Issues as text for people."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app.cli import formats
 
 
 def issues(found: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return a list of issues.
-    """
+    """Return a list of issues."""
     if not found:
         return "there are no such issues"
     names = ("issue_id", "status", "kind", "severity", "created_at", "title")
@@ -22,9 +18,7 @@ def issues(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def issue(found: Mapping[str, Any]) -> str:
-    """
-    Return an issue with all that was said to it.
-    """
+    """Return an issue with all that was said to it."""
     names = (
         "issue_id", "status", "kind", "severity", "recipe_id", "run_id", "session_id", "key", "created_at", "closed_at",
         "revision",

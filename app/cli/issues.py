@@ -1,6 +1,4 @@
-"""
-The commands under `issues`.
-"""
+"""The commands under `issues`."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _revision = click.option("--revision", type=click.IntRange(1), metavar="N", help
 
 @click.group()
 def issues() -> None:
-    """
-    Look at what runs have found and people have written down, add to it, change and close it.
-    """
+    """Look at what runs have found and people have written down, add to it, change and close it."""
 
 
 @issues.command("list")
@@ -36,9 +32,7 @@ def issues() -> None:
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
-    """
-    List issues, newest first; those that are open, unless another status is asked for.
-    """
+    """List issues, newest first; those that are open, unless another status is asked for."""
     from app.engine import issues as engine_issues
 
     query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
@@ -50,9 +44,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, issue_id: str) -> int:
-    """
-    Show an issue whole, with its notes.
-    """
+    """Show an issue whole, with its notes."""
     return endings.shown(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
 
 
@@ -68,9 +60,7 @@ def show(place: options.Place, as_json: bool, issue_id: str) -> int:
 @options.as_json
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
-    """
-    Write an issue down.
-    """
+    """Write an issue down."""
     from app.control import issues as control_issues
 
     new = control_issues.NewIssue(**fields)
@@ -86,9 +76,7 @@ def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
 @options.as_json
 @options.anywhere
 def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
-    """
-    Close an issue.
-    """
+    """Close an issue."""
     return _edited(place, as_json, issue_id, status="closed", **edit)
 
 
@@ -99,9 +87,7 @@ def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 @options.as_json
 @options.anywhere
 def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
-    """
-    Open a closed issue again.
-    """
+    """Open a closed issue again."""
     return _edited(place, as_json, issue_id, status="open", **edit)
 
 
@@ -115,9 +101,7 @@ def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> i
 @options.as_json
 @options.anywhere
 def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
-    """
-    Change the title, body or severity of an issue, or add a note.
-    """
+    """Change the title, body or severity of an issue, or add a note."""
     return _edited(place, as_json, issue_id, **edit)
 
 

@@ -1,6 +1,4 @@
-"""
-The client of a project's folder: the use cases, in process.
-"""
+"""The client of a project's folder: the use cases, in process."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING, states.RunState
 
 @contextlib.asynccontextmanager
 async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[FolderClient]:
-    """
-    Open the project's folder for a command.
+    """Open the project's folder for a command.
 
     Raises:
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
@@ -37,27 +34,23 @@ async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[Fo
 
 
 class FolderClient:
-    """
-    Ask the use cases directly; runs that it starts execute in this process.
-    """
+    """Ask the use cases directly; runs that it starts execute in this process."""
 
     executes = True
 
     def __init__(self, folder: folders.Opened) -> None:
-        self._room, self._held, self._signals = folder.room, folder.held, folder.signals
+        self._room = folder.room
+        self._held = folder.held
+        self._signals = folder.signals
         self.plans = local_plans.FolderPlans(folder.room, self._stopped)
 
     @property
     def stopping(self) -> bool:
-        """
-        Tell whether a stop was asked for.
-        """
+        """Tell whether a stop was asked for."""
         return self._signals is not None and self._signals.asked > 0
 
     async def start(self, request: requests.StartRequest) -> client.Answer:
-        """
-        Start a run that belongs to this process; if it is to have its workspace alone, only where it gets that.
-        """
+        """Start a run that belongs to this process; if it is to have its workspace alone, only where it gets that."""
         wanted = self._room.starter.prepare(request)
         if wanted.exclusive_workspace and not await self._is_repeated(request):
             await self._held.take(wanted.working_dir, parent_run_id=request.parent_run_id)
@@ -65,9 +58,7 @@ class FolderClient:
         return _moved(started.run_id, started.status)
 
     async def plan(self, request: requests.StartRequest) -> client.Answer:
-        """
-        Prepare a run and leave it at that.
-        """
+        """Prepare a run and leave it at that."""
         start = self._room.starter.prepare(request)
         shown = start.to_json()
         names = ("recipe_id", "dialect", "description", "args", "working_dir", "labels", "priority", "recipe_sha256")
@@ -75,9 +66,7 @@ class FolderClient:
         return {name: shown[name] for name in names} | {"graph": graph}
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[client.Answer, None]:
-        """
-        Yield the events as they are written; after a stop, those of the stop too.
-        """
+        """Yield the events as they are written; after a stop, those of the stop too."""
         async for event in await self._room.runs.follow(run_id, after):
             after = event.seq
             yield event.to_json()
@@ -87,108 +76,76 @@ class FolderClient:
                 yield event.to_json()
 
     async def detail(self, run_id: str) -> client.Answer:
-        """
-        Return a run.
-        """
+        """Return a run."""
         shown: client.Answer = json.loads((await self._room.runs.ready(run_id)).body)
         return shown
 
     async def list_runs(self, query: stores.RunQuery) -> list[client.Answer]:
-        """
-        List runs.
-        """
+        """List runs."""
         return await self._room.runs.rows(await self._room.runs.list_runs(query))
 
     async def steps(self, run_id: str) -> list[client.Answer]:
-        """
-        Return the step log.
-        """
+        """Return the step log."""
         return [dict(record.line) for record in await self._room.runs.steps(run_id)]
 
     async def slot(self, run_id: str, name: str) -> client.Answer:
-        """
-        Return a slot.
-        """
+        """Return a slot."""
         return await self._room.runs.slot(run_id, name)
 
     async def logs(self, run_id: str) -> list[str]:
-        """
-        Return the names of the logs.
-        """
+        """Return the names of the logs."""
         return await self._room.runs.logs(run_id)
 
     async def log(self, run_id: str, name: str) -> str:
-        """
-        Return a log.
-        """
+        """Return a log."""
         return (await self._room.runs.log(run_id, name)).decode("utf-8", "replace")
 
     async def cancel(self, run_id: str) -> client.Answer:
-        """
-        End a run, and wait until it has.
-        """
+        """End a run, and wait until it has."""
         await self._room.runs.cancel(run_id)
         return _moved(run_id, await self._room.engine.ended(run_id))
 
     async def pause(self, run_id: str, *, now: bool = False) -> client.Answer:
-        """
-        Keep a run from going on.
-        """
+        """Keep a run from going on."""
         return (await self._room.runs.pause(run_id, interrupt=now)).to_json()
 
     async def unpause(self, run_id: str) -> client.Answer:
-        """
-        Let a paused run go on, here.
-        """
+        """Let a paused run go on, here."""
         await self._hold(run_id)
         return (await self._room.runs.unpause(run_id)).to_json()
 
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
-        """
-        Send a run on, here; one that was only interrupted goes on as it was.
-        """
+        """Send a run on, here; one that was only interrupted goes on as it was."""
         found = await self._hold(run_id)
         if found.owner == "service" and found.status in _UNFINISHED and request == requests.ResumeRequest():
             return _moved(run_id, await self._room.engine.submit(run_id))
         return (await self._room.runs.resume(run_id, request)).to_json()
 
     async def stop(self, run_id: str) -> client.Answer:
-        """
-        Stop executing, so that all can go on later; return a run as it stands then.
-        """
+        """Stop executing, so that all can go on later; return a run as it stands then."""
         await self._room.engine.stop()
         return await self.detail(run_id)
 
     async def said(self, run_id: str, position: int) -> str:
-        """
-        Return the output of a step of an agent, by its position in the journal.
-        """
+        """Return the output of a step of an agent, by its position in the journal."""
         record = (await self._room.runs.steps(run_id))[position]
         return str(record.output if record.blob is None else await self._room.store.read_blob(run_id, record.blob))
 
     def drawing(self, recipe_id: str, args: Mapping[str, plain.Json]) -> str:
-        """
-        Draw a recipe of agent_recipes as the arguments would have it.
-        """
+        """Draw a recipe of agent_recipes as the arguments would have it."""
         return agent_recipes.render(self._room.catalogue.get(recipe_id).recipe, args)
 
     async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
-        """
-        Return the inbox.
-        """
+        """Return the inbox."""
         found, _ = await self._room.gates.page(query)
         return [gate.to_json() for gate in found]
 
     async def gate(self, gate_id: str) -> client.Answer:
-        """
-        Return a gate.
-        """
+        """Return a gate."""
         return (await self._room.gates.show(gate_id)).to_json()
 
     async def answer(self, gate_id: str, reply: control_gates.Reply) -> client.Answer:
-        """
-        Answer a gate; its run is taken up here if it was left behind.
-        """
+        """Answer a gate; its run is taken up here if it was left behind."""
         found = await self._room.gates.show(gate_id)
         if found.status == "open" and not self._room.engine.open_gates(found.gate.run_id):
             await self._hold(found.gate.run_id)
@@ -196,59 +153,41 @@ class FolderClient:
         return (await self._room.gates.answer(gate_id, reply)).to_json()
 
     async def confer(self, new: conferences.NewConference) -> client.Answer:
-        """
-        Start a conference that belongs to this process.
-        """
+        """Start a conference that belongs to this process."""
         return (await self._room.conferences.start(dataclasses.replace(new, owner="process"))).to_json()
 
     async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
-        """
-        Return issues.
-        """
+        """Return issues."""
         found, _ = await self._room.issues.page(query)
         return [summary.to_json() for summary in found]
 
     async def issue(self, issue_id: str) -> client.Answer:
-        """
-        Return an issue.
-        """
+        """Return an issue."""
         return dict(await self._room.issues.show(issue_id))
 
     async def open_issue(self, new: control_issues.NewIssue) -> client.Answer:
-        """
-        Write an issue down.
-        """
+        """Write an issue down."""
         return dict((await self._room.issues.add(new)).issue)
 
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
-        """
-        Change an issue.
-        """
+        """Change an issue."""
         return dict(await self._room.issues.edit(issue_id, edit))
 
     async def receipts(self, query: receipts.ReceiptQuery) -> list[client.Answer]:
-        """
-        Return receipts.
-        """
+        """Return receipts."""
         found, _ = await self._room.runs.receipts(query)
         return [dict(receipt.facts) for receipt in found]
 
     async def receipt(self, receipt_id: str) -> client.Answer:
-        """
-        Return a receipt.
-        """
+        """Return a receipt."""
         return await self._room.runs.receipt(receipt_id)
 
     async def verify(self, run_id: str) -> client.Answer:
-        """
-        Check a run's files.
-        """
+        """Check a run's files."""
         return await self._room.upkeep.verify(run_id)
 
     async def verify_all(self) -> AsyncGenerator[list[client.Answer], None]:
-        """
-        Check everything that is stored.
-        """
+        """Check everything that is stored."""
         cursor: str | None = None
         while True:
             found = await self._room.upkeep.verify_page(cursor, client.VERIFIED_AT_A_TIME)
@@ -257,46 +196,32 @@ class FolderClient:
                 return
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> client.Answer:
-        """
-        Cut a run back to its intact prefix, or tell how.
-        """
+        """Cut a run back to its intact prefix, or tell how."""
         return await self._room.upkeep.repair(run_id, dry_run=dry_run)
 
     async def delete(self, run_id: str) -> None:
-        """
-        Delete a run.
-        """
+        """Delete a run."""
         await self._room.runs.delete(run_id)
 
     async def recipes(self) -> list[client.Answer]:
-        """
-        Return all recipes.
-        """
+        """Return all recipes."""
         return self._room.catalogue.listed()
 
     async def recipe(self, recipe_id: str) -> client.Answer:
-        """
-        Return a recipe.
-        """
+        """Return a recipe."""
         return self._room.catalogue.describe(recipe_id)
 
     async def validate(self, source: str, dialect: str, stem: str) -> client.Answer:
-        """
-        Check a recipe's text.
-        """
+        """Check a recipe's text."""
         return self._room.catalogue.examine(source, dialect, stem).to_json()
 
     async def route(self, description: str) -> client.Answer:
-        """
-        Choose a recipe.
-        """
+        """Choose a recipe."""
         chosen: dict[str, Any] = (await asyncio.to_thread(self._room.route, description)).to_json()
         return chosen
 
     async def agents(self) -> list[client.Answer]:
-        """
-        Return the agents.
-        """
+        """Return the agents."""
         return await self._room.inventory.agents()
 
     async def _is_repeated(self, request: requests.StartRequest) -> bool:

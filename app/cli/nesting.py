@@ -1,6 +1,4 @@
-"""
-Nesting: what a command knows of the run that it was started from.
-"""
+"""Nesting: what a command knows of the run that it was started from."""
 
 from __future__ import annotations
 
@@ -11,15 +9,12 @@ from app import errors, settings
 
 
 def parent_run_id(environ: Mapping[str, str] = os.environ) -> str | None:
-    """
-    Return the run that started this process; None outside of runs.
-    """
+    """Return the run that started this process; None outside of runs."""
     return environ.get(settings.RUN_ID) or None
 
 
 def runs_above(environ: Mapping[str, str] = os.environ) -> int | None:
-    """
-    Return how many runs are above a run that this process starts, as far as the environment tells.
+    """Return how many runs are above a run that this process starts, as far as the environment tells.
 
     Raises:
         errors.ConfigurationError: it tells no number.

@@ -1,6 +1,4 @@
-"""
-Options that many commands share, and what they lead to: a folder or a service.
-"""
+"""Options that many commands share, and what they lead to: a folder or a service."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """
-    Where a command finds its runs and recipes.
-    """
+    """Where a command finds its runs and recipes."""
 
     server: str | None
     """Address of a service; None: the project's folder, in process."""
@@ -37,8 +33,7 @@ class Place:
     """Environment, with the command's options laid over it."""
 
     def settings(self) -> settings.Settings:
-        """
-        Return the settings.
+        """Return the settings.
 
         Raises:
             errors.ConfigurationError: one has the wrong form.
@@ -46,9 +41,7 @@ class Place:
         return settings.load(self.environ)
 
     def connect(self, access: Access) -> AbstractAsyncContextManager[client.Client]:
-        """
-        Return the client of the service or of the folder.
-        """
+        """Return the client of the service or of the folder."""
         if self.server is not None:
             from app.cli import remote
 
@@ -58,9 +51,7 @@ class Place:
         return local.connect(self.settings(), access)
 
     def ask(self, work: Callable[[client.Client], Awaitable[Answer]], access: Access = Access.READ) -> Answer:
-        """
-        Do some asynchronous work with the client.
-        """
+        """Do some asynchronous work with the client."""
         import asyncio
 
         return asyncio.run(self._ask(work, access))
@@ -71,9 +62,7 @@ class Place:
 
 
 def in_folder(command: Command) -> Command:
-    """
-    Give a command the option `--project`; it gets a `place` that is a folder.
-    """
+    """Give a command the option `--project`; it gets a `place` that is a folder."""
 
     @_project
     @functools.wraps(command)
@@ -84,9 +73,7 @@ def in_folder(command: Command) -> Command:
 
 
 def anywhere(command: Command) -> Command:
-    """
-    Give a command the options `--project` and `--server`; it gets a `place`.
-    """
+    """Give a command the options `--project` and `--server`; it gets a `place`."""
 
     @_project
     @_server
@@ -102,8 +89,8 @@ def anywhere(command: Command) -> Command:
 
 
 def again() -> str:
-    """
-    Return the options by which the present command was led to its folder or service, as they are to be typed again.
+    """Return the options by which the present command was led to its folder or service, as they are
+    to be typed again.
     """
     context = click.get_current_context(silent=True)
     if context is None:
@@ -114,9 +101,7 @@ def again() -> str:
 
 
 def laid_over(**given: str | None) -> Mapping[str, str]:
-    """
-    Return the environment with settings, by their names without prefix, put over it.
-    """
+    """Return the environment with settings, by their names without prefix, put over it."""
     return os.environ | {settings.PREFIX + name: value for name, value in given.items() if value is not None}
 
 

@@ -1,6 +1,4 @@
-"""
-What all commands that change a session plan share.
-"""
+"""What all commands that change a session plan share."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ def changed(
     follows: bool = False,
     goes_on: Callable[[client.Answer], bool] = plan_formats.goes_on,
 ) -> int:
-    """
-    Change a plan and show it; where it goes on by that, show its changes until it rests.
+    """Change a plan and show it; where it goes on by that, show its changes until it rests.
 
     Args:
         follows: Whether a plan of a service is waited for, too; what goes on in this process always is.

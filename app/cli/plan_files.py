@@ -1,6 +1,4 @@
-"""
-Session plans in files: what `POST /api/sessions` takes, held to the same form.
-"""
+"""Session plans in files: what `POST /api/sessions` takes, held to the same form."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ from app.control.plans import requests
 
 
 def read(path: Path) -> requests.NewPlan:
-    """
-    Return the plan that a file describes.
+    """Return the plan that a file describes.
 
     Raises:
         errors.InputRefused: it cannot be read, or describes none; every flaw is told with its place.

@@ -1,6 +1,4 @@
-"""
-Following a session plan until nothing happens in it any more.
-"""
+"""Following a session plan until nothing happens in it any more."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _WAITING = ("waiting", "paused")
 
 
 async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -> int:
-    """
-    Show the changes of a plan until it rests; return the exit code that tells how it stands.
+    """Show the changes of a plan until it rests; return the exit code that tells how it stands.
 
     Args:
         plan: The plan as it is.
@@ -44,16 +41,12 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
 
 
 def rests(plan: client.Answer) -> bool:
-    """
-    Tell whether nothing of a plan runs or is begun by itself.
-    """
+    """Tell whether nothing of a plan runs or is begun by itself."""
     return rules.at_rest(plan_files.from_json(plan))
 
 
 class _Told:
-    """
-    Tells what has become of tasks, once each.
-    """
+    """Tells what has become of tasks, once each."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -102,9 +95,7 @@ class _Told:
 
 
 async def _waiting(connected: client.Client, plan: client.Answer) -> list[client.Answer]:
-    """
-    Return the runs of a plan if all of them wait for people, and for nothing that comes by itself.
-    """
+    """Return the runs of a plan if all of them wait for people, and for nothing that comes by itself."""
     begun = [task["run_id"] for task in plan["tasks"] if task["status"] == "running"]
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:

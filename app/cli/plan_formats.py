@@ -1,6 +1,4 @@
-"""
-How session plans read for people: lists, checklists, changes, and what to type next.
-"""
+"""How session plans read for people: lists, checklists, changes, and what to type next."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ Gate = Mapping[str, Any]
 
 
 def plans(found: Sequence[Plan]) -> str:
-    """
-    Return a list of plans.
-    """
+    """Return a list of plans."""
     if not found:
         return "there are no such plans"
     rows = [
@@ -37,8 +33,7 @@ def plans(found: Sequence[Plan]) -> str:
 
 
 def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
-    """
-    Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
+    """Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
 
     Args:
         gates: Open gates of its runs.
@@ -47,32 +42,24 @@ def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
 
 
 def outline(found: Plan) -> str:
-    """
-    Return the same with the beginnings of questions only.
-    """
+    """Return the same with the beginnings of questions only."""
     return _told(found, QUESTION_CHARACTERS)
 
 
 def counts(tasks: Mapping[str, int]) -> str:
-    """
-    Return how many tasks are in each state.
-    """
+    """Return how many tasks are in each state."""
     return ", ".join(f"{tasks[state]} {state}" for state in _ORDER if tasks.get(state)) or "no tasks"
 
 
 def standing(found: Plan) -> str:
-    """
-    Return where a plan stands, on one line.
-    """
+    """Return where a plan stands, on one line."""
     states = [task["status"] for task in found["tasks"]]
     told = counts({state: states.count(state) for state in states})
     return f"plan {found['session_id']} {found['status']}: {told}"
 
 
 def change(task: Task) -> str:
-    """
-    Return what has become of a task, on one line; what it asks is told when the plan rests.
-    """
+    """Return what has become of a task, on one line; what it asks is told when the plan rests."""
     told = {
         "running": f"run {task['run_id']}",
         "done": took(task),
@@ -84,8 +71,7 @@ def change(task: Task) -> str:
 
 
 def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
-    """
-    Return what a person must know of a plan: why there are no tasks, what is asked, and what has failed.
+    """Return what a person must know of a plan: why there are no tasks, what is asked, and what has failed.
 
     Args:
         longest: Characters of a question that are shown; None: all.
@@ -103,15 +89,12 @@ def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
 
 
 def failure(task: Task) -> str:
-    """
-    Return why a task has failed.
-    """
+    """Return why a task has failed."""
     return f"task {task['id']} failed: {_error(task)}"
 
 
 def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
-    """
-    Return what can be typed next, the most likely first; answers to open questions before all.
+    """Return what can be typed next, the most likely first; answers to open questions before all.
 
     Args:
         gates: Open gates of its runs.
@@ -142,37 +125,27 @@ def _next_commands(found: Plan) -> list[str]:
 
 
 def chief_is_at_work(found: Plan) -> bool:
-    """
-    Tell whether the tasks are still being found.
-    """
+    """Tell whether the tasks are still being found."""
     return bool(found["awaits_chief"])
 
 
 def goes_on(found: Plan) -> bool:
-    """
-    Tell whether a plan is worth following: it runs, or its tasks are still being found.
-    """
+    """Tell whether a plan is worth following: it runs, or its tasks are still being found."""
     return bool(found["status"] == "running" or chief_is_at_work(found))
 
 
 def question(task: Task) -> str:
-    """
-    Return what is asked about a task.
-    """
+    """Return what is asked about a task."""
     return str(task["scoping_question"] or "which recipe does it?")
 
 
 def after(task: Task) -> str:
-    """
-    Return which tasks a task comes after.
-    """
+    """Return which tasks a task comes after."""
     return f"after {', '.join(map(str, task['deps']))}" if task["deps"] else ""
 
 
 def took(task: Task) -> str:
-    """
-    Return how long the run of a task took; empty where that is not known.
-    """
+    """Return how long the run of a task took; empty where that is not known."""
     from app import clock
 
     if not task["started_at"] or not task["ended_at"]:

@@ -1,6 +1,4 @@
-"""
-The commands under `plan` that are about one task.
-"""
+"""The commands under `plan` that are about one task."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def add(
     dod: str | None,
     **fields: Any,
 ) -> int:
-    """
-    Add a task behind the others.
-    """
+    """Add a task behind the others."""
     from app.control.plans import requests
 
     new = requests.NewTask(id=number, args=arguments.collect(given, args_file), dod=dod or "", **fields)
@@ -80,9 +76,7 @@ def add(
 @options.as_json
 @options.anywhere
 def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None, **given: Any) -> int:
-    """
-    Change a task that has not begun, or has failed; what is not named stays.
-    """
+    """Change a task that has not begun, or has failed; what is not named stays."""
     from app.control.plans import requests
 
     edited = requests.TaskEdit(**_edited(**given))
@@ -96,9 +90,7 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
 @options.as_json
 @options.anywhere
 def remove(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None) -> int:
-    """
-    Remove a task that does not run and that no other one depends on.
-    """
+    """Remove a task that does not run and that no other one depends on."""
     return changed(place, lambda connected: connected.plans.remove_task(session_id, task_id, revision), as_json)
 
 
@@ -125,9 +117,7 @@ def answer(
     revision: int | None,
     detach: bool,
 ) -> int:
-    """
-    Answer the question of a task; where its plan runs, show the changes until it rests.
-    """
+    """Answer the question of a task; where its plan runs, show the changes until it rests."""
     from app.control.plans import requests
 
     said = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
@@ -150,9 +140,7 @@ def answer(
 def force_start(
     place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None, detach: bool
 ) -> int:
-    """
-    Begin a task although something that it depends on is not done, at your own risk.
-    """
+    """Begin a task although something that it depends on is not done, at your own risk."""
     return changed(
         place,
         lambda connected: connected.plans.force_start(session_id, task_id, revision),
@@ -179,9 +167,7 @@ def retry(
     revision: int | None,
     detach: bool,
 ) -> int:
-    """
-    Try a failed task again, and show the changes of its plan until it rests.
-    """
+    """Try a failed task again, and show the changes of its plan until it rests."""
     return changed(
         place,
         lambda connected: connected.plans.retry(session_id, task_id, fresh, revision),

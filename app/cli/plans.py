@@ -1,6 +1,4 @@
-"""
-The commands under `plan` that are about a plan as a whole.
-"""
+"""The commands under `plan` that are about a plan as a whole."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ _STATES = ("draft", "approved", "running", "paused", "done", "failed")
 
 @click.group()
 def plan() -> None:
-    """
-    Make session plans, look after their tasks, and have them done.
+    """Make session plans, look after their tasks, and have them done.
 
     A plan is begun only when it was approved and started. Without --server its tasks run in this process.
     """
@@ -44,8 +41,7 @@ def plan() -> None:
 @options.as_json
 @options.anywhere
 def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
-    """
-    Make a plan: of INTENT, which the chief splits into tasks, of tasks, or of a file.
+    """Make a plan: of INTENT, which the chief splits into tasks, of tasks, or of a file.
 
     Beside tasks INTENT is only a title.
     """
@@ -66,9 +62,7 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
-    """
-    List plans, newest first.
-    """
+    """List plans, newest first."""
     from app.engine import plans as engine_plans
 
     query = engine_plans.PlanQuery(**filters)
@@ -80,9 +74,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, session_id: str) -> int:
-    """
-    Show a plan as a checklist, with what it and its runs ask, and what to type next.
-    """
+    """Show a plan as a checklist, with what it and its runs ask, and what to type next."""
     from app.cli import asking
 
     async def work(connected: client.Client) -> tuple[client.Answer, list[client.Answer]]:
@@ -97,9 +89,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 @revision
 @options.anywhere
 def delete(place: options.Place, session_id: str, revision: int | None) -> int:
-    """
-    Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues.
-    """
+    """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
     place.ask(lambda connected: connected.plans.delete(session_id, revision), Access.CHANGE)
     return endings.ExitCode.DONE
 
@@ -109,9 +99,7 @@ def delete(place: options.Place, session_id: str, revision: int | None) -> int:
 @options.as_json
 @options.anywhere
 def follow(place: options.Place, as_json: bool, session_id: str) -> int:
-    """
-    Show the changes of a plan until it rests; without --server, go on with it in this process.
-    """
+    """Show the changes of a plan until it rests; without --server, go on with it in this process."""
     from app.cli import plan_following
 
     async def work(connected: client.Client) -> int:
@@ -126,9 +114,7 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
 @options.as_json
 @options.anywhere
 def approve(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """
-    Say that a draft is good as it is; it can be started then.
-    """
+    """Say that a draft is good as it is; it can be started then."""
     return _moved(place, session_id, Move.APPROVE, revision, as_json)
 
 
@@ -139,9 +125,7 @@ def approve(place: options.Place, as_json: bool, session_id: str, revision: int 
 @options.as_json
 @options.anywhere
 def start(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """
-    Begin an approved plan, or one that can go on, and show its changes until it rests.
-    """
+    """Begin an approved plan, or one that can go on, and show its changes until it rests."""
     return _moved(place, session_id, Move.START, revision, as_json, detach=detach, follows=True)
 
 
@@ -151,9 +135,7 @@ def start(place: options.Place, as_json: bool, session_id: str, revision: int | 
 @options.as_json
 @options.anywhere
 def pause(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """
-    Begin no further task; those that run go on to their end.
-    """
+    """Begin no further task; those that run go on to their end."""
     return _moved(place, session_id, Move.PAUSE, revision, as_json)
 
 
@@ -164,9 +146,7 @@ def pause(place: options.Place, as_json: bool, session_id: str, revision: int | 
 @options.as_json
 @options.anywhere
 def resume(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """
-    Let a paused plan go on, and show its changes until it rests.
-    """
+    """Let a paused plan go on, and show its changes until it rests."""
     return _moved(place, session_id, Move.RESUME, revision, as_json, detach=detach, follows=True)
 
 
@@ -177,9 +157,7 @@ def resume(place: options.Place, as_json: bool, session_id: str, revision: int |
 @options.as_json
 @options.anywhere
 def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
-    """
-    Put the tasks in another order: all their numbers, none before one that it depends on.
-    """
+    """Put the tasks in another order: all their numbers, none before one that it depends on."""
     return changed(place, lambda connected: connected.plans.reorder(session_id, tasks, revision), as_json)
 
 

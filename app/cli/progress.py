@@ -1,6 +1,4 @@
-"""
-Progress: a run's events, step by step, on a live terminal or as plain lines.
-"""
+"""Progress: a run's events, step by step, on a live terminal or as plain lines."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from app.cli import formats, terminal
 
 
 class Progress:
-    """
-    Show events as they come.
-    """
+    """Show events as they come."""
 
     def __init__(self, live: bool) -> None:
         self._live = live
@@ -22,9 +18,7 @@ class Progress:
         self._shown = False
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """
-        Show one event.
-        """
+        """Show one event."""
         try:
             line = self._line(event)
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -36,9 +30,7 @@ class Progress:
         self._show_open()
 
     def finish(self) -> None:
-        """
-        Leave the terminal clean.
-        """
+        """Leave the terminal clean."""
         self._open.clear()
         self._clear()
 

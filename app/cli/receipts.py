@@ -1,6 +1,4 @@
-"""
-The commands under `receipts`.
-"""
+"""The commands under `receipts`."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.cli import endings, formats, options
 
 @click.group()
 def receipts() -> None:
-    """
-    Read the receipts of tool executions.
-    """
+    """Read the receipts of tool executions."""
 
 
 @receipts.command("list")
@@ -26,9 +22,7 @@ def receipts() -> None:
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
-    """
-    List receipts, session by session, oldest first.
-    """
+    """List receipts, session by session, oldest first."""
     from app.engine import receipts as engine_receipts
 
     query = engine_receipts.ReceiptQuery(**filters)
@@ -40,9 +34,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, receipt_id: str) -> int:
-    """
-    Show a receipt with its arguments and payload, and whether it is unchanged.
-    """
+    """Show a receipt with its arguments and payload, and whether it is unchanged."""
     return endings.shown(place.ask(lambda connected: connected.receipt(receipt_id)), as_json, formats.receipt)
 
 

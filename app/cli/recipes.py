@@ -1,6 +1,4 @@
-"""
-The commands under `control-room recipes`, and `route`.
-"""
+"""The commands under `control-room recipes`, and `route`."""
 
 from __future__ import annotations
 
@@ -18,18 +16,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def recipes() -> None:
-    """
-    Look after recipes.
-    """
+    """Look after recipes."""
 
 
 @recipes.command("list")
 @options.as_json
 @options.anywhere
 def list_recipes(place: options.Place, as_json: bool) -> int:
-    """
-    List all recipes; broken ones with their faults.
-    """
+    """List all recipes; broken ones with their faults."""
     found = place.ask(lambda connected: connected.recipes())
     return endings.shown(found, as_json, formats.recipes)
 
@@ -39,9 +33,7 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
-    """
-    Show a recipe with its arguments and steps.
-    """
+    """Show a recipe with its arguments and steps."""
     found = place.ask(lambda connected: connected.recipe(recipe_id))
     return endings.shown(found, as_json, formats.recipe)
 
@@ -52,8 +44,7 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
 @options.as_json
 @options.anywhere
 def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str | None) -> int:
-    """
-    Check recipe files or recipes by their ids; without any, all recipes.
+    """Check recipe files or recipes by their ids; without any, all recipes.
 
     Exit code 2 if one is not valid; 5 if one that is named lacks a backend or program that a run could need.
     """
@@ -75,9 +66,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
 @options.as_json
 @options.anywhere
 def route(place: options.Place, as_json: bool, text: str) -> int:
-    """
-    Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits.
-    """
+    """Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits."""
     found = place.ask(lambda connected: connected.route(text))
     terminal.show(found, as_json, formats.routing)
     return endings.ExitCode.DONE if found["routable"] else endings.ExitCode.USAGE
@@ -98,9 +87,7 @@ async def _examine(connected: client.Client, target: str, dialect: str | None) -
 
 
 async def _listed(connected: client.Client, file: Path) -> dict[str, Any] | None:
-    """
-    Return a file as it is listed, if it is one of the recipes that are found.
-    """
+    """Return a file as it is listed, if it is one of the recipes that are found."""
     entries = await connected.recipes()
     return next((entry for entry in entries if _is_same(entry["path"], file)), None)
 

@@ -1,6 +1,4 @@
-"""
-The client of a running service, over HTTP.
-"""
+"""The client of a running service, over HTTP."""
 
 from __future__ import annotations
 
@@ -32,16 +30,13 @@ _NOT_IN_BODY = {"idempotency_key", "owner"}
 
 
 class ServiceClient:
-    """
-    Speak to a service; an answer that is no success is raised as the error it tells.
-    """
+    """Speak to a service; an answer that is no success is raised as the error it tells."""
 
     executes = False
     stopping = False
 
     def __init__(self, server: str, token: str | None) -> None:
-        """
-        Args:
+        """Args:
             server: Address of the service.
             token: Bearer token, if it wants one.
 
@@ -65,34 +60,24 @@ class ServiceClient:
             raise self._unreachable(error) from error
 
     async def __aenter__(self) -> ServiceClient:
-        """
-        Return the client; the first request connects.
-        """
+        """Return the client; the first request connects."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """
-        Close the connections.
-        """
+        """Close the connections."""
         await self._http.aclose()
 
     async def start(self, request: requests.StartRequest) -> client.Answer:
-        """
-        Post a run.
-        """
+        """Post a run."""
         headers = remote_plans.keyed(request.idempotency_key)
         return self._object(await self._send("POST", "/api/runs", json=_body(request), headers=headers))
 
     async def plan(self, request: requests.StartRequest) -> client.Answer:
-        """
-        Refuse: a service has no dry run.
-        """
+        """Refuse: a service has no dry run."""
         raise _folder_only("A dry run")
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[client.Answer, None]:
-        """
-        Read the run's Server-Sent Events.
-        """
+        """Read the run's Server-Sent Events."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
         try:
@@ -109,63 +94,43 @@ class ServiceClient:
             raise self._strange(answer) from error
 
     async def detail(self, run_id: str) -> client.Answer:
-        """
-        Get a run.
-        """
+        """Get a run."""
         return self._object(await self._send("GET", _run(run_id)))
 
     async def list_runs(self, query: stores.RunQuery) -> list[client.Answer]:
-        """
-        Get the runs of a query.
-        """
+        """Get the runs of a query."""
         return self._array(await self._send("GET", "/api/runs", params=_parameters(query)))
 
     async def steps(self, run_id: str) -> list[client.Answer]:
-        """
-        Get the full step log.
-        """
+        """Get the full step log."""
         return self._array(await self._send("GET", _run(run_id, "steps")))
 
     async def slot(self, run_id: str, name: str) -> client.Answer:
-        """
-        Get a slot.
-        """
+        """Get a slot."""
         return self._object(await self._send("GET", _run(run_id, "cache", name)))
 
     async def logs(self, run_id: str) -> list[str]:
-        """
-        Get the names of the logs.
-        """
+        """Get the names of the logs."""
         return self._array(await self._send("GET", _run(run_id, "logs")))
 
     async def log(self, run_id: str, name: str) -> str:
-        """
-        Get a log.
-        """
+        """Get a log."""
         return (await self._send("GET", _run(run_id, "logs", name))).text
 
     async def cancel(self, run_id: str) -> client.Answer:
-        """
-        Post a cancel.
-        """
+        """Post a cancel."""
         return self._object(await self._send("POST", _run(run_id, "cancel")))
 
     async def pause(self, run_id: str, *, now: bool = False) -> client.Answer:
-        """
-        Post a pause.
-        """
+        """Post a pause."""
         return self._object(await self._send("POST", _run(run_id, "pause"), json={"interrupt": True} if now else {}))
 
     async def unpause(self, run_id: str) -> client.Answer:
-        """
-        Post the end of a pause.
-        """
+        """Post the end of a pause."""
         return self._object(await self._send("POST", _run(run_id, "unpause")))
 
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
-        """
-        Post a resume.
-        """
+        """Post a resume."""
         body = {"from": request.from_key, "args": request.args, "options": request.options}
         given = {name: value for name, value in body.items() if value is not None}
         given |= {"recipe": "current"} if request.current_recipe else {}
@@ -173,83 +138,59 @@ class ServiceClient:
         return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
 
     async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
-        """
-        Get the inbox.
-        """
+        """Get the inbox."""
         return self._array(await self._send("GET", "/api/gates", params=_parameters(query)))
 
     async def gate(self, gate_id: str) -> client.Answer:
-        """
-        Get a gate.
-        """
+        """Get a gate."""
         return self._object(await self._send("GET", f"/api/gates/{quote(gate_id, safe='')}"))
 
     async def answer(self, gate_id: str, reply: control_gates.Reply) -> client.Answer:
-        """
-        Post an answer.
-        """
+        """Post an answer."""
         headers = remote_plans.keyed(reply.idempotency_key)
         body = {"decision": reply.decision, "message": reply.message, "shown_sha256": reply.shown_sha256}
         path = f"/api/gates/{quote(gate_id, safe='')}"
         return self._object(await self._send("POST", path, json=body, headers=headers))
 
     async def confer(self, new: conferences.NewConference) -> client.Answer:
-        """
-        Post a conference.
-        """
+        """Post a conference."""
         headers = remote_plans.keyed(new.idempotency_key)
         body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
         return self._object(await self._send("POST", "/api/conferences", json=body, headers=headers))
 
     async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
-        """
-        Get issues.
-        """
+        """Get issues."""
         return self._array(await self._send("GET", "/api/issues", params=_given(query)))
 
     async def issue(self, issue_id: str) -> client.Answer:
-        """
-        Get an issue.
-        """
+        """Get an issue."""
         return self._object(await self._send("GET", f"/api/issues/{quote(issue_id, safe='')}"))
 
     async def open_issue(self, new: control_issues.NewIssue) -> client.Answer:
-        """
-        Post an issue.
-        """
+        """Post an issue."""
         headers = remote_plans.keyed(new.idempotency_key)
         body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
         return self._object(await self._send("POST", "/api/issues", json=body, headers=headers))
 
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
-        """
-        Patch an issue.
-        """
+        """Patch an issue."""
         path = f"/api/issues/{quote(issue_id, safe='')}"
         return self._object(await self._send("PATCH", path, json=_given(edit)))
 
     async def receipts(self, query: receipts.ReceiptQuery) -> list[client.Answer]:
-        """
-        Get receipts.
-        """
+        """Get receipts."""
         return self._array(await self._send("GET", "/api/audit/receipts", params=_given(query)))
 
     async def receipt(self, receipt_id: str) -> client.Answer:
-        """
-        Get a receipt.
-        """
+        """Get a receipt."""
         return self._object(await self._send("GET", f"/api/audit/receipts/{quote(receipt_id, safe='')}"))
 
     async def verify(self, run_id: str) -> client.Answer:
-        """
-        Get the verification of a run.
-        """
+        """Get the verification of a run."""
         return self._object(await self._send("GET", _run(run_id, "verification")))
 
     async def verify_all(self) -> AsyncGenerator[list[client.Answer], None]:
-        """
-        Get the verification of everything, page by page.
-        """
+        """Get the verification of everything, page by page."""
         path: str | None = f"/api/verification?limit={client.VERIFIED_AT_A_TIME}"
         while path is not None:
             answer = await self._send("GET", path)
@@ -257,46 +198,32 @@ class ServiceClient:
             path = answer.links.get("next", {}).get("url")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> client.Answer:
-        """
-        Post a repair.
-        """
+        """Post a repair."""
         return self._object(await self._send("POST", _run(run_id, "repair"), json={"dry_run": dry_run}))
 
     async def delete(self, run_id: str) -> None:
-        """
-        Delete a run.
-        """
+        """Delete a run."""
         await self._send("DELETE", _run(run_id))
 
     async def recipes(self) -> list[client.Answer]:
-        """
-        Get all recipes.
-        """
+        """Get all recipes."""
         return self._array(await self._send("GET", "/api/recipes"))
 
     async def recipe(self, recipe_id: str) -> client.Answer:
-        """
-        Get a recipe.
-        """
+        """Get a recipe."""
         return self._object(await self._send("GET", f"/api/recipes/{quote(recipe_id, safe='')}"))
 
     async def validate(self, source: str, dialect: str, stem: str) -> client.Answer:
-        """
-        Post a recipe to be checked.
-        """
+        """Post a recipe to be checked."""
         body = {"recipe": source, "dialect": dialect}
         return self._object(await self._send("POST", "/api/recipes/validate", json=body))
 
     async def route(self, description: str) -> client.Answer:
-        """
-        Post a description to be routed.
-        """
+        """Post a description to be routed."""
         return self._object(await self._send("POST", "/api/route", json={"description": description}))
 
     async def agents(self) -> list[client.Answer]:
-        """
-        Get the agents.
-        """
+        """Get the agents."""
         return self._array(await self._send("GET", "/api/agents"))
 
     async def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:
@@ -317,9 +244,7 @@ class ServiceClient:
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """
-        Return the JSON that is answered, None where nothing has changed, or is left.
-        """
+        """Return the JSON that is answered, None where nothing has changed, or is left."""
         answer = await self._send(method, path, json=body, params=params, headers=headers)
         return None if answer.status_code in _WITHOUT_BODY else self._json(answer)
 

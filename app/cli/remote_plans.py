@@ -1,6 +1,4 @@
-"""
-Session plans of a running service, over HTTP.
-"""
+"""Session plans of a running service, over HTTP."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _BLANK_TASK = requests.NewTask(description="")
 
 
 class Ask(Protocol):
-    """
-    Sends a request and returns the JSON of its answer.
-    """
+    """Sends a request and returns the JSON of its answer."""
 
     async def __call__(
         self,
@@ -35,23 +31,17 @@ class Ask(Protocol):
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """
-        Send a request.
-        """
+        """Send a request."""
 
 
 class ServicePlans:
-    """
-    Speak of plans to a service.
-    """
+    """Speak of plans to a service."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     async def create(self, new: requests.NewPlan) -> client.Answer:
-        """
-        Post a plan.
-        """
+        """Post a plan."""
         body = _given(new, _BLANK_PLAN, without={"idempotency_key", "tasks"})
         if new.tasks:
             body["tasks"] = [_task(task) for task in new.tasks]
@@ -60,71 +50,51 @@ class ServicePlans:
         return found
 
     async def list(self, query: engine_plans.PlanQuery) -> list[client.Answer]:
-        """
-        Get plans.
-        """
+        """Get plans."""
         params = {"limit": query.limit} | ({"status": query.status} if query.status else {})
         found: list[client.Answer] = await self._ask("GET", "/api/sessions", params=params)
         return found
 
     async def show(self, session_id: str) -> client.Answer:
-        """
-        Get a plan.
-        """
+        """Get a plan."""
         found: client.Answer = await self._ask("GET", _place(session_id))
         return found
 
     async def delete(self, session_id: str, revision: int | None) -> None:
-        """
-        Delete a plan.
-        """
+        """Delete a plan."""
         await self._ask("DELETE", _place(session_id), headers=_matched(revision))
 
     async def go_on(self, session_id: str) -> client.Answer:
-        """
-        Get a plan; its service goes on with it unasked.
-        """
+        """Get a plan; its service goes on with it unasked."""
         return await self.show(session_id)
 
     async def wait(self, session_id: str, seconds: float, revision: int) -> client.Answer:
-        """
-        Get a plan by a long poll; it is got again where nothing has changed, which is cheap.
-        """
+        """Get a plan by a long poll; it is got again where nothing has changed, which is cheap."""
         params, headers = {"wait": seconds}, {"If-None-Match": f'"{revision}"'}
         found: client.Answer | None = await self._ask("GET", _place(session_id), params=params, headers=headers)
         return await self.show(session_id) if found is None else found
 
     async def move(self, session_id: str, move: Move, revision: int | None) -> client.Answer:
-        """
-        Post a move.
-        """
+        """Post a move."""
         return await self._change("POST", _place(session_id, move.value), revision)
 
     async def reorder(self, session_id: str, order: Sequence[int], revision: int | None) -> client.Answer:
-        """
-        Patch the order.
-        """
+        """Patch the order."""
         return await self._change("PATCH", _place(session_id), revision, {"order": [*order]})
 
     async def add_task(self, session_id: str, new: requests.NewTask, revision: int | None) -> client.Answer:
-        """
-        Post a task.
-        """
+        """Post a task."""
         headers = keyed(new.idempotency_key)
         return await self._change("POST", _place(session_id, "tasks"), revision, _task(new), headers)
 
     async def edit_task(
         self, session_id: str, task_id: int, edit: requests.TaskEdit, revision: int | None
     ) -> client.Answer:
-        """
-        Patch a task.
-        """
+        """Patch a task."""
         return await self._change("PATCH", _place(session_id, "tasks", task_id), revision, edit.changes())
 
     async def remove_task(self, session_id: str, task_id: int, revision: int | None) -> client.Answer:
-        """
-        Delete a task.
-        """
+        """Delete a task."""
         place = _place(session_id, "tasks", task_id)
         found: client.Answer = await self._ask("DELETE", place, headers=_matched(revision))
         return found
@@ -132,22 +102,16 @@ class ServicePlans:
     async def answer(
         self, session_id: str, task_id: int, answer: requests.Answer, revision: int | None
     ) -> client.Answer:
-        """
-        Post an answer.
-        """
+        """Post an answer."""
         body = _given(answer, requests.Answer(answer=""))
         return await self._change("POST", _place(session_id, "tasks", task_id, "answer"), revision, body)
 
     async def force_start(self, session_id: str, task_id: int, revision: int | None) -> client.Answer:
-        """
-        Post a forced start.
-        """
+        """Post a forced start."""
         return await self._change("POST", _place(session_id, "tasks", task_id, "force-start"), revision)
 
     async def retry(self, session_id: str, task_id: int, fresh: bool, revision: int | None) -> client.Answer:
-        """
-        Post a retry.
-        """
+        """Post a retry."""
         body = {"fresh": True} if fresh else {}
         return await self._change("POST", _place(session_id, "tasks", task_id, "retry"), revision, body)
 
@@ -165,8 +129,7 @@ class ServicePlans:
 
 
 def keyed(idempotency_key: str | None) -> dict[str, str]:
-    """
-    Return the header under which a request may be repeated.
+    """Return the header under which a request may be repeated.
 
     Raises:
         errors.RequestInvalid: no header can carry the key.

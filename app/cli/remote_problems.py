@@ -1,6 +1,4 @@
-"""
-Refusals of a service as the errors that the same command raises in process.
-"""
+"""Refusals of a service as the errors that the same command raises in process."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 
 
 def told(answer: httpx.Response) -> errors.ControlRoomError:
-    """
-    Return the error that a refusal stands for.
-    """
+    """Return the error that a refusal stands for."""
     try:
         problem = answer.json()
     except ValueError:

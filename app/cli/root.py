@@ -1,6 +1,4 @@
-"""
-The command `control-room` itself, and its subcommands.
-"""
+"""The command `control-room` itself, and its subcommands."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ from app.cli import (
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="control-room", message="%(prog)s %(version)s")
 def control_room() -> None:
-    """
-    Run recipes of agents and tools, durably.
+    """Run recipes of agents and tools, durably.
 
     Exit codes: 0 done, 1 failed, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration or server,
     130 interrupted and resumable.
@@ -51,7 +48,5 @@ PROGRAM = boundary.Program(
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """
-    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
-    """
+    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
     return boundary.execute(PROGRAM, arguments)

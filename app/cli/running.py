@@ -1,6 +1,4 @@
-"""
-The command `run`.
-"""
+"""The command `run`."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
 @options.as_json
 @options.anywhere
 def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **given: Any) -> int:
-    """
-    Run RECIPE and show its progress.
+    """Run RECIPE and show its progress.
 
     Without --server the run executes in this process. Ctrl-C stops it so that `runs resume` can continue it; a second
     one does not wait for the step in flight.
@@ -93,9 +90,7 @@ def _request(
 
 
 def _naming_arguments(error: errors.InputRefused, told: tuple[str, ...]) -> errors.InputRefused:
-    """
-    Return an error that tells how to give what is an argument, and no option, on the command line.
-    """
+    """Return an error that tells how to give what is an argument, and no option, on the command line."""
     named = [flaw.path.removeprefix("$.options.") for flaw in error.flaws if flaw.code == "not_an_option"]
     given = [pair for pair in told if pair.partition("=")[0].removesuffix(":") in named]
     if not given:

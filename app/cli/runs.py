@@ -1,6 +1,4 @@
-"""
-The commands under `control-room runs`.
-"""
+"""The commands under `control-room runs`."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancell
 
 @click.group()
 def runs() -> None:
-    """
-    Look after runs.
-    """
+    """Look after runs."""
 
 
 @runs.command("list")
@@ -37,9 +33,7 @@ def runs() -> None:
 @options.as_json
 @options.anywhere
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
-    """
-    List runs, newest first.
-    """
+    """List runs, newest first."""
     query = _query(**filters)
     found = place.ask(lambda connected: connected.list_runs(query))
     return endings.shown(found, as_json, formats.runs)
@@ -50,9 +44,7 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, run_id: str) -> int:
-    """
-    Show a run with its newest steps and its slots.
-    """
+    """Show a run with its newest steps and its slots."""
     return endings.shown(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
 
 
@@ -62,8 +54,7 @@ def show(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
-    """
-    Show what happened and happens in a run, until it rests; the exit code tells how it stands then.
+    """Show what happened and happens in a run, until it rests; the exit code tells how it stands then.
 
     As JSON, one event a line.
     """
@@ -79,9 +70,7 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
 @options.as_json
 @options.anywhere
 def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
-    """
-    End an unfinished run.
-    """
+    """End an unfinished run."""
     return _moved(place.ask(lambda connected: connected.cancel(run_id), Access.CHANGE), as_json)
 
 
@@ -91,9 +80,7 @@ def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
-    """
-    Stop a run at its next step boundary.
-    """
+    """Stop a run at its next step boundary."""
     return _moved(place.ask(lambda connected: connected.pause(run_id, now=now), Access.CHANGE), as_json)
 
 
@@ -102,9 +89,7 @@ def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
 @options.as_json
 @options.anywhere
 def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
-    """
-    Let a paused run go on; without --server, in this process and to its end.
-    """
+    """Let a paused run go on; without --server, in this process and to its end."""
 
     async def work(connected: client.Client) -> int:
         return await _go_on(connected, await connected.unpause(run_id), as_json)
@@ -127,9 +112,7 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
 def resume(
     place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], conversation: str | None, **how: Any
 ) -> int:
-    """
-    Send a failed, cancelled or interrupted run on; without --server, in this process and to its end.
-    """
+    """Send a failed, cancelled or interrupted run on; without --server, in this process and to its end."""
     from app.control import requests
 
     args = arguments.collect(given, None) or None
@@ -145,9 +128,7 @@ def resume(
 @click.argument("run_id")
 @options.anywhere
 def delete(place: options.Place, run_id: str) -> int:
-    """
-    Delete a finished run; its receipts stay.
-    """
+    """Delete a finished run; its receipts stay."""
     place.ask(lambda connected: connected.delete(run_id), Access.CHANGE)
     return endings.ExitCode.DONE
 
@@ -157,9 +138,7 @@ def delete(place: options.Place, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def steps(place: options.Place, as_json: bool, run_id: str) -> int:
-    """
-    Show the full step log.
-    """
+    """Show the full step log."""
     return endings.shown(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
 
 
@@ -169,9 +148,7 @@ def steps(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
-    """
-    Print the text of slot NAME, or its pointer; without NAME, list the slots.
-    """
+    """Print the text of slot NAME, or its pointer; without NAME, list the slots."""
     if name is None:
         found = place.ask(lambda connected: connected.detail(run_id))["cache_summary"]
         return endings.shown(found, as_json, formats.slots)
@@ -189,9 +166,7 @@ def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 @options.as_json
 @options.anywhere
 def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
-    """
-    Print log NAME of a run; without NAME, list the logs.
-    """
+    """Print log NAME of a run; without NAME, list the logs."""
     if name is None:
         found = place.ask(lambda connected: connected.logs(run_id))
         return endings.shown(found, as_json, lambda names: printable.block(names) or "no logs")
@@ -209,8 +184,7 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 @options.as_json
 @options.anywhere
 def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:
-    """
-    Check a run's start, journals and blobs; nothing is changed.
+    """Check a run's start, journals and blobs; nothing is changed.
 
     Exit code 1 if something is damaged; 5 if nothing is, but something cannot be read now.
     """
@@ -231,9 +205,7 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
 @options.as_json
 @options.anywhere
 def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes: bool) -> int:
-    """
-    Cut a damaged run back to its intact prefix; the damaged files are kept beside it.
-    """
+    """Cut a damaged run back to its intact prefix; the damaged files are kept beside it."""
     if dry_run and yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     access = Access.CHANGE if yes else Access.READ

@@ -1,6 +1,4 @@
-"""
-The command `serve`.
-"""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ def _with_settings(command: Command) -> Command:
 @click.command()
 @_with_settings
 def serve(**given: str | None) -> int:
-    """
-    Serve a project over HTTP until SIGTERM or Ctrl-C.
+    """Serve a project over HTTP until SIGTERM or Ctrl-C.
 
     Then no step begins any more, and those in flight get STOP_GRACE_SECONDS; a second signal cuts them off. Unfinished
     runs go on at the next start.

@@ -1,6 +1,4 @@
-"""
-The terminal: what is printed survives any encoding, and nothing printed can steer it.
-"""
+"""The terminal: what is printed survives any encoding, and nothing printed can steer it."""
 
 from __future__ import annotations
 
@@ -18,15 +16,11 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class PipeClosed(Exception):
-    """
-    Whoever read the output went away.
-    """
+    """Whoever read the output went away."""
 
 
 def prepare() -> None:
-    """
-    Let neither a character that the terminal's encoding lacks nor a stream that is closed break a command.
-    """
+    """Let neither a character that the terminal's encoding lacks nor a stream that is closed break a command."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -36,58 +30,44 @@ def prepare() -> None:
 
 
 def is_live() -> bool:
-    """
-    Tell whether a person watches the output.
-    """
+    """Tell whether a person watches the output."""
     return sys.stdout.isatty()
 
 
 def is_drawn_on() -> bool:
-    """
-    Tell whether a person watches stderr.
-    """
+    """Tell whether a person watches stderr."""
     return sys.stderr.isatty()
 
 
 def is_answered() -> bool:
-    """
-    Tell whether a person watches the output and can say something to it.
-    """
+    """Tell whether a person watches the output and can say something to it."""
     return sys.stdin is not None and sys.stdin.isatty() and is_live()
 
 
 def say(line: str) -> None:
-    """
-    Print a line; line ends in it are written out, so that no value can begin another one.
-    """
+    """Print a line; line ends in it are written out, so that no value can begin another one."""
     _write(sys.stdout, printable.one_line(line) + "\n")
 
 
 def say_block(text: str) -> None:
-    """
-    Print lines of ours, in each of which the values are on one line.
-    """
+    """Print lines of ours, in each of which the values are on one line."""
     _write(sys.stdout, printable.visible(text) + "\n")
 
 
 def say_exactly(text: str) -> None:
-    """
-    Print a text as it is, but for control characters where a person watches.
-    """
+    """Print a text as it is, but for control characters where a person watches."""
     _write(sys.stdout, printable.visible(text) + "\n" if is_live() else text)
 
 
 def say_reply(text: str) -> None:
-    """
-    Print a text of somebody else among lines of ours, and a blank line: as it is, but marked where a person watches.
+    """Print a text of somebody else among lines of ours, and a blank line: as it is, but marked
+    where a person watches.
     """
     _write(sys.stdout, (printable.quoted(text) if is_live() else text.rstrip("\n")) + "\n\n")
 
 
 def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
-    """
-    Say what was found, as JSON or as a text for people.
-    """
+    """Say what was found, as JSON or as a text for people."""
     if as_json:
         say_json(found)
     else:
@@ -95,47 +75,35 @@ def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
 
 
 def say_json(value: Any, *, one_line: bool = False) -> None:
-    """
-    Print a value as JSON, one value a line or indented.
-    """
+    """Print a value as JSON, one value a line or indented."""
     encoded = json.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=None if one_line else 2)
     _write(sys.stdout, printable.as_json(encoded) + "\n")
 
 
 def warn(*lines: str) -> None:
-    """
-    Print lines for people only, on stderr.
-    """
+    """Print lines for people only, on stderr."""
     _write(sys.stderr, "".join(f"{printable.one_line(line)}\n" for line in lines))
 
 
 def replace_line(text: str) -> None:
-    """
-    Show a text in place of the unfinished last line; an empty one clears it.
-    """
+    """Show a text in place of the unfinished last line; an empty one clears it."""
     _write(sys.stdout, _ERASE_LINE + printable.one_line(text))
 
 
 def draw(lines: Sequence[str], *, over: int) -> None:
-    """
-    Show lines on stderr, none longer than the terminal is wide, in place of the last ones that were shown so.
-    """
+    """Show lines on stderr, none longer than the terminal is wide, in place of the last ones that were shown so."""
     width = max(shutil.get_terminal_size().columns - 1, 1)
     begin = f"\x1b[{over}F\x1b[J" if over else ""
     _write(sys.stderr, begin + "".join(f"{printable.one_line(line)[:width]}\n" for line in lines))
 
 
 def prompt(text: str) -> None:
-    """
-    Show a text behind which a person is to write.
-    """
+    """Show a text behind which a person is to write."""
     _write(sys.stdout, printable.one_line(text))
 
 
 async def read_line() -> str | None:
-    """
-    Return what a person writes, None at the end of the input; the loop goes on meanwhile.
-    """
+    """Return what a person writes, None at the end of the input; the loop goes on meanwhile."""
     import asyncio
 
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
@@ -154,9 +122,7 @@ async def read_line() -> str | None:
 
 
 def stop_writing() -> None:
-    """
-    Let what is still buffered for a reader that went away not fail once more when the interpreter ends.
-    """
+    """Let what is still buffered for a reader that went away not fail once more when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 

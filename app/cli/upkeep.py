@@ -1,6 +1,4 @@
-"""
-The commands that look after a project: `init`, `config`, `agents`, `index`, `openapi`.
-"""
+"""The commands that look after a project: `init`, `config`, `agents`, `index`, `openapi`."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ shows which backends work here."""
 @options.as_json
 @options.in_folder
 def init(place: options.Place, as_json: bool, example: str | None) -> int:
-    """
-    Make `.control-room/` in a project, with a folder for recipes of each language; what is there stays.
-    """
+    """Make `.control-room/` in a project, with a folder for recipes of each language; what is there stays."""
     from app import bootstrap
 
     project = place.settings().project
@@ -56,18 +52,14 @@ def init(place: options.Place, as_json: bool, example: str | None) -> int:
 
 @click.group()
 def config() -> None:
-    """
-    Look after the configuration.
-    """
+    """Look after the configuration."""
 
 
 @config.command("check")
 @options.as_json
 @options.in_folder
 def check_config(place: options.Place, as_json: bool) -> int:
-    """
-    Check settings, recipes, prompts and agents; exit code 5 if the service would not start.
-    """
+    """Check settings, recipes, prompts and agents; exit code 5 if the service would not start."""
     from app import bootstrap
 
     chosen, remarks = settings.examine(place.environ)
@@ -88,17 +80,15 @@ def check_config(place: options.Place, as_json: bool) -> int:
 
 @click.group()
 def agents() -> None:
-    """
-    Look after agents.
-    """
+    """Look after agents."""
 
 
 @agents.command("check")
 @options.as_json
 @options.in_folder
 def check_agents(place: options.Place, as_json: bool) -> int:
-    """
-    List the agents, and the backends there are, with what keeps each from working; exit code 5 if an agent cannot.
+    """List the agents, and the backends there are, with what keeps each from working; exit code 5
+    if an agent cannot.
     """
     from app import bootstrap
 
@@ -113,18 +103,14 @@ def check_agents(place: options.Place, as_json: bool) -> int:
 
 @click.group()
 def index() -> None:
-    """
-    Look after the index of runs.
-    """
+    """Look after the index of runs."""
 
 
 @index.command()
 @options.as_json
 @options.in_folder
 def rebuild(place: options.Place, as_json: bool) -> int:
-    """
-    Make the index anew from the run folders; no service may be running.
-    """
+    """Make the index anew from the run folders; no service may be running."""
     import asyncio
 
     from app import bootstrap
@@ -140,9 +126,7 @@ def rebuild(place: options.Place, as_json: bool) -> int:
 @click.command()
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there.")
 def openapi(output: Path | None) -> int:
-    """
-    Print the OpenAPI document of the HTTP interface.
-    """
+    """Print the OpenAPI document of the HTTP interface."""
     from app.api import published
 
     if output is None:

@@ -1,6 +1,4 @@
-"""
-Verifying everything: page by page, with progress where a person watches; only what is not sound is kept.
-"""
+"""Verifying everything: page by page, with progress where a person watches; only what is not sound is kept."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _KINDS["conversation"] = "conversations"
 
 
 async def everything(connected: client.Client) -> client.Answer:
-    """
-    Return how much of each kind was checked, and the reports of what is not sound.
-    """
+    """Return how much of each kind was checked, and the reports of what is not sound."""
     checked, states, reports = Counter[str](), Counter[str](), list[client.Answer]()
     drawn = 0
     async with aclosing(connected.verify_all()) as pages:
@@ -35,18 +31,14 @@ async def everything(connected: client.Client) -> client.Answer:
 
 
 def shown(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
-    """
-    Show what was found, and return the exit code that tells damage from what only cannot be read now.
-    """
+    """Show what was found, and return the exit code that tells damage from what only cannot be read now."""
     terminal.show(found, as_json, text)
     codes = {"sound": endings.ExitCode.DONE, "damaged": endings.ExitCode.FAILED}
     return codes.get(found["state"], endings.ExitCode.CONFIGURATION)
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """
-    Return what is not sound as a table, what to do about it, and how much was checked.
-    """
+    """Return what is not sound as a table, what to do about it, and how much was checked."""
     rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
     parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
     advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]

@@ -1,3 +1,1 @@
-"""
-Use cases, whoever calls: runs, recipes, routing, prompts.
-"""
+"""Use cases, whoever calls: runs, recipes, routing, prompts."""

@@ -1,6 +1,4 @@
-"""
-Adoption: a run folder written by hand to the letter of execution-modes, appendix A, gets the start that it lacks.
-"""
+"""Adoption: a run folder written by hand to the letter of execution-modes, appendix A, gets the start that it lacks."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.engine import plain, runs
 
 
 class Adopter:
-    """
-    Make a run's start from its manifest and the recipe that the catalogue has now.
-    """
+    """Make a run's start from its manifest and the recipe that the catalogue has now."""
 
     def __init__(self, *, catalogue: Catalogue, workspaces: Workspaces, clock: clock.Clock) -> None:
         self._catalogue = catalogue
@@ -25,8 +21,7 @@ class Adopter:
         self._clock = clock
 
     async def adopt(self, manifest: Mapping[str, plain.Json]) -> runs.RunStart:
-        """
-        Return the start; fields of the wrong type count as absent.
+        """Return the start; fields of the wrong type count as absent.
 
         Raises:
             errors.RequestInvalid: the recipe is unknown or broken, or the workspace is not allowed.

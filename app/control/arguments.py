@@ -1,6 +1,4 @@
-"""
-Arguments: what a run is given, fitted to what its recipe asks for.
-"""
+"""Arguments: what a run is given, fitted to what its recipe asks for."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ Validator: TypeAlias = jsonschema.protocols.Validator
 
 
 def validator(recipe: library.Recipe) -> Validator:
-    """
-    Return what holds arguments against a recipe's schema, in linear time; it can be used any number of times.
-    """
+    """Return what holds arguments against a recipe's schema, in linear time; it can be used any number of times."""
     return json_schemas.validator(recipe.args_schema)
 
 
@@ -41,8 +37,7 @@ def fit(
     holding: Validator | None = None,
     questions: Mapping[str, Question] | None = None,
 ) -> dict[str, plain.Json]:
-    """
-    Return the arguments with the recipe's defaults filled in.
+    """Return the arguments with the recipe's defaults filled in.
 
     Args:
         holding: The recipe's `validator`, where the caller has it already.
@@ -69,15 +64,12 @@ def fit(
 
 
 def completed(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, plain.Json]:
-    """
-    Return the arguments with the recipe's defaults filled in, whatever else is wrong with them.
-    """
+    """Return the arguments with the recipe's defaults filled in, whatever else is wrong with them."""
     return _filled(dict(args), recipe.args_schema)
 
 
 def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> None:
-    """
-    Refuse options that the recipe's language does not know.
+    """Refuse options that the recipe's language does not know.
 
     Raises:
         errors.RequestInvalid: `options_invalid`, with every one that is unknown or unfit.
@@ -89,9 +81,7 @@ def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> 
 
 
 def _as_argument(flaw: errors.Flaw, options: Mapping[str, plain.Json], recipe: library.Recipe) -> errors.Flaw:
-    """
-    Say of an unknown option that it is an argument, if the recipe has one of that name.
-    """
+    """Say of an unknown option that it is an argument, if the recipe has one of that name."""
     names = {json_text.json_path(("options", name)): name for name in options if name in declared(recipe.args_schema)}
     if flaw.code != "unknown_field" or flaw.path not in names:
         return flaw
@@ -100,9 +90,7 @@ def _as_argument(flaw: errors.Flaw, options: Mapping[str, plain.Json], recipe: l
 
 
 def declared(schema: Mapping[str, plain.Json]) -> frozenset[str]:
-    """
-    Return the names of the arguments that a schema declares.
-    """
+    """Return the names of the arguments that a schema declares."""
     return frozenset(schema.get("properties") or {})
 
 

@@ -1,6 +1,4 @@
-"""
-Beginnings: tell whoever listens that a run was accepted or sent on.
-"""
+"""Beginnings: tell whoever listens that a run was accepted or sent on."""
 
 from __future__ import annotations
 
@@ -14,28 +12,20 @@ Listener: TypeAlias = Callable[[runs.RunStart], None]
 
 
 class Beginnings:
-    """
-    Hand on what begins.
-    """
+    """Hand on what begins."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """
-        Tell somebody from now on.
-        """
+        """Tell somebody from now on."""
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
-        """
-        Tell somebody no more.
-        """
+        """Tell somebody no more."""
         self._listeners.remove(listener)
 
     def tell(self, start: runs.RunStart) -> None:
-        """
-        Tell everybody who listens.
-        """
+        """Tell everybody who listens."""
         for listener in tuple(self._listeners):
             listener(start)

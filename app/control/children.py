@@ -1,6 +1,4 @@
-"""
-Children: runs that a run starts, by the same door as every run.
-"""
+"""Children: runs that a run starts, by the same door as every run."""
 
 from __future__ import annotations
 
@@ -10,17 +8,14 @@ from app.engine import operations, plain, pool_port, ports
 
 
 class Children:
-    """
-    Start the run that a `ChildRun` asks for, or find the one that an earlier try of the same step started.
-    """
+    """Start the run that a `ChildRun` asks for, or find the one that an earlier try of the same step started."""
 
     def __init__(self, *, runs: Runs, engine: pool_port.RunEngine) -> None:
         self._runs = runs
         self._engine = engine
 
     async def start(self, call: ports.Call) -> str:
-        """
-        Return the child's id; an unfinished one that was found goes on.
+        """Return the child's id; an unfinished one that was found goes on.
 
         Raises:
             errors.ControlRoomError: the child cannot be started.

@@ -1,6 +1,4 @@
-"""
-Conferences: what those ask who want several agents' opinions on the same evidence; each becomes a run.
-"""
+"""Conferences: what those ask who want several agents' opinions on the same evidence; each becomes a run."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ _DESCRIPTION_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConference:
-    """
-    A conference, as asked for.
-    """
+    """A conference, as asked for."""
 
     message: str
     """What the team is asked."""
@@ -64,9 +60,7 @@ class NewConference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """
-    What came of a request for a conference.
-    """
+    """What came of a request for a conference."""
 
     run_id: str
     """Its run; everything else of the conference is asked of that."""
@@ -78,23 +72,18 @@ class Started:
     """Whether an earlier request had made it."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return what callers are told.
-        """
+        """Return what callers are told."""
         return {"run_id": self.run_id, "session_id": self.session_id, "status": self.status.value}
 
 
 class Conferences:
-    """
-    Start conferences; everything else of one is asked of its run.
-    """
+    """Start conferences; everything else of one is asked of its run."""
 
     def __init__(self, *, runs: Runs, store: stores.RunStore, library: Callable[[], library.Library]) -> None:
-        """
-        Args:
-            runs: Use cases of runs.
-            store: Where a repeated request is found.
-            library: Returns tools and agents as they are now.
+        """Args:
+        runs: Use cases of runs.
+        store: Where a repeated request is found.
+        library: Returns tools and agents as they are now.
         """
         self._runs = runs
         self._store = store
@@ -102,8 +91,7 @@ class Conferences:
         self._dialect = conference.Conference()
 
     async def start(self, new: NewConference) -> Started:
-        """
-        Start a conference; a repetition of a request with the same key finds the one that it made.
+        """Start a conference; a repetition of a request with the same key finds the one that it made.
 
         Raises:
             errors.RequestInvalid: with every agent, tool and value that cannot be had; `no_chief`; or as for any run.
@@ -176,9 +164,7 @@ def _chosen(named: Sequence[str] | None, shelf: library.Library) -> list[str]:
 
 
 def _id_of(name: str, shelf: library.Library) -> str:
-    """
-    Return the id of the agent that a name stands for; the name itself where there is none.
-    """
+    """Return the id of the agent that a name stands for; the name itself where there is none."""
     if any(agent.id == name for agent in shelf.agents):
         return name
     players = [agent for agent in shelf.agents if agent.archetype == name]

@@ -1,6 +1,4 @@
-"""
-Editions: a recipe in one version of its file, and what all runs of it have in common, made once.
-"""
+"""Editions: a recipe in one version of its file, and what all runs of it have in common, made once."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from app.engine import library, plain, ports
 
 
 class Edition:
-    """
-    A recipe as it stands beside the tools, agents and prompts of the project.
-    """
+    """A recipe as it stands beside the tools, agents and prompts of the project."""
 
     def __init__(self, recipe: library.Recipe, shelf: library.Library, dialect: ports.Driver) -> None:
         self.recipe = recipe
@@ -29,9 +25,7 @@ class Edition:
 
     @functools.cached_property
     def flaws(self) -> tuple[errors.Flaw, ...]:
-        """
-        Return everything wrong with it that shows only beside the shelf.
-        """
+        """Return everything wrong with it that shows only beside the shelf."""
         try:
             with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
                 return tuple(self._dialect.check(self.recipe, self.shelf))
@@ -39,16 +33,13 @@ class Edition:
             return error.flaws
 
     def uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
-        """
-        Return what a run needs to be able to ask its agents.
-        """
+        """Return what a run needs to be able to ask its agents."""
         if self.recipe.speaks_through is not None:
             return self._uses(args)
         return self._same_uses
 
     def prepare(self) -> None:
-        """
-        Make now what all runs of it have in common.
+        """Make now what all runs of it have in common.
 
         Raises:
             errors.RecipeInvalid: `dialect_fault`.
@@ -59,8 +50,7 @@ class Edition:
     def fit(
         self, args: Mapping[str, plain.Json], questions: Mapping[str, Question] | None = None
     ) -> dict[str, plain.Json]:
-        """
-        Return the arguments with the recipe's defaults filled in.
+        """Return the arguments with the recipe's defaults filled in.
 
         Raises:
             errors.ArgsInvalid, errors.RecipeInvalid: as `arguments.fit`.
@@ -68,9 +58,7 @@ class Edition:
         return arguments.fit(args, self.recipe, self._validator, questions)
 
     def frozen(self) -> dict[str, plain.Json]:
-        """
-        Return the fields of a run's start that the recipe decides, each time as values that nobody else has.
-        """
+        """Return the fields of a run's start that the recipe decides, each time as values that nobody else has."""
         fields: dict[str, plain.Json] = json.loads(self._encoded)
         return fields
 

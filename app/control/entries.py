@@ -1,6 +1,4 @@
-"""
-Entries: recipes as lists and callers are shown them, whole or broken.
-"""
+"""Entries: recipes as lists and callers are shown them, whole or broken."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.engine import library, plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """
-    A recipe as lists show it.
-    """
+    """A recipe as lists show it."""
 
     recipe_id: str
     """Id; of a broken file the one that it seems to claim."""
@@ -34,15 +30,11 @@ class Entry:
 
     @property
     def usable(self) -> bool:
-        """
-        Tell whether it can be started.
-        """
+        """Tell whether it can be started."""
         return self.recipe is not None and not self.flaws
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the entry as plain JSON.
-        """
+        """Return the entry as plain JSON."""
         recipe = self.recipe
         return {
             "recipe_id": self.recipe_id,
@@ -60,9 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """
-    What came of looking at a recipe's text.
-    """
+    """What came of looking at a recipe's text."""
 
     edition: Edition | None
     """The recipe, ready to be started; None where it cannot be parsed."""
@@ -72,9 +62,7 @@ class Examined:
     """Backends and programs that a run would need and that cannot work here."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the finding as plain JSON.
-        """
+        """Return the finding as plain JSON."""
         recipe = self.edition.recipe if self.edition else None
         return {
             "valid": recipe is not None and not self.flaws,

@@ -1,6 +1,4 @@
-"""
-Faults at the use cases' edge: a caller gets an error that says what to do, since a fault is none of its concern.
-"""
+"""Faults at the use cases' edge: a caller gets an error that says what to do, since a fault is none of its concern."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ _STOPPING = "stopping"
 
 @contextmanager
 def told() -> Iterator[None]:
-    """
-    Turn the faults that a use case can meet into errors.
+    """Turn the faults that a use case can meet into errors.
 
     Raises:
         errors.NoRoom: something could not be made durable.

@@ -1,6 +1,4 @@
-"""
-Feeds: a run's events as they are written, read and encoded once for everybody who follows it.
-"""
+"""Feeds: a run's events as they are written, read and encoded once for everybody who follows it."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ Encode = Callable[[events.Event], bytes]
 
 
 class Batch:
-    """
-    Events that are told together, in their order; none is a sign of life.
-    """
+    """Events that are told together, in their order; none is a sign of life."""
 
     __slots__ = ("_encoded", "events")
 
@@ -34,32 +30,24 @@ class Batch:
 
     @property
     def last(self) -> int:
-        """
-        Return the number of the last event.
-        """
+        """Return the number of the last event."""
         return self.events[-1].seq
 
     def encoded(self, encode: Encode) -> bytes:
-        """
-        Return all events written one after the other, made when the first of all followers asks.
-        """
+        """Return all events written one after the other, made when the first of all followers asks."""
         if self._encoded is None:
             self._encoded = b"".join(map(encode, self.events))
         return self._encoded
 
     def behind(self, position: int) -> Batch:
-        """
-        Return what is numbered above `position`.
-        """
+        """Return what is numbered above `position`."""
         if self.events[0].seq > position:
             return self
         return Batch([event for event in self.events if event.seq > position])
 
 
 class Feed:
-    """
-    What is told about one run to all who follow it; somebody else fills it.
-    """
+    """What is told about one run to all who follow it; somebody else fills it."""
 
     def __init__(self, after: int) -> None:
         self.start = after
@@ -79,13 +67,12 @@ class Feed:
         self._news = asyncio.Event()
 
     async def tell(self, told: Sequence[events.Event]) -> None:
-        """
-        Tell everybody what was written, and let them take it; nothing is a sign of life.
-        """
+        """Tell everybody what was written, and let them take it; nothing is a sign of life."""
         self._batches += batches(told)
         self._kept += len(told)
         if told:
-            self.position, self.newest = told[-1].seq, told[-1].type
+            self.position = told[-1].seq
+            self.newest = told[-1].type
         while self._kept > KEPT_EVENTS and len(self._batches) > 1:
             dropped = self._batches.pop(0)
             self._kept -= len(dropped.events)
@@ -94,23 +81,17 @@ class Feed:
         await asyncio.sleep(0)
 
     def end(self) -> None:
-        """
-        Say that nothing follows.
-        """
+        """Say that nothing follows."""
         self.over = True
         self._wake()
 
     def next(self, position: int) -> Batch | None:
-        """
-        Return what follows on an event, as far as it was told at a time; None: nothing yet.
-        """
+        """Return what follows on an event, as far as it was told at a time; None: nothing yet."""
         found = bisect_right(self._batches, position, key=_last)
         return self._batches[found].behind(position) if found < len(self._batches) else None
 
     async def news(self) -> None:
-        """
-        Wait until everybody is woken.
-        """
+        """Wait until everybody is woken."""
         await self._news.wait()
 
     def _wake(self) -> None:
@@ -119,9 +100,7 @@ class Feed:
 
 
 def batches(told: Sequence[events.Event]) -> Iterator[Batch]:
-    """
-    Return events in portions.
-    """
+    """Return events in portions."""
     return (Batch(told[begin : begin + BATCH_EVENTS]) for begin in range(0, len(told), BATCH_EVENTS))
 
 

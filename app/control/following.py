@@ -1,6 +1,4 @@
-"""
-Following: wait for a run's next change, and for its events as they are written.
-"""
+"""Following: wait for a run's next change, and for its events as they are written."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ _Told: TypeAlias = list[events.Event]
 
 
 class Follower:
-    """
-    Wait on behalf of polls and streams, until the service stops.
-    """
+    """Wait on behalf of polls and streams, until the service stops."""
 
     def __init__(self, *, store: stores.RunStore, engine: pool_port.RunEngine, clock: clock.Clock) -> None:
         self._store = store
@@ -47,27 +43,19 @@ class Follower:
 
     @property
     def released(self) -> bool:
-        """
-        Tell whether nobody may wait any more.
-        """
+        """Tell whether nobody may wait any more."""
         return self._released.is_set()
 
     def release(self) -> None:
-        """
-        Wake everybody who waits, and let nobody wait again.
-        """
+        """Wake everybody who waits, and let nobody wait again."""
         self._released.set()
 
     async def until_released(self) -> None:
-        """
-        Wait until nobody may wait any more.
-        """
+        """Wait until nobody may wait any more."""
         await self._released.wait()
 
     async def change(self, run_id: str, since: int, seconds: float) -> None:
-        """
-        Wait until a run's change number differs from `since`, the time is over, or the service stops.
-        """
+        """Wait until a run's change number differs from `since`, the time is over, or the service stops."""
         await patience.first(
             self._engine.changed(run_id, since),
             self._clock.sleep(min(seconds, TICK_SECONDS)),
@@ -75,8 +63,8 @@ class Follower:
         )
 
     async def events(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[events.Event, None]:
-        """
-        Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is gone.
+        """Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is
+        gone.
         """
         async with aclosing(self.batches(run_id, after, finished)) as told:
             async for batch in told:
@@ -84,8 +72,8 @@ class Follower:
                     yield event
 
     async def batches(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[Batch, None]:
-        """
-        Yield the same in portions that everybody who follows shares; an empty one is a sign of life after a silence.
+        """Yield the same in portions that everybody who follows shares; an empty one is a sign of
+        life after a silence.
         """
         position, newest, behind, alone = after, "", False, False
         while True:

@@ -1,6 +1,4 @@
-"""
-Gates: questions of runs as people see them, and the answers that are taken to them.
-"""
+"""Gates: questions of runs as people see them, and the answers that are taken to them."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ Status = Literal["open", "paused", "decided", "lapsed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """
-    What a person says to a gate.
-    """
+    """What a person says to a gate."""
 
     decision: str
     """One of the gate's options."""
@@ -39,9 +35,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateShown:
-    """
-    A gate as people see it.
-    """
+    """A gate as people see it."""
 
     gate: gates.OpenGate
     """The question."""
@@ -53,9 +47,7 @@ class GateShown:
     """When that was recorded."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the gate as plain JSON.
-        """
+        """Return the gate as plain JSON."""
         asked, question = self.gate, self.gate.gate
         return {
             "gate_id": asked.gate_id,
@@ -75,9 +67,7 @@ class GateShown:
 
 
 class Gates:
-    """
-    Show gates, and take answers to them.
-    """
+    """Show gates, and take answers to them."""
 
     def __init__(
         self,
@@ -88,11 +78,7 @@ class Gates:
         view: Callable[[str], Awaitable[views.RunView]],
         masker: plain.Masker,
     ) -> None:
-        """
-        Args:
-            view: Returns a run as it stands.
-            masker: Hides secrets in questions that are in no journal yet.
-        """
+        """Args: view: Returns a run as it stands. masker: Hides secrets in questions that are in no journal yet."""
         self._store = store
         self._engine = engine
         self._inbox = Inbox(store=store, engine=engine, dialects=dialects)
@@ -100,15 +86,12 @@ class Gates:
         self._masker = masker
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
-        """
-        Return a page of open gates, those of the newest run first, and whether more follow.
-        """
+        """Return a page of open gates, those of the newest run first, and whether more follow."""
         found, more = await self._inbox.page(query)
         return [self._shown(asked, "open") for asked in found], more
 
     async def show(self, gate_id: str) -> GateShown:
-        """
-        Return a gate, open or not.
+        """Return a gate, open or not.
 
         Raises:
             errors.NotFound: `gate_not_found`.
@@ -125,8 +108,7 @@ class Gates:
         return found
 
     async def answer(self, gate_id: str, reply: Reply) -> GateShown:
-        """
-        Answer a gate, and return it once that is durable. The same answer under the same key is taken again.
+        """Answer a gate, and return it once that is durable. The same answer under the same key is taken again.
 
         Raises:
             errors.NotFound: `gate_not_found`.
@@ -211,9 +193,7 @@ def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | 
 
 
 def _repeated(found: GateShown, reply: Reply) -> GateShown:
-    """
-    Return a gate that was answered just so by the same request before.
-    """
+    """Return a gate that was answered just so by the same request before."""
     gate_id, answer = found.gate.gate_id, found.answer
     if found.status == "lapsed":
         raise _lapsed(gate_id, "what came before it ran again")

@@ -1,6 +1,4 @@
-"""
-Health: whether the service can take and execute new runs.
-"""
+"""Health: whether the service can take and execute new runs."""
 
 from __future__ import annotations
 
@@ -11,24 +9,18 @@ from app.engine import plain, pool_port, states, stores
 
 
 class Health:
-    """
-    Look at the store and the engine.
-    """
+    """Look at the store and the engine."""
 
     def __init__(
         self, *, store: stores.RunStore, engine: pool_port.RunEngine, working: Callable[[], None] = lambda: None
     ) -> None:
-        """
-        Args:
-            working: Refuses where whoever works on plans has broken down.
-        """
+        """Args: working: Refuses where whoever works on plans has broken down."""
         self._store = store
         self._engine = engine
         self._working = working
 
     async def ready(self) -> dict[str, plain.Json]:
-        """
-        Return how busy the service is.
+        """Return how busy the service is.
 
         Raises:
             errors.Unavailable: it is stopping, its disk is full or failing, or the work on plans has broken down.
@@ -48,14 +40,10 @@ class Health:
         }
 
     def busy(self) -> pool_port.EngineStatus:
-        """
-        Return how busy the engine is.
-        """
+        """Return how busy the engine is."""
         return self._engine.status()
 
     async def census(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state.
-        """
+        """Return how many runs are in each state."""
         counted = await self._store.count_by_status()
         return {state.value: counted.get(state.value, 0) for state in states.RunState}

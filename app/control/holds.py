@@ -1,6 +1,4 @@
-"""
-Holds: a run that executes in a process of its own, without a service, gets its workspace alone or not at all.
-"""
+"""Holds: a run that executes in a process of its own, without a service, gets its workspace alone or not at all."""
 
 from __future__ import annotations
 
@@ -13,24 +11,21 @@ _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUS
 
 
 class Holds:
-    """
-    Take workspaces for the runs of this process.
+    """Take workspaces for the runs of this process.
 
     Kept out is who would work beside a run that goes on by itself: one that another process executes, or one that the
     service has begun, running or not. A run that a process has left unfinished holds nothing until it is resumed.
     """
 
     def __init__(self, store: stores.RunStore, lock: Callable[[str, str | None], bool]) -> None:
-        """
-        Args:
-            lock: Locks a workspace against other processes, below a run that has it or on its own; false if one has it.
+        """Args:
+        lock: Locks a workspace against other processes, below a run that has it or on its own; false if one has it.
         """
         self._store = store
         self._lock = lock
 
     async def take(self, workspace: str, *, run_id: str | None = None, parent_run_id: str | None = None) -> None:
-        """
-        Take a workspace for as long as the process has its lock; a run may enter that of a run above it.
+        """Take a workspace for as long as the process has its lock; a run may enter that of a run above it.
 
         Args:
             run_id: Run that is sent on; None: a new one.

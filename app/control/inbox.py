@@ -1,6 +1,4 @@
-"""
-The inbox: the open gates of all runs, of those that are loaded from memory, of the others from their folders.
-"""
+"""The inbox: the open gates of all runs, of those that are loaded from memory, of the others from their folders."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuery:
-    """
-    Which open gates the inbox shows: those of the newest run first, and of one run in the order of asking.
-    """
+    """Which open gates the inbox shows: those of the newest run first, and of one run in the order of asking."""
 
     run_id: str | None = None
     """Only gates of this run."""
@@ -40,9 +36,7 @@ class GateQuery:
 
 
 class Inbox:
-    """
-    Find open gates.
-    """
+    """Find open gates."""
 
     def __init__(
         self, *, store: stores.RunStore, engine: pool_port.RunEngine, dialects: Mapping[str, ports.Driver]
@@ -52,9 +46,7 @@ class Inbox:
         self._dialects = dialects
 
     async def page(self, query: GateQuery) -> tuple[list[gates.OpenGate], bool]:
-        """
-        Return a page of open gates, and whether more follow.
-        """
+        """Return a page of open gates, and whether more follow."""
         found: list[gates.OpenGate] = []
         async for asked in self._asked(query):
             if query.cursor is None or _is_behind(position(asked), query.cursor):
@@ -64,9 +56,7 @@ class Inbox:
         return found[: query.limit], len(found) > query.limit
 
     async def asked_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
-        """
-        Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later.
-        """
+        """Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later."""
         dialect = self._dialects.get(loaded.start.dialect)
         if dialect is None:
             return []
@@ -83,9 +73,7 @@ class Inbox:
                     yield asked
 
     async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
-        """
-        Return the runs that may have asked and whose questions nobody here knows.
-        """
+        """Return the runs that may have asked and whose questions nobody here knows."""
         rows = await self._row(query) if query.run_id else await self._rows(query)
         # Where the row says waiting, the run is asleep in a folder, or about to ask, or has had its answer just now.
         return [row for row in rows if row.status == states.RunState.WAITING or self._engine.view(row.run_id) is None]
@@ -113,9 +101,7 @@ class Inbox:
 
 
 def position(asked: gates.OpenGate) -> Position:
-    """
-    Return a gate's place in the inbox.
-    """
+    """Return a gate's place in the inbox."""
     return asked.start.created_at, asked.run_id, asked.asked_at or "", asked.key
 
 

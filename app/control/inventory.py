@@ -1,6 +1,4 @@
-"""
-Inventory: the tools and agents that recipes can name, and what each agent is at.
-"""
+"""Inventory: the tools and agents that recipes can name, and what each agent is at."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ _IDLE: dict[str, plain.Json] = {"state": "idle", "run": None, "key": None}
 
 
 class Inventory:
-    """
-    Show tools and agents.
-    """
+    """Show tools and agents."""
 
     def __init__(
         self, *, library: Callable[[], library.Library], store: stores.RunStore, engine: pool_port.RunEngine
@@ -24,9 +20,7 @@ class Inventory:
         self._engine = engine
 
     def tools(self) -> list[dict[str, plain.Json]]:
-        """
-        Return every tool with the JSON Schema of its arguments, by name.
-        """
+        """Return every tool with the JSON Schema of its arguments, by name."""
         tools = self._library().tools
         return [
             {"name": tool.name, "description": tool.description, "args_schema": plain.plain(tool.args_schema)}
@@ -34,8 +28,8 @@ class Inventory:
         ]
 
     async def agents(self) -> list[dict[str, plain.Json]]:
-        """
-        Return every agent with its state: `executing`, `processing` or `idle`, and the run and step that it works in.
+        """Return every agent with its state: `executing`, `processing` or `idle`, and the run and step that it works
+        in.
         """
         working = await self._working()
         return [agent.to_json() | working.get(agent.id, _IDLE) for agent in self._library().agents]

@@ -1,6 +1,4 @@
-"""
-Issues: what runs have found and people have written down, listed, added by hand, edited and closed.
-"""
+"""Issues: what runs have found and people have written down, listed, added by hand, edited and closed."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ RECEIPTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIssue:
-    """
-    An issue that a person writes down.
-    """
+    """An issue that a person writes down."""
 
     title: str
     """One line."""
@@ -59,9 +55,7 @@ class NewIssue:
     """Key under which a repetition finds the same issue."""
 
     def sha256(self) -> str:
-        """
-        Return the hash that tells a repetition from another issue with the same key.
-        """
+        """Return the hash that tells a repetition from another issue with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         if self.severity is None:
             # As the release before did, which knew of none.
@@ -71,9 +65,7 @@ class NewIssue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """
-    What came of a request to write an issue down.
-    """
+    """What came of a request to write an issue down."""
 
     issue: issues.Issue
     """The new issue, or the one that the idempotency key found, as it is now."""
@@ -83,9 +75,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """
-    What a person changes of an issue; None leaves things as they are.
-    """
+    """What a person changes of an issue; None leaves things as they are."""
 
     title: str | None = None
     """Another title."""
@@ -102,9 +92,7 @@ class Edit:
 
 
 class Issues:
-    """
-    List, show, add and change issues.
-    """
+    """List, show, add and change issues."""
 
     def __init__(
         self,
@@ -115,11 +103,10 @@ class Issues:
         ids: clock.Ids,
         masker: plain.Masker,
     ) -> None:
-        """
-        Args:
-            kept: Where issues are.
-            store: Where the runs and receipts are that they name.
-            masker: Hides secrets in what people write.
+        """Args:
+        kept: Where issues are.
+        store: Where the runs and receipts are that they name.
+        masker: Hides secrets in what people write.
         """
         self._kept = kept
         self._store = store
@@ -128,16 +115,13 @@ class Issues:
         self._masker = masker
 
     async def page(self, query: issues.IssueQuery) -> tuple[list[issues.IssueSummary], bool]:
-        """
-        Return a page of issues, newest first, and whether more follow.
-        """
+        """Return a page of issues, newest first, and whether more follow."""
         with faults.told():
             found = await self._kept.list(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def show(self, issue_id: str) -> issues.Issue:
-        """
-        Return an issue.
+        """Return an issue.
 
         Raises:
             errors.NotFound: `issue_not_found`.
@@ -146,8 +130,8 @@ class Issues:
         return await self._kept.get(issue_id)
 
     async def add(self, new: NewIssue) -> Added:
-        """
-        Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it made.
+        """Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it
+        made.
 
         Raises:
             errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that is not there.
@@ -179,8 +163,7 @@ class Issues:
         return Added(issue=issues.whole(kept), existed=kept is not record)
 
     async def edit(self, issue_id: str, edit: Edit) -> issues.Issue:
-        """
-        Change an issue, and return it once that is durable.
+        """Change an issue, and return it once that is durable.
 
         Raises:
             errors.RequestInvalid: there is nothing to change, or a field has the wrong form.
@@ -205,9 +188,7 @@ class Issues:
         return {name: self._masker.mask(text) for name, text in texts.items() if text is not None}
 
     async def _session(self, new: NewIssue) -> str | None:
-        """
-        Return the session of a new issue; everything that it names must be there, and belong together.
-        """
+        """Return the session of a new issue; everything that it names must be there, and belong together."""
         session_id = new.session_id
         if session_id is not None and not await self._knows_session(session_id):
             raise _unknown("session", "session_id", session_id)

@@ -1,6 +1,4 @@
-"""
-Joining: a run has the conversation that it begins or goes on with from the moment that it is accepted or sent on.
-"""
+"""Joining: a run has the conversation that it begins or goes on with from the moment that it is accepted or sent on."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.engine import conversations, plain, pool_port, runs, states, stores, vi
 
 
 class Joining:
-    """
-    Create runs and send them on, each with its conversation if it can have it.
-    """
+    """Create runs and send them on, each with its conversation if it can have it."""
 
     def __init__(
         self, store: stores.RunStore, engine: pool_port.RunEngine, conversations: conversations.Conversations
@@ -28,8 +24,7 @@ class Joining:
         self._turn = asyncio.Lock()
 
     async def create(self, start: runs.RunStart, request: StartRequest) -> stores.Created:
-        """
-        Make an accepted run durable.
+        """Make an accepted run durable.
 
         Raises:
             errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
@@ -45,8 +40,7 @@ class Joining:
             return await self._create(session_id, start, request)
 
     async def resume(self, run_id: str, view: views.RunView, how: pool_port.Resume) -> states.RunState:
-        """
-        Send a run on.
+        """Send a run on.
 
         Args:
             run_id: Its name here, which may differ from the one in a folder that was copied.
@@ -83,8 +77,7 @@ class Joining:
 
 
 def begun_again(view: views.RunView) -> dict[str, plain.Json]:
-    """
-    Return the conversations of a run that a person has had begun again, with the one that it speaks in.
+    """Return the conversations of a run that a person has had begun again, with the one that it speaks in.
 
     Raises:
         errors.RequestInvalid: `no_conversation`.
@@ -105,9 +98,7 @@ def _present(view: views.RunView) -> str | None:
 
 
 def conversation(start: runs.RunStart) -> str | None:
-    """
-    Return the conversation that a run begins in; None for a run that has none.
-    """
+    """Return the conversation that a run begins in; None for a run that has none."""
     named = conversations.continued(start)
     if named is not None or start.dialect != parse.DIALECT:
         return named

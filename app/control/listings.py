@@ -1,6 +1,4 @@
-"""
-Listings: what lies in a folder, listed again only when it may have changed.
-"""
+"""Listings: what lies in a folder, listed again only when it may have changed."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ TRUSTED_SECONDS = 1.0
 
 
 class Mark(NamedTuple):
-    """
-    What is another as soon as a file or folder has changed.
-    """
+    """What is another as soon as a file or folder has changed."""
 
     fault: int = 0
     """Why it cannot be looked at, as the system numbers it; 0 where it can."""
@@ -38,16 +34,12 @@ class Mark(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """
-        Tell whether it is a folder.
-        """
+        """Tell whether it is a folder."""
         return stat.S_ISDIR(self.mode)
 
 
 class Listing:
-    """
-    The names in one folder, which need not exist.
-    """
+    """The names in one folder, which need not exist."""
 
     def __init__(self, folder: Path | str, clock: clock.Clock) -> None:
         self.folder = str(folder)
@@ -58,15 +50,15 @@ class Listing:
         self._names: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
-        """
-        Return the names in order: none where there is no folder, the last ones where it cannot be read now.
-        """
+        """Return the names in order: none where there is no folder, the last ones where it cannot be read now."""
         now, present = self._clock.monotonic(), mark(self.folder)
         if present != self._mark:
-            self._mark, self._marked_at = present, now
+            self._mark = present
+            self._marked_at = now
         elif self._is_trusted(now):
             return self._names
-        self._names, self._listed_at = _listed(self.folder, self._names), now
+        self._names = _listed(self.folder, self._names)
+        self._listed_at = now
         return self._names
 
     def _is_trusted(self, now: float) -> bool:
@@ -76,9 +68,7 @@ class Listing:
 
 
 def mark(path: str) -> Mark:
-    """
-    Return the present mark of a file or folder.
-    """
+    """Return the present mark of a file or folder."""
     try:
         found = os.stat(path)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""
-Narration: a run's events as messages about its conversation (agent-recipes, 16.2), the same each time they are told.
+"""Narration: a run's events as messages about its conversation (agent-recipes, 16.2), the same each
+time they are told.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """
-    What a client is told.
-    """
+    """What a client is told."""
 
     type: str
     """Kind of message."""
@@ -42,15 +40,11 @@ class Message:
     """Journal line whose reply and prompt are to be put in as `text` and `prompt`."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the message as it is sent.
-        """
+        """Return the message as it is sent."""
         return {"type": self.type, **self.fields, "seq": self.seq, "run_id": self.run_id}
 
     def with_reply(self, text: plain.Json, prompt: str | None) -> Message:
-        """
-        Return the message with the reply that it refers to, and with the prompt that was answered.
-        """
+        """Return the message with the reply that it refers to, and with the prompt that was answered."""
         return dataclasses.replace(self, fields={**self.fields, "text": text, "prompt": prompt}, position=None)
 
 
@@ -62,24 +56,19 @@ def recipe_error(
     seq: int | None = None,
     run_id: str | None = None,
 ) -> Message:
-    """
-    Return the message of a recipe that cannot be started or has failed.
-    """
+    """Return the message of a recipe that cannot be started or has failed."""
     known = UPSTREAM_ERRORS.get(str(code))
     fields = {"session_id": agent_session_id, "error": f"{known}: {error}" if known else error, "code": code}
     return Message(type="recipe_error", fields=fields, seq=seq, run_id=run_id)
 
 
 class Narrator:
-    """
-    Tell one run. It must hear every event from the first on, also where a client knows many of them already.
-    """
+    """Tell one run. It must hear every event from the first on, also where a client knows many of them already."""
 
     def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
-        """
-        Args:
-            agent_session_id: Conversation that the run begins in.
-            plain_prompt: Whether it is one prompt without a recipe.
+        """Args:
+        agent_session_id: Conversation that the run begins in.
+        plain_prompt: Whether it is one prompt without a recipe.
         """
         self.run_id = run_id
         """Run that is told."""
@@ -97,17 +86,13 @@ class Narrator:
         self._failure: _Object | None = None
 
     def tell(self, event: events.Event) -> list[Message]:
-        """
-        Return what an event means to a client; most mean nothing.
-        """
+        """Return what an event means to a client; most mean nothing."""
         self.seq = event.seq
         tell = _EVENTS.get(event.type)
         return [] if tell is None else tell(self, event.data)
 
     def rest(self) -> Message:
-        """
-        Return once more that nothing goes on in the conversation.
-        """
+        """Return once more that nothing goes on in the conversation."""
         return self._message("turn_complete")
 
     # -- events of the run
@@ -136,7 +121,10 @@ class Narrator:
         return []
 
     def _run_resumed(self, _: _Object) -> list[Message]:
-        self._exit, self._failure, self.over, self._cancelled = None, None, False, False
+        self._exit = None
+        self._failure = None
+        self.over = False
+        self._cancelled = False
         return [] if self._plain or not self._recipe else [self._begun()]
 
     def _run_ended(self, data: _Object) -> list[Message]:

@@ -1,6 +1,4 @@
-"""
-Patience: wait for whichever of several things comes first.
-"""
+"""Patience: wait for whichever of several things comes first."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from collections.abc import Awaitable
 
 
 async def first(*waits: Awaitable[object]) -> None:
-    """
-    Wait until one of several waits is over, well or not, and give up the others.
-    """
+    """Wait until one of several waits is over, well or not, and give up the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

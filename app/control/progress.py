@@ -1,6 +1,4 @@
-"""
-Progress: how far the runs of a list have come.
-"""
+"""Progress: how far the runs of a list have come."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ Row: TypeAlias = dict[str, plain.Json]
 
 
 class Progress:
-    """
-    Add finished and total steps to rows: from memory while a run is loaded, from its manifest while it rests.
-    """
+    """Add finished and total steps to rows: from memory while a run is loaded, from its manifest while it rests."""
 
     def __init__(self, store: stores.RunStore, engine: pool_port.RunEngine) -> None:
         self._store = store
@@ -27,9 +23,7 @@ class Progress:
         self._ended: OrderedDict[tuple[str, str], stores.Progress] = OrderedDict()
 
     async def rows(self, found: Sequence[stores.RunSummary]) -> list[Row]:
-        """
-        Return runs as lists show them, with `current_step_index` and `total_steps`.
-        """
+        """Return runs as lists show them, with `current_step_index` and `total_steps`."""
         known = {run.run_id: progress for run in found if (progress := self._known(run)) is not None}
         read = await self._store.read_progress([run.run_id for run in found if run.run_id not in known])
         for run in found:

@@ -1,6 +1,4 @@
-"""
-The prompt registry: templates in three layers, merged by prompt type and variant (execution-modes, appendix F).
-"""
+"""The prompt registry: templates in three layers, merged by prompt type and variant (execution-modes, appendix F)."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _SCHEMA: Mapping[str, plain.Json] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFlaw:
-    """
-    One thing wrong with a file of a layer.
-    """
+    """One thing wrong with a file of a layer."""
 
     file: str
     """The file."""
@@ -50,17 +46,13 @@ class LayerFlaw:
     """What is wrong, and where in it."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the flaw as plain JSON.
-        """
+        """Return the flaw as plain JSON."""
         return {"file": self.file, **self.flaw.to_json()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRegistry:
-    """
-    The templates of all layers, one over the other.
-    """
+    """The templates of all layers, one over the other."""
 
     templates: Mapping[str, library.PromptTemplate]
     """Templates by prompt type; what is broken is left out."""
@@ -69,15 +61,12 @@ class PromptRegistry:
 
 
 def layers(bundled_recipes: Path, home: Path, data_directory: Path) -> tuple[Path, Path, Path]:
-    """
-    Return the prompt folders from the lowest layer to the highest: bundled, the user's, the project's.
-    """
+    """Return the prompt folders from the lowest layer to the highest: bundled, the user's, the project's."""
     return bundled_recipes / "prompts", home / ".control-room" / "prompts", data_directory / "prompts"
 
 
 def load(folders: Sequence[Path]) -> PromptRegistry:
-    """
-    Lay the layers over one another; a later one wins, for each variant of each prompt type by itself.
+    """Lay the layers over one another; a later one wins, for each variant of each prompt type by itself.
 
     A template file is looked for from the highest layer down, so that a project can replace a file alone. What is
     broken takes nothing else down: the layers below stand in for it.

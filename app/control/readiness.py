@@ -1,6 +1,4 @@
-"""
-Readiness: whether everything that a recipe asks can be asked here, known before anything is paid for.
-"""
+"""Readiness: whether everything that a recipe asks can be asked here, known before anything is paid for."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _Asked: TypeAlias = library.BackendUse | library.ProgramUse
 
 
 class Readiness:
-    """
-    Look for what a run would lack, through the recipes that it runs as well.
-    """
+    """Look for what a run would lack, through the recipes that it runs as well."""
 
     def __init__(
         self,
@@ -38,20 +34,19 @@ class Readiness:
         default_backend: str | None,
         clock: clock.Clock,
     ) -> None:
+        """Args:
+        backend_lack: Looks at a backend.
+        program_lack: Looks at a program that is called by its name.
+        default_backend: Backend that the project's recipes ask where nothing names another one.
         """
-        Args:
-            backend_lack: Looks at a backend.
-            program_lack: Looks at a program that is called by its name.
-            default_backend: Backend that the project's recipes ask where nothing names another one.
-        """
-        self._backend_lack, self._program_lack, self._clock = backend_lack, program_lack, clock
+        self._backend_lack = backend_lack
+        self._program_lack = program_lack
+        self._clock = clock
         self._default_backend = default_backend
         self._worked: dict[tuple[str, bool], float] = {}
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
-        """
-        Return the recipe with the project's default backend in the schema of its arguments.
-        """
+        """Return the recipe with the project's default backend in the schema of its arguments."""
         name, schema = recipe.speaks_through, recipe.args_schema
         if name is None or self._default_backend is None:
             return recipe
@@ -60,8 +55,7 @@ class Readiness:
         return dataclasses.replace(recipe, args_schema={**schema, "properties": {**properties, name: described}})
 
     def lacks(self, edition: Edition, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
-        """
-        Return everything that is known to be missing, each backend and program once.
+        """Return everything that is known to be missing, each backend and program once.
 
         Args:
             args: The run's arguments; the default backend counts where they name none.
@@ -94,9 +88,7 @@ class Readiness:
 
 
 def program_lack(program: str) -> str | None:
-    """
-    Return what keeps a program from being called by its name; None where nothing does.
-    """
+    """Return what keeps a program from being called by its name; None where nothing does."""
     # A path may name a program that an earlier step makes.
     if "/" in program or shutil.which(program) is not None:
         return None
@@ -104,9 +96,7 @@ def program_lack(program: str) -> str | None:
 
 
 def _reached(edition: Edition, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
-    """
-    Return each use without its place, and the place, which names the recipe where it is another one.
-    """
+    """Return each use without its place, and the place, which names the recipe where it is another one."""
     waiting, seen = [(edition, args, "")], {edition.recipe.recipe_id}
     while waiting:
         at, given, through = waiting.pop()

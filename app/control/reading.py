@@ -1,5 +1,5 @@
-"""
-Reading: a run as polls see it, from memory while it lives and by dry replay while it rests, never from projections.
+"""Reading: a run as polls see it, from memory while it lives and by dry replay while it rests,
+never from projections.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ SETTLING_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """
-    The consolidated answer of a run, as bytes.
-    """
+    """The consolidated answer of a run, as bytes."""
 
     body: bytes
     """JSON, as a `Sheet` writes it."""
@@ -51,9 +49,7 @@ class _Kept:
 
 
 class Reader:
-    """
-    Show runs, living or at rest.
-    """
+    """Show runs, living or at rest."""
 
     def __init__(
         self,
@@ -72,8 +68,7 @@ class Reader:
         self._forgotten = 0
 
     async def ready(self, run_id: str, last: views.RunView | None = None) -> Ready:
-        """
-        Return a run's consolidated answer; the same bytes as long as nothing has changed.
+        """Return a run's consolidated answer; the same bytes as long as nothing has changed.
 
         Args:
             last: The run as it stood when it left the engine, where the caller saw it leave.
@@ -103,16 +98,14 @@ class Reader:
         return answer
 
     def number(self, run_id: str, known: frozenset[str]) -> int | None:
-        """
-        Return the change number that a run had when it was last answered, if it had not ended and that answer is among
-        those known.
+        """Return the change number that a run had when it was last answered, if it had not ended and that answer is
+        among those known.
         """
         kept = self._answers.get(run_id)
         return kept.number if kept and not kept.answer.finished and kept.answer.etag in known else None
 
     async def view(self, run_id: str) -> views.RunView:
-        """
-        Return a run as it stands.
+        """Return a run as it stands.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -131,8 +124,7 @@ class Reader:
         return view if standing is None else _standing(view, standing)
 
     async def start(self, run_id: str) -> runs.RunStart:
-        """
-        Return what a run began with.
+        """Return what a run began with.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `view`.
@@ -142,8 +134,7 @@ class Reader:
         return live.start if live is not None else (await self._store.read(run_id)).start
 
     async def status(self, run_id: str) -> states.RunState:
-        """
-        Return where a run stands.
+        """Return where a run stands.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -153,8 +144,7 @@ class Reader:
         return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
 
     async def moved(self, run_id: str) -> requests.Moved:
-        """
-        Return where a run stands after an order, as `ready` shows it.
+        """Return where a run stands after an order, as `ready` shows it.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -163,15 +153,12 @@ class Reader:
         return requests.Moved(run_id=run_id, status=known.status, reason=known.reason)
 
     def is_in_flight(self, run_id: str) -> bool:
-        """
-        Tell whether steps of a run are being performed.
-        """
+        """Tell whether steps of a run are being performed."""
         view = self._engine.view(run_id)
         return view is not None and bool(view.open)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
-        """
-        Return a slot: a pointer's facts, or an artifact with its whole text (execution-modes, appendix D).
+        """Return a slot: a pointer's facts, or an artifact with its whole text (execution-modes, appendix D).
 
         Raises:
             errors.NotFound: there is no such run, or `slot_not_found`, with the slots there are.
@@ -185,9 +172,7 @@ class Reader:
         return {"slot": name} | await self._slot_facts(run_id, found)
 
     def forget(self, run_id: str) -> None:
-        """
-        Drop what is kept of a run; who is about to be answered still is, but not from memory again.
-        """
+        """Drop what is kept of a run; who is about to be answered still is, but not from memory again."""
         self._forgotten += 1
         self._answers.pop(run_id, None)
         for known in [known for known in self._reviews if known[0] == run_id]:
@@ -295,8 +280,7 @@ def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
 
 
 def check_run_id(run_id: str) -> None:
-    """
-    Refuse what cannot be a run's id before it comes near a path.
+    """Refuse what cannot be a run's id before it comes near a path.
 
     Raises:
         errors.NotFound: `run_not_found`.

@@ -1,6 +1,4 @@
-"""
-Recipe files: read from the folders of a layer, each again only when it has changed.
-"""
+"""Recipe files: read from the folders of a layer, each again only when it has changed."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _MOST_DEPTH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """
-    A folder whose files are recipes of one dialect.
-    """
+    """A folder whose files are recipes of one dialect."""
 
     dialect: str
     """Language of its recipes."""
@@ -38,9 +34,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """
-    Folders that belong together; a later layer shadows an earlier one.
-    """
+    """Folders that belong together; a later layer shadows an earlier one."""
 
     name: str
     """`bundled` or `project`."""
@@ -52,9 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
-    """
-    A file that was read, well or badly.
-    """
+    """A file that was read, well or badly."""
 
     path: Path
     """Where it is."""
@@ -77,9 +69,7 @@ class RecipeFile:
 
     @property
     def stands(self) -> bool:
-        """
-        Tell whether those other files are as they were, and it could be read.
-        """
+        """Tell whether those other files are as they were, and it could be read."""
         if any(flaw.code == recipe_texts.UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
             return False
@@ -88,9 +78,7 @@ class RecipeFile:
 
 @runtime_checkable
 class NestingDialect(Protocol):
-    """
-    A dialect whose recipes may be in folders below its own, because they name one another by their files.
-    """
+    """A dialect whose recipes may be in folders below its own, because they name one another by their files."""
 
     takes_folders: bool
     """True."""
@@ -103,9 +91,7 @@ class _Found(NamedTuple):
 
 
 class RecipeFiles:
-    """
-    The files of one layer, as they stand now.
-    """
+    """The files of one layer, as they stand now."""
 
     def __init__(
         self,
@@ -115,14 +101,14 @@ class RecipeFiles:
         below: Sequence[Layer] = (),
         adapted: Callable[[library.Recipe], library.Recipe] = lambda recipe: recipe,
     ) -> None:
-        """
-        Args:
-            adapted: Returns a recipe as this project runs it.
-            below: Layers whose shared files are taken where this one has none, the nearest first.
+        """Args:
+        adapted: Returns a recipe as this project runs it.
+        below: Layers whose shared files are taken where this one has none, the nearest first.
         """
         self.layer = layer
         self._sharing = (layer, *below)
-        self._dialects, self._adapted = dialects, adapted
+        self._dialects = dialects
+        self._adapted = adapted
         self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
         self._listings = [(folder.dialect, listings.Listing(folder.path, clock)) for folder in layer.folders]
         self._clock = clock
@@ -131,8 +117,8 @@ class RecipeFiles:
         self._files: tuple[RecipeFile, ...] | None = None
 
     def read(self) -> tuple[RecipeFile, ...]:
-        """
-        Return every recipe file, in the order of folders and names; the very same tuple as long as none has changed.
+        """Return every recipe file, in the order of folders and names; the very same tuple as long
+        as none has changed.
         """
         if self._files is not None and self.layer.fixed:
             return self._files
@@ -144,9 +130,7 @@ class RecipeFiles:
 
     @property
     def stands(self) -> bool:
-        """
-        Tell whether no file has changed since they were read.
-        """
+        """Tell whether no file has changed since they were read."""
         return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
 
     def _all_found(self) -> list[_Found]:
@@ -195,9 +179,7 @@ class RecipeFiles:
         )
 
     def _misplaced(self, path: Path, dialect: str, source: str) -> tuple[errors.Flaw, ...]:
-        """
-        Return the one flaw of a file that is written in the language of another folder; nothing where it is not.
-        """
+        """Return the one flaw of a file that is written in the language of another folder; nothing where it is not."""
         fitting = [name for name, known in self._dialects.items() if path.name.endswith(known.file_suffixes)]
         unlike = {name: self._unlikeness(name, path, source) for name in fitting}
         found = min(unlike, key=lambda name: (unlike[name], name != dialect), default=dialect)
@@ -218,8 +200,8 @@ class RecipeFiles:
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
-    """
-    Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own first.
+    """Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own
+    first.
     """
     return [folder.path for layer in layers for folder in reversed(layer.folders) if folder.dialect == dialect]
 
@@ -227,9 +209,7 @@ def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
 def parsed(
     dialect: ports.Dialect, composed: ports.Composition, stem: str
 ) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
-    """
-    Return the recipe that a text holds, or None and its flaws.
-    """
+    """Return the recipe that a text holds, or None and its flaws."""
     try:
         with recipe_texts.looked_at(stem, dialect.name):
             recipe = dialect.parse(composed.source, stem)

@@ -1,6 +1,4 @@
-"""
-Texts of recipes: read from files, with the parts put in that they take from files beside them.
-"""
+"""Texts of recipes: read from files, with the parts put in that they take from files beside them."""
 
 from __future__ import annotations
 
@@ -27,22 +25,16 @@ _log = logging.getLogger(__name__)
 
 
 class Shared:
-    """
-    The files that recipes of one language can take parts from, and which of them were looked for.
-    """
+    """The files that recipes of one language can take parts from, and which of them were looked for."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """
-        Args:
-            folders: Folders of recipes; the first that has a file gives it.
-        """
+        """Args: folders: Folders of recipes; the first that has a file gives it."""
         self._folders = folders
         self.looked_for: dict[str, listings.Mark] = {}
         """Marks of all files that were looked for, by path."""
 
     def read(self, name: str) -> str:
-        """
-        Return the text of a file.
+        """Return the text of a file.
 
         Raises:
             errors.InputRefused: there is none, it lies outside its folder, or it is no text.
@@ -58,8 +50,7 @@ class Shared:
 
 @contextmanager
 def looked_at(name: str, dialect: str) -> Iterator[None]:
-    """
-    Keep what goes wrong in a language's own code to the one recipe that it was met in; the log tells where it was.
+    """Keep what goes wrong in a language's own code to the one recipe that it was met in; the log tells where it was.
 
     Raises:
         errors.RecipeInvalid: `dialect_fault`, or `too_deep`.
@@ -79,8 +70,7 @@ def looked_at(name: str, dialect: str) -> Iterator[None]:
 
 
 def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> ports.Composition:
-    """
-    Return a recipe's text with what it takes from shared files, where its language knows of such.
+    """Return a recipe's text with what it takes from shared files, where its language knows of such.
 
     Args:
         stem: What the recipe is called as long as its text is unread.
@@ -95,16 +85,13 @@ def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> p
 
 
 def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
-    """
-    Return what could not be put in and what else is wrong; of a place that has both, the first is told.
-    """
+    """Return what could not be put in and what else is wrong; of a place that has both, the first is told."""
     told = {flaw.path: flaw for flaw in composing}
     return (*told.values(), *(flaw for flaw in others if flaw.path not in told))
 
 
 def source(path: Path) -> str:
-    """
-    Return the text of a recipe's file.
+    """Return the text of a recipe's file.
 
     Raises:
         errors.RecipeInvalid: it cannot be read, or is no text of decent size; its one flaw says so.
@@ -126,9 +113,7 @@ def source(path: Path) -> str:
 
 
 def flaw(code: str, message: str) -> errors.Flaw:
-    """
-    Make a flaw of a file as a whole.
-    """
+    """Make a flaw of a file as a whole."""
     return errors.Flaw(path="$", code=code, message=f"the file {message}")
 
 

@@ -1,6 +1,4 @@
-"""
-The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now.
-"""
+"""The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class _Listing:
 
 
 class Catalogue:
-    """
-    All recipes that can be named.
-    """
+    """All recipes that can be named."""
 
     def __init__(
         self,
@@ -56,10 +52,9 @@ class Catalogue:
         clock: clock.Clock,
         is_shelf_read: Callable[[], bool] = lambda: True,
     ) -> None:
-        """
-        Args:
-            library: Returns what recipes can refer to, and may have to read it first.
-            is_shelf_read: Tells whether it need not.
+        """Args:
+        library: Returns what recipes can refer to, and may have to read it first.
+        is_shelf_read: Tells whether it need not.
         """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
@@ -67,7 +62,8 @@ class Catalogue:
         ]
         self._sharing = tuple(reversed(layers))
         self._dialects = dialects
-        self._library, self._is_shelf_read = library, is_shelf_read
+        self._library = library
+        self._is_shelf_read = is_shelf_read
         self._readiness = readiness
         self._editions: dict[str, Edition] = {}
         self._listing: _Listing | None = None
@@ -75,22 +71,17 @@ class Catalogue:
         self._settling = asyncio.Lock()
 
     async def settle(self) -> None:
-        """
-        Look beside the event loop at what has changed, so that who asks next, and is held up by nobody, need not.
-        """
+        """Look beside the event loop at what has changed, so that who asks next, and is held up by nobody, need not."""
         async with self._settling:
             if not self._stands():
                 await asyncio.to_thread(self._entries)
 
     def all(self) -> list[Entry]:
-        """
-        Return every recipe that no later layer shadows, by id; broken files too.
-        """
+        """Return every recipe that no later layer shadows, by id; broken files too."""
         return [entry for group in self._entries().values() for entry in group]
 
     def find(self, recipe_id: str) -> Entry:
-        """
-        Return a recipe's entry; where files collide, the first of them.
+        """Return a recipe's entry; where files collide, the first of them.
 
         Raises:
             errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
@@ -102,8 +93,7 @@ class Catalogue:
         return next((entry for entry in named if entry.recipe is not None), named[0])
 
     def get(self, recipe_id: str) -> Edition:
-        """
-        Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
+        """Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
 
         Raises:
             errors.UnknownRecipe: there is none of that id.
@@ -125,20 +115,15 @@ class Catalogue:
         return self._editions[entry.path]
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
-        """
-        Return a recipe of no file as this project runs it.
-        """
+        """Return a recipe of no file as this project runs it."""
         return self._readiness.adapted(recipe)
 
     def listed(self) -> list[dict[str, plain.Json]]:
-        """
-        Return what lists show of every recipe, with what a run of it would lack here.
-        """
+        """Return what lists show of every recipe, with what a run of it would lack here."""
         return [self._shown(entry) for entry in self.all()]
 
     def refuse_unready(self, edition: Edition, args: Mapping[str, plain.Json]) -> None:
-        """
-        Refuse a run that is known to lack a backend or program.
+        """Refuse a run that is known to lack a backend or program.
 
         Args:
             args: Its arguments, defaults filled in.
@@ -152,14 +137,11 @@ class Catalogue:
             raise errors.NotReady(message, flaws=flaws)
 
     def recipes(self) -> list[library.Recipe]:
-        """
-        Return the recipes that can be parsed, for the router.
-        """
+        """Return the recipes that can be parsed, for the router."""
         return [entry.recipe for entry in self.all() if entry.recipe is not None]
 
     def describe(self, recipe_id: str) -> dict[str, plain.Json]:
-        """
-        Return everything about a recipe: its entry, the schema of its arguments, its document and its graph.
+        """Return everything about a recipe: its entry, the schema of its arguments, its document and its graph.
 
         Raises:
             errors.NotFound: there is none of that id.
@@ -176,8 +158,7 @@ class Catalogue:
         }
 
     def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
-        """
-        Look at a recipe's text without keeping it.
+        """Look at a recipe's text without keeping it.
 
         Raises:
             errors.RequestInvalid: `unknown_dialect`.
@@ -194,8 +175,7 @@ class Catalogue:
         return Examined(edition=edition, flaws=edition.flaws, lacks=tuple(lacks))
 
     def dialect(self, name: str) -> ports.Dialect:
-        """
-        Return a dialect.
+        """Return a dialect.
 
         Raises:
             errors.RequestInvalid: `unknown_dialect`.
@@ -293,8 +273,7 @@ class Catalogue:
 
 
 def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:
-    """
-    Return the two layers of a project, the bundled one first.
+    """Return the two layers of a project, the bundled one first.
 
     Args:
         bundled: Folder of the bundled recipes, with one folder per dialect.

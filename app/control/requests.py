@@ -1,6 +1,4 @@
-"""
-Requests: what a caller asks of a run, checked as values before anything happens.
-"""
+"""Requests: what a caller asks of a run, checked as values before anything happens."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """
-    A new run, as asked for.
-    """
+    """A new run, as asked for."""
 
     recipe_id: str | None = None
     """Recipe to execute; None: the router chooses by the description."""
@@ -84,18 +80,14 @@ class StartRequest:
     """Who continues the run."""
 
     def sha256(self) -> str:
-        """
-        Return the hash that tells a repetition from another request with the same key.
-        """
+        """Return the hash that tells a repetition from another request with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return plain.sha256(plain.canonical({name: value for name, value in asked.items() if name not in _SEPARATE}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequest:
-    """
-    How an ended run is to be sent on.
-    """
+    """How an ended run is to be sent on."""
 
     from_key: str | None = None
     """Step to go back to; None: the causes of the ending."""
@@ -111,9 +103,7 @@ class ResumeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """
-    What came of a request for a new run.
-    """
+    """What came of a request for a new run."""
 
     run_id: str
     """The new run, or the one that the idempotency key found."""
@@ -125,9 +115,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """
-    Where a run stands after an order, as it is shown from then on.
-    """
+    """Where a run stands after an order, as it is shown from then on."""
 
     run_id: str
     """The run."""
@@ -137,16 +125,13 @@ class Moved:
     """Why it stands there: `pausing` until its steps in flight are over, `paused_by_person`, `workspace_busy`, …"""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{run_id, status}`, and `reason` where there is one.
-        """
+        """Return `{run_id, status}`, and `reason` where there is one."""
         told: dict[str, plain.Json] = {"run_id": self.run_id, "status": self.status.value}
         return told if self.reason is None else told | {"reason": self.reason}
 
 
 def check(request: StartRequest) -> None:
-    """
-    Refuse values of the wrong form.
+    """Refuse values of the wrong form.
 
     Raises:
         errors.RequestInvalid: with every flaw found.
@@ -157,9 +142,7 @@ def check(request: StartRequest) -> None:
 
 
 def key_flaws(key: str | None) -> list[errors.Flaw]:
-    """
-    Return what is wrong with the form of an idempotency key.
-    """
+    """Return what is wrong with the form of an idempotency key."""
     if key is None or re.fullmatch(IDEMPOTENCY_KEY_PATTERN, key):
         return []
     return [_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters")]

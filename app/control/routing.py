@@ -1,6 +1,4 @@
-"""
-The router: chooses the recipe for a task's description, without a model (execution-modes, appendix E).
-"""
+"""The router: chooses the recipe for a task's description, without a model (execution-modes, appendix E)."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _PATH = re2.compile(rf".*{_FILE}|(\w[\w.-]*/)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingResult:
-    """
-    What the router says to a description.
-    """
+    """What the router says to a description."""
 
     recipe_id: str | None
     """Recipe to execute; None if none fits."""
@@ -42,9 +38,7 @@ class RoutingResult:
     """What is to be asked about arguments that neither the description nor the project gives."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the result as plain JSON.
-        """
+        """Return the result as plain JSON."""
         return {
             "recipe_id": self.recipe_id,
             "initial_args": dict(self.initial_args),
@@ -62,18 +56,14 @@ class _Fit:
 
 
 class Router:
-    """
-    Match descriptions against the task patterns of recipes.
-    """
+    """Match descriptions against the task patterns of recipes."""
 
     def __init__(self, recipes: Iterable[library.Recipe]) -> None:
         ordered = sorted(recipes, key=lambda recipe: recipe.recipe_id)
         self._patterns = [(recipe, pattern) for recipe in ordered for pattern in _patterns(recipe)]
 
     def route(self, text: str) -> RoutingResult:
-        """
-        Return the recipe whose pattern covers most of a description; of equal ones the first by id.
-        """
+        """Return the recipe whose pattern covers most of a description; of equal ones the first by id."""
         text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
         fits = list(self._fits(text))
         if not fits:
@@ -95,9 +85,7 @@ class Router:
 
 
 def paths_in(text: str) -> list[str]:
-    """
-    Return the paths of files and folders that a text names, each once; only such as may lie in a workspace.
-    """
+    """Return the paths of files and folders that a text names, each once; only such as may lie in a workspace."""
     words = (quoted or word.rstrip(".:!?") for quoted, word in _WORDS.findall(text))
     return list(dict.fromkeys(word for word in words if _PATH.fullmatch(word) and _inside(word)))
 
@@ -142,8 +130,7 @@ def _typed(part: str, rule: object) -> plain.Json:
 
 
 def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[str, plain.Json]:
-    """
-    Give the first path to the first required `*_path`, and those that are left to a `*_paths`.
+    """Give the first path to the first required `*_path`, and those that are left to a `*_paths`.
 
     Optional arguments get paths only where no required one wants them, and an optional `*_path` only where the recipe
     has no `*_paths`: nobody knows which of several files it would mean.

@@ -1,6 +1,4 @@
-"""
-Runs: everything that can be asked of them, whoever asks.
-"""
+"""Runs: everything that can be asked of them, whoever asks."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ T = TypeVar("T")
 
 
 class Runs:
-    """
-    Start, show, follow, stop and delete runs.
-    """
+    """Start, show, follow, stop and delete runs."""
 
     def __init__(
         self,
@@ -52,8 +48,7 @@ class Runs:
         self._waiter = Waiter(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
     async def start(self, request: StartRequest, own: Edition | None = None) -> Started:
-        """
-        Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
+        """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
 
         Args:
             own: What is executed where no recipe file tells it.
@@ -78,8 +73,8 @@ class Runs:
         return Started(run_id=created.run_id, status=status, existed=False)
 
     async def check(self, request: StartRequest) -> int:
-        """
-        Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are above.
+        """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
+        above.
 
         Raises:
             errors.RequestInvalid: as `Starter.check`, or `unknown_parent`.
@@ -87,27 +82,20 @@ class Runs:
         return self._starter.check(request, await self._parent(request))
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return runs, newest first.
-        """
+        """Return runs, newest first."""
         return await self._store.list_runs(query)
 
     async def page(self, query: stores.RunQuery) -> tuple[list[stores.RunSummary], bool]:
-        """
-        Return a page of runs, newest first, and whether more follow.
-        """
+        """Return a page of runs, newest first, and whether more follow."""
         found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def rows(self, found: Sequence[stores.RunSummary]) -> list[dict[str, plain.Json]]:
-        """
-        Return runs as lists show them, with how far they have come.
-        """
+        """Return runs as lists show them, with how far they have come."""
         return await self._progress.rows(found)
 
     async def ready(self, run_id: str) -> Ready:
-        """
-        Return a run's consolidated answer as bytes.
+        """Return a run's consolidated answer as bytes.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -115,8 +103,7 @@ class Runs:
         return await self._reader.ready(run_id)
 
     async def wait(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
-        """
-        Return a run's consolidated answer as soon as it differs from those known, or from the present one.
+        """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
 
         An ended run is not waited for; while one goes on, changes that come quickly are told together.
 
@@ -130,8 +117,7 @@ class Runs:
         return await self._waiter.answer(run_id, seconds, known)
 
     async def view(self, run_id: str) -> views.RunView:
-        """
-        Return a run as it stands.
+        """Return a run as it stands.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
@@ -139,8 +125,7 @@ class Runs:
         return await self._reader.view(run_id)
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
-        """
-        Return all journal lines in order, those of dead and repeated tries included.
+        """Return all journal lines in order, those of dead and repeated tries included.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
@@ -150,8 +135,7 @@ class Runs:
     async def steps_page(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> tuple[Sequence[records.Record], bool]:
-        """
-        Return a page of the journal, and whether more lines follow.
+        """Return a page of the journal, and whether more lines follow.
 
         Args:
             after: Position of the line before the first.
@@ -165,8 +149,7 @@ class Runs:
         return lines[after + 1 : end], end < len(lines)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
-        """
-        Return a slot: a pointer's facts, or an artifact with its text.
+        """Return a slot: a pointer's facts, or an artifact with its text.
 
         Raises:
             errors.NotFound: there is no such run, or `slot_not_found`.
@@ -174,14 +157,11 @@ class Runs:
         return await self._reader.slot(run_id, name)
 
     async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
-        """
-        Wait until a list is news to its reader, or the time is over; see `Waiter.look`.
-        """
+        """Wait until a list is news to its reader, or the time is over; see `Waiter.look`."""
         return await self._waiter.look(found, look, seconds, is_news)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[events.Event, None]:
-        """
-        Return a run's events numbered above `after`, those to come included; they end with the run.
+        """Return a run's events numbered above `after`, those to come included; they end with the run.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -190,8 +170,7 @@ class Runs:
         return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
 
     async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[feeds.Batch, None]:
-        """
-        Return the same in portions that are shared by all who follow; an empty one is a sign of life.
+        """Return the same in portions that are shared by all who follow; an empty one is a sign of life.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -200,8 +179,7 @@ class Runs:
         return self._follower.batches(run_id, after, lambda: self._has_ended(run_id))
 
     async def logs(self, run_id: str) -> list[str]:
-        """
-        Return the names of a run's logs.
+        """Return the names of a run's logs.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -210,8 +188,7 @@ class Runs:
         return await self._store.list_logs(run_id)
 
     async def log(self, run_id: str, name: str) -> bytes:
-        """
-        Return a log.
+        """Return a log.
 
         Raises:
             errors.NotFound: there is no such run or log.
@@ -222,8 +199,7 @@ class Runs:
         return await self._store.read_log(run_id, name)
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return the receipt of a tool execution, and whether it is still as its run has written it.
+        """Return the receipt of a tool execution, and whether it is still as its run has written it.
 
         Raises:
             errors.NotFound: there is none of that id.
@@ -236,15 +212,12 @@ class Runs:
         return found | {"intact": alteration is None, "alteration": alteration}
 
     async def receipts(self, query: receipts.ReceiptQuery) -> tuple[list[receipts.ListedReceipt], bool]:
-        """
-        Return a page of receipts, and whether more follow.
-        """
+        """Return a page of receipts, and whether more follow."""
         found = await self._store.list_receipts(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def cancel(self, run_id: str) -> Moved:
-        """
-        Ask for a run's end.
+        """Ask for a run's end.
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has ended.
@@ -258,8 +231,7 @@ class Runs:
         return await self._reader.moved(run_id)
 
     async def pause(self, run_id: str, *, interrupt: bool = False) -> Moved:
-        """
-        Stop a run at its next step boundary, or at once.
+        """Stop a run at its next step boundary, or at once.
 
         Args:
             interrupt: Cut the steps in flight off; they leave no record and run again as their next attempt.
@@ -276,8 +248,7 @@ class Runs:
         return await self._reader.moved(run_id)
 
     async def unpause(self, run_id: str) -> Moved:
-        """
-        Let a paused run go on.
+        """Let a paused run go on.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is not paused.
@@ -288,8 +259,7 @@ class Runs:
         return await self._reader.moved(run_id)
 
     async def resume(self, run_id: str, request: ResumeRequest) -> Moved:
-        """
-        Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
+        """Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither of these.
@@ -313,8 +283,7 @@ class Runs:
         return await self._reader.moved(run_id)
 
     async def delete(self, run_id: str) -> None:
-        """
-        Delete a finished run.
+        """Delete a finished run.
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
@@ -328,21 +297,15 @@ class Runs:
         self._reader.forget(run_id)
 
     def forget(self, run_id: str) -> None:
-        """
-        Drop what is kept in memory of a run at rest.
-        """
+        """Drop what is kept in memory of a run at rest."""
         self._reader.forget(run_id)
 
     def release(self) -> None:
-        """
-        Wake every waiting poll and stream, because the service stops.
-        """
+        """Wake every waiting poll and stream, because the service stops."""
         self._follower.release()
 
     async def released(self) -> None:
-        """
-        Wait until the service stops.
-        """
+        """Wait until the service stops."""
         await self._follower.until_released()
 
     async def _find_repeated(self, request: StartRequest) -> str | None:

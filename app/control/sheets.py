@@ -1,6 +1,4 @@
-"""
-Sheets: a run's consolidated answer as bytes, of which only what is new is encoded.
-"""
+"""Sheets: a run's consolidated answer as bytes, of which only what is new is encoded."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from app.engine import plain, records, slots, views
 
 
 class Sheet:
-    """
-    The answer of one run, from view to view: encoding costs what has changed since the last, however long the run is.
+    """The answer of one run, from view to view: encoding costs what has changed since the last, however long the run
+    is.
     """
 
     def __init__(self) -> None:
@@ -22,8 +20,8 @@ class Sheet:
         self._slots: dict[str, tuple[slots.Slot, bytes]] = {}
 
     def written(self, view: views.RunView, holder: str | None) -> bytes:
-        """
-        Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there are.
+        """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
+        are.
 
         Args:
             holder: Run that holds the workspace which this one waits for.

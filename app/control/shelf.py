@@ -1,6 +1,4 @@
-"""
-The shelf: tools, agents and prompts that recipes of a project can refer to, prompts as their files stand now.
-"""
+"""The shelf: tools, agents and prompts that recipes of a project can refer to, prompts as their files stand now."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.engine import library
 
 
 class Shelf:
-    """
-    Keep the library, and read prompts again when one of their files has changed.
-    """
+    """Keep the library, and read prompts again when one of their files has changed."""
 
     def __init__(
         self,
@@ -26,10 +22,9 @@ class Shelf:
         prompt_folders: Sequence[Path],
         clock: clock.Clock,
     ) -> None:
-        """
-        Args:
-            backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
-            prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
+        """Args:
+        backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
+        prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
         """
         self._tools = tools
         self._agents = tuple(agents)
@@ -41,9 +36,7 @@ class Shelf:
         self._library = library.Library()
 
     def library(self) -> library.Library:
-        """
-        Return everything that recipes can refer to; the very same library as long as no prompt has changed.
-        """
+        """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""
         marks = self._found()
         if marks != self._marks:
             templates = prompts.load(self._prompt_folders).templates
@@ -55,9 +48,7 @@ class Shelf:
 
     @property
     def stands(self) -> bool:
-        """
-        Tell whether no prompt has changed since they were read.
-        """
+        """Tell whether no prompt has changed since they were read."""
         return self._marks is not None and self._found() == self._marks
 
     def _found(self) -> list[tuple[str, listings.Mark]]:

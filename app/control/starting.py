@@ -1,6 +1,4 @@
-"""
-Starting: from a request to everything that a run will need, frozen.
-"""
+"""Starting: from a request to everything that a run will need, frozen."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
-    """
-    What holds for new runs beside their recipes.
-    """
+    """What holds for new runs beside their recipes."""
 
     max_depth: int = 3
     """How deep runs may start runs."""
@@ -44,9 +40,7 @@ class StartRules:
 
 
 class Starter:
-    """
-    Make the start of a run, complete and frozen, or say everything that is wrong with the request.
-    """
+    """Make the start of a run, complete and frozen, or say everything that is wrong with the request."""
 
     def __init__(
         self,
@@ -68,8 +62,7 @@ class Starter:
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
     ) -> runs.RunStart:
-        """
-        Return what `prepare` does; recipes that were written since, or come with the request, hold nobody up.
+        """Return what `prepare` does; recipes that were written since, or come with the request, hold nobody up.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
@@ -85,8 +78,7 @@ class Starter:
     def prepare(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
     ) -> runs.RunStart:
-        """
-        Return what the run begins with.
+        """Return what the run begins with.
 
         Args:
             parent: The run named by `parent_run_id`.
@@ -133,8 +125,7 @@ class Starter:
         )
 
     def route(self, description: str) -> RoutingResult:
-        """
-        Return the recipe for a description, with the arguments that it and the project give, and what is left open.
+        """Return the recipe for a description, with the arguments that it and the project give, and what is left open.
 
         Looks at the files of the project: it is meant for a thread.
         """
@@ -149,8 +140,8 @@ class Starter:
         return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
 
     def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
-        """
-        Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are above.
+        """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
+        above.
 
         Raises:
             errors.RequestInvalid: a value of the wrong form, a folder that it may not work in, or it would be too deep.
@@ -160,8 +151,7 @@ class Starter:
         return self._depth(request, parent)
 
     async def renewed(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
-        """
-        Return what a resume puts in place of a run's frozen facts; its recipe is read again, which holds nobody up.
+        """Return what a resume puts in place of a run's frozen facts; its recipe is read again, which holds nobody up.
 
         Raises:
             errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or
@@ -226,9 +216,7 @@ class Starter:
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
     ) -> story_args.Found:
-        """
-        Look in the project for what neither the request nor its words give.
-        """
+        """Look in the project for what neither the request nor its words give."""
         if recipe.dialect != control_room.ControlRoom.name:
             return story_args.Found()
         return story_args.find(

@@ -1,6 +1,4 @@
-"""
-Arguments that a project itself can answer: which file is the scene, the outline, the canon.
-"""
+"""Arguments that a project itself can answer: which file is the scene, the outline, the canon."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _QUESTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """
-    What a person is asked about an argument that the project does not answer.
-    """
+    """What a person is asked about an argument that the project does not answer."""
 
     text: str
     """The question, with what was found."""
@@ -41,17 +37,13 @@ class Question:
     """What may be meant."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the question as plain JSON.
-        """
+        """Return the question as plain JSON."""
         return {"question": self.text, "code": self.code, "candidates": list(self.candidates)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """
-    What a project answers.
-    """
+    """What a project answers."""
 
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments that it has."""
@@ -60,9 +52,7 @@ class Found:
 
 
 def wanted(recipe: library.Recipe, given: Mapping[str, plain.Json]) -> list[str]:
-    """
-    Return the arguments of a recipe that a project may answer and nobody has given.
-    """
+    """Return the arguments of a recipe that a project may answer and nobody has given."""
     declared = recipe.args_schema.get("properties") or {}
     return [name for name in NAMES if name in declared and name not in given]
 
@@ -77,8 +67,7 @@ def find(
     planned: bool = False,
     named: frozenset[str] = frozenset(),
 ) -> Found:
-    """
-    Look for the arguments of a recipe that are not given.
+    """Look for the arguments of a recipe that are not given.
 
     Args:
         given: Arguments of the request, and those that the router read off the description.
@@ -114,15 +103,14 @@ class _Search:
         self._rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
         self._required = frozenset(recipe.args_schema.get("required") or ())
         self._writes_scene = f"task.args.{SCENE}" in plain.encode(plain.plain(recipe.document.get("outputs"))).decode()
-        self._given, self._planned = given, planned
+        self._given = given
+        self._planned = planned
         self._clue = scene_matching.of_text(description) if description.strip() else scene_matching.Clue(shown="")
         self._workspace = files_of
         self._files = _files(files_of)
 
     def complete(self, name: str) -> None:
-        """
-        Find the one file that a bare name in the description means.
-        """
+        """Find the one file that a bare name in the description means."""
         path = self._given.get(name)
         if not isinstance(path, str) or "/" in path or any(file.path == path for file in self._files):
             return
@@ -136,9 +124,7 @@ class _Search:
             self._ask(name, outline_matching.AMBIGUOUS, f"There are several files {path}:", same)
 
     def look_for(self, name: str) -> None:
-        """
-        Find an argument, or leave a question.
-        """
+        """Find an argument, or leave a question."""
         looks: Mapping[str, Callable[[], None]] = {
             SCENE: self._scene, SCENES: self._scenes, OUTLINE: self._outline, CANON: self._canon,
         }  # fmt: skip
@@ -236,9 +222,7 @@ class _Search:
         return rule.get("default") if isinstance(rule, Mapping) else None
 
     def _has_default(self, name: str) -> bool:
-        """
-        Return whether the recipe's own default is there in the project.
-        """
+        """Return whether the recipe's own default is there in the project."""
         default = self._default(name)
         paths = [default] if isinstance(default, str) else default or []
         return bool(paths) and all(isinstance(path, str) and self._workspace.kind(path) for path in paths)

@@ -1,6 +1,4 @@
-"""
-Talks: what those ask who speak with agents from message to message: recipes and plain prompts in a conversation.
-"""
+"""Talks: what those ask who speak with agents from message to message: recipes and plain prompts in a conversation."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _DESCRIPTION_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """
-    What came of a recipe or prompt that was asked for.
-    """
+    """What came of a recipe or prompt that was asked for."""
 
     run_id: str
     """The run."""
@@ -44,9 +40,7 @@ class Begun:
 
 
 class Talks:
-    """
-    Start, stop and tell runs by the conversations that they speak in.
-    """
+    """Start, stop and tell runs by the conversations that they speak in."""
 
     def __init__(
         self,
@@ -69,9 +63,7 @@ class Talks:
         beginnings.listen(self._note)
 
     async def available(self) -> list[dict[str, plain.Json]]:
-        """
-        Return the recipes that can be started here, with what a menu shows of them.
-        """
+        """Return the recipes that can be started here, with what a menu shows of them."""
         await self._catalogue.settle()
         return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == parse.DIALECT and entry.usable]
 
@@ -84,8 +76,7 @@ class Talks:
         args: Mapping[str, plain.Json],
         idempotency_key: str | None,
     ) -> Begun:
-        """
-        Start a recipe, in a conversation of its own or in an existing one.
+        """Start a recipe, in a conversation of its own or in an existing one.
 
         Raises:
             errors.RequestInvalid: as for any run, or `wrong_dialect`.
@@ -115,8 +106,7 @@ class Talks:
         args: Mapping[str, plain.Json],
         idempotency_key: str | None,
     ) -> Begun:
-        """
-        Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
+        """Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
 
         Raises:
             errors.RequestInvalid, errors.Conflict, errors.NoRoom: as `start_recipe`.
@@ -136,8 +126,7 @@ class Talks:
         return await self._begin(request, self._prompt)
 
     async def exit(self, agent_session_id: str) -> str:
-        """
-        Cancel what runs in a conversation, and return the run.
+        """Cancel what runs in a conversation, and return the run.
 
         Raises:
             errors.NotFound: `unknown_agent_session`.
@@ -152,8 +141,7 @@ class Talks:
         return run_id
 
     async def runs_of(self, agent_session_id: str, run_id: str | None = None) -> list[str]:
-        """
-        Return the newest run of a conversation, behind the one that the caller knows if that is another.
+        """Return the newest run of a conversation, behind the one that the caller knows if that is another.
 
         Raises:
             errors.NotFound: `unknown_agent_session`, or there is no such run.
@@ -166,8 +154,7 @@ class Talks:
         return [run_id] if newest in (None, run_id) else [run_id, newest]
 
     async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
-        """
-        Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
+        """Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
 
         Of a run that ended before, at least the last message is told again: nothing goes on.
 
@@ -187,9 +174,7 @@ class Talks:
 
     @contextmanager
     def heard_by(self, listener: Listener) -> Iterator[None]:
-        """
-        Tell somebody of each run that is accepted or sent on, for the block.
-        """
+        """Tell somebody of each run that is accepted or sent on, for the block."""
         self._beginnings.listen(listener)
         try:
             yield
@@ -197,9 +182,7 @@ class Talks:
             self._beginnings.forget(listener)
 
     async def released(self) -> None:
-        """
-        Wait until the service stops.
-        """
+        """Wait until the service stops."""
         await self._runs.released()
 
     # -- beginning
@@ -291,9 +274,7 @@ def _repeats(request: StartRequest, before: runs.RunStart) -> bool:
 
 
 def _completed(request: StartRequest, before: runs.RunStart | None) -> StartRequest:
-    """
-    Return a request with the backend and folder that its conversation has had so far, where it names none.
-    """
+    """Return a request with the backend and folder that its conversation has had so far, where it names none."""
     if before is None:
         return request
     usual = {"backend": before.args["backend"]} if "backend" in before.args else {}

@@ -1,6 +1,4 @@
-"""
-Upkeep: check what is stored, and repair runs, whoever asks.
-"""
+"""Upkeep: check what is stored, and repair runs, whoever asks."""
 
 from __future__ import annotations
 
@@ -11,20 +9,16 @@ from app.engine import plain, pool_port, stores, upkeep
 
 
 class Upkeep:
-    """
-    Verify runs and all else that is stored, and repair runs.
-    """
+    """Verify runs and all else that is stored, and repair runs."""
 
     def __init__(self, *, store: stores.RunStore, engine: pool_port.RunEngine, forget: Callable[[str], None]) -> None:
-        """
-        Args:
-            forget: Drops what is kept in memory of a run at rest.
-        """
-        self._store, self._engine, self._forget = store, engine, forget
+        """Args: forget: Drops what is kept in memory of a run at rest."""
+        self._store = store
+        self._engine = engine
+        self._forget = forget
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Report on each file of a run's authority; nothing is changed.
+        """Report on each file of a run's authority; nothing is changed.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -33,8 +27,7 @@ class Upkeep:
         return await self._store.care.verify(run_id)
 
     async def verify_page(self, after: str | None, most: int) -> upkeep.Verified:
-        """
-        Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
+        """Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
 
         Raises:
             errors.RequestInvalid: `bad_cursor`.
@@ -42,8 +35,7 @@ class Upkeep:
         return await self._store.care.verify_page(after, most)
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
-        """
-        Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
+        """Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
 
         Raises:
             errors.NotFound: there is no such run.

@@ -1,6 +1,4 @@
-"""
-Waiting: polls that are answered when their run has something new to show.
-"""
+"""Waiting: polls that are answered when their run has something new to show."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ T = TypeVar("T")
 
 
 class Waiter:
-    """
-    Hold answers back for whoever knows the present one.
-    """
+    """Hold answers back for whoever knows the present one."""
 
     def __init__(self, *, reader: Reader, follower: Follower, engine: pool_port.RunEngine, clock: clock.Clock) -> None:
         self._reader = reader
@@ -35,8 +31,7 @@ class Waiter:
         self._clock = clock
 
     async def answer(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
-        """
-        Return a run's consolidated answer as soon as it differs from those known, or from the present one.
+        """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
 
         An ended run is not waited for, and the end of one is told at once. Nothing is encoded that nobody will see.
 
@@ -62,8 +57,7 @@ class Waiter:
             last = None
 
     async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
-        """
-        Look again and again at what many runs change, until it is news, the time is over or the service stops.
+        """Look again and again at what many runs change, until it is news, the time is over or the service stops.
 
         Args:
             found: What was seen last.
@@ -76,9 +70,7 @@ class Waiter:
         return found
 
     def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
-        """
-        Return the number of the change that the caller saw last; None if that is not known.
-        """
+        """Return the number of the change that the caller saw last; None if that is not known."""
         if known:
             return self._reader.number(run_id, known)
         # What a run here shows now need not be encoded: whatever comes after the next change is another answer.

@@ -1,6 +1,4 @@
-"""
-Workspaces: which folders a run may work in.
-"""
+"""Workspaces: which folders a run may work in."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app.tools import reserved
 
 
 class Workspaces:
-    """
-    The project and the further roots that the settings allow.
-    """
+    """The project and the further roots that the settings allow."""
 
     def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
         self._project = project.resolve()
@@ -23,8 +19,7 @@ class Workspaces:
         """What is in these folders and does not belong to any run."""
 
     def choose(self, asked: str | None) -> str:
-        """
-        Return the folder asked for as an absolute path without symbolic links; the project where none is.
+        """Return the folder asked for as an absolute path without symbolic links; the project where none is.
 
         A folder counts as inside only by where it really lies, and whether one outside exists is not told.
 

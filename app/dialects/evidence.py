@@ -1,5 +1,4 @@
-"""
-Evidence: which line of a reply bears it out, in which form, and what a role must bring (execution-modes, conference
+"""Evidence: which line of a reply bears it out, in which form, and what a role must bring (execution-modes, conference
 evidence enforcement). Rules alone: whether a quote stands in its file, and a receipt in its session, is looked up by
 `operations.CheckEvidence`.
 """
@@ -38,9 +37,7 @@ _ACCEPTED: Mapping[str, Sequence[str]] = {"file": ("file",), "receipt": ("receip
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """
-    What a reply names as its evidence.
-    """
+    """What a reply names as its evidence."""
 
     line: int
     """Line of the reply, from 1."""
@@ -53,17 +50,13 @@ class Claim:
 
     @property
     def form(self) -> str:
-        """
-        Return `file` or `receipt`.
-        """
+        """Return `file` or `receipt`."""
         return "file" if self.receipt_id is None else "receipt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """
-    Why a reply's evidence can be refused without a look at the world.
-    """
+    """Why a reply's evidence can be refused without a look at the world."""
 
     code: str
     """`evidence_missing`, `evidence_repeated`, `evidence_malformed` or `evidence_kind`."""
@@ -75,9 +68,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exempt:
-    """
-    Nothing is claimed, and the role must bring nothing.
-    """
+    """Nothing is claimed, and the role must bring nothing."""
 
 
 Reading: TypeAlias = Claim | Rejection | Exempt
@@ -85,8 +76,7 @@ Reading: TypeAlias = Claim | Rejection | Exempt
 
 
 def read(reply: str, requirement: str) -> Reading:
-    """
-    Read a reply's one line of evidence.
+    """Read a reply's one line of evidence.
 
     Args:
         requirement: What the role must bring: `none`, `any`, `file` or `receipt`; whatever is claimed must hold.
@@ -110,9 +100,7 @@ def read(reply: str, requirement: str) -> Reading:
 
 
 def operation(reading: Reading) -> operations.Operation:
-    """
-    Return what puts the reading on record: a look at the world, a refusal, or a step passed over.
-    """
+    """Return what puts the reading on record: a look at the world, a refusal, or a step passed over."""
     match reading:
         case Claim():
             return operations.CheckEvidence(quote=reading.quote, path=reading.path, receipt_id=reading.receipt_id)
@@ -124,8 +112,7 @@ def operation(reading: Reading) -> operations.Operation:
 
 
 def request(requirement: str, receipts: Mapping[str, str]) -> str:
-    """
-    Return how a prompt asks for evidence; nothing where the role must bring none.
+    """Return how a prompt asks for evidence; nothing where the role must bring none.
 
     Args:
         receipts: Receipts that can be named, each under the name of what it proves.
@@ -140,9 +127,7 @@ def request(requirement: str, receipts: Mapping[str, str]) -> str:
 
 
 def abstention(reply: str) -> str | None:
-    """
-    Return the reason of a reply that is an abstention, which needs no evidence; None for any other reply.
-    """
+    """Return the reason of a reply that is an abstention, which needs no evidence; None for any other reply."""
     return abstentions.reason(reply)
 
 

@@ -1,6 +1,4 @@
-"""
-Agents as runs hold them: configured when the run began, and asked as they were then.
-"""
+"""Agents as runs hold them: configured when the run began, and asked as they were then."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ LENGTH_FIELDS: Mapping[str, plain.Json] = {
 
 
 def length(step: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return what a step says of the length of its reply, as fields of the call.
-    """
+    """Return what a step says of the length of its reply, as fields of the call."""
     names = {"max_output_tokens": "max_tokens", "on_cut_off": "on_cut_off"}
     return {field: step[name] for name, field in names.items() if name in step}
 
@@ -36,8 +32,7 @@ def length(step: Mapping[str, Any]) -> dict[str, Any]:
 def call(
     agent: Mapping[str, Any], prompt: tuple[plain.Json, ...], system: str | None, **more: Any
 ) -> operations.AgentCall:
-    """
-    Return what asks an agent that was frozen as `library.Agent.to_json` has it.
+    """Return what asks an agent that was frozen as `library.Agent.to_json` has it.
 
     Args:
         system: Standing instruction; nothing is sent where it is empty.

@@ -1,6 +1,4 @@
-"""
-All dialects by name.
-"""
+"""All dialects by name."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ DRIVERS: Mapping[str, ports.Driver] = {
 
 
 def likely(path: PurePath, source: str) -> str:
-    """
-    Return the language that a recipe's file is most likely written in: the one that its folder is named for, else of
+    """Return the language that a recipe's file is most likely written in: the one that its folder is named for, else of
     those with its ending the one that finds the least wrong with it.
     """
     if path.parent.name in DIALECTS:

@@ -1,5 +1,4 @@
-"""
-YAML texts from outside, read strictly: YAML 1.2, one document of plain JSON values, every fault with path and line.
+"""YAML texts from outside, read strictly: YAML 1.2, one document of plain JSON values, every fault with path and line.
 
 Only the syntax is a library's: what a scalar means, how deep, how much and how often is decided here, so that no tag,
 alias or number can become anything but a JSON value of bounded size.
@@ -58,9 +57,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """
-    What a text holds.
-    """
+    """What a text holds."""
 
     value: plain.Json
     """The value, as plain JSON."""
@@ -68,9 +65,7 @@ class Document:
     """Where its parts stand in the text."""
 
     def line_of(self, path: str) -> int:
-        """
-        Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there.
-        """
+        """Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there."""
         node = self.root
         for piece in _PIECE.findall(path):
             if piece not in node.below:
@@ -79,15 +74,12 @@ class Document:
         return node.line
 
     def placed(self, flaws: Iterable[errors.Flaw]) -> list[errors.Flaw]:
-        """
-        Return flaws of the value with the lines that they stand on.
-        """
+        """Return flaws of the value with the lines that they stand on."""
         return [dataclasses.replace(flaw, line=self.line_of(flaw.path)) for flaw in flaws]
 
 
 def read(source: str | bytes) -> Document:
-    """
-    Return the document that a text holds.
+    """Return the document that a text holds.
 
     Args:
         source: A text, or the content of a file, which must be UTF-8.
@@ -112,15 +104,12 @@ def read(source: str | bytes) -> Document:
 
 
 def valid(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> plain.Json:
-    """
-    Return the value that a text holds, if nothing is wrong with it; the rest is as for `sound`.
-    """
+    """Return the value that a text holds, if nothing is wrong with it; the rest is as for `sound`."""
     return sound(source, flaws, what).value
 
 
 def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> Document:
-    """
-    Return the document that a text holds, if nothing is wrong with it.
+    """Return the document that a text holds, if nothing is wrong with it.
 
     Args:
         flaws: Returns what is wrong with the value.
@@ -175,9 +164,7 @@ def _composed(composer: _Composer, text: str) -> _Node:
 
 
 class _Composer:
-    """
-    Make a value of the events that tell its syntax; no recursion, so no depth can overturn it.
-    """
+    """Make a value of the events that tell its syntax; no recursion, so no depth can overturn it."""
 
     def __init__(self) -> None:
         self.flaws: list[errors.Flaw] = []
@@ -344,9 +331,7 @@ class _Composer:
         return _flaw(path if path is not None else self._path(), code, message, line)
 
     def _path(self) -> str:
-        """
-        Return where the value that is read now will stand.
-        """
+        """Return where the value that is read now will stand."""
         if not self._open:
             return "$"
         parent = self._open[-1]

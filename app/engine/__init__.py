@@ -1,3 +1,1 @@
-"""
-The core: operations, records, replay and the runner. No SQL, HTTP, files or processes.
-"""
+"""The core: operations, records, replay and the runner. No SQL, HTTP, files or processes."""

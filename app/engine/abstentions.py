@@ -1,6 +1,4 @@
-"""
-Abstentions: which reply of an agent is one, whatever stands around its word; and what stands around words.
-"""
+"""Abstentions: which reply of an agent is one, whatever stands around its word; and what stands around words."""
 
 from __future__ import annotations
 
@@ -28,15 +26,11 @@ _ABSTAINED = re.compile(
 
 
 def reason(reply: str) -> str | None:
-    """
-    Return the reason of a reply that is an abstention as a whole; None for any other reply.
-    """
+    """Return the reason of a reply that is an abstention as a whole; None for any other reply."""
     abstained = _ABSTAINED.fullmatch(reply)
     return (bare(abstained["reason"] or "") or "it gave no reason") if abstained else None
 
 
 def bare(text: str) -> str:
-    """
-    Return a text without blanks, marks of emphasis and unseen characters around it.
-    """
+    """Return a text without blanks, marks of emphasis and unseen characters around it."""
     return text.strip(_EDGES)

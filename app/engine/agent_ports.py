@@ -1,6 +1,4 @@
-"""
-Agent ports: one prompt to an agent, its reply, and what is written meanwhile.
-"""
+"""Agent ports: one prompt to an agent, its reply, and what is written meanwhile."""
 
 from __future__ import annotations
 
@@ -16,13 +14,10 @@ T = TypeVar("T")
 
 
 class Patience(Protocol):
-    """
-    Wait until a write for which there is no room comes through.
-    """
+    """Wait until a write for which there is no room comes through."""
 
     async def __call__(self, write: Callable[[], Awaitable[T]]) -> T:
-        """
-        Write, and write again as long as that ends with a `StorageFault`; the run shows it meanwhile.
+        """Write, and write again as long as that ends with a `StorageFault`; the run shows it meanwhile.
 
         Raises:
             errors.InterruptionFault: the process stops.
@@ -30,17 +25,13 @@ class Patience(Protocol):
 
 
 async def impatiently(write: Callable[[], Awaitable[T]]) -> T:
-    """
-    Write once, where no run waits for it.
-    """
+    """Write once, where no run waits for it."""
     return await write()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """
-    A prompt of a run and the reply to it, as its journal holds them.
-    """
+    """A prompt of a run and the reply to it, as its journal holds them."""
 
     prompt: tuple[plain.Json, ...]
     """Parts in order: a text, or `{"blob": <blob reference>}`."""
@@ -52,9 +43,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPrompt:
-    """
-    One prompt to an agent.
-    """
+    """One prompt to an agent."""
 
     text: str
     """The prompt, whole."""
@@ -96,9 +85,7 @@ class AgentPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReply:
-    """
-    What an agent answered, or why it did not.
-    """
+    """What an agent answered, or why it did not."""
 
     text: str
     """The reply; empty on an error."""
@@ -113,26 +100,16 @@ class AgentReply:
 
 
 class AgentBackend(Protocol):
-    """
-    A way to reach an agent.
-    """
+    """A way to reach an agent."""
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
 
     def resolve_model(self, tier: str) -> str | None:
-        """
-        Return the model for haiku, sonnet or opus, None for its default; any other name stands for itself.
-        """
+        """Return the model for haiku, sonnet or opus, None for its default; any other name stands for itself."""
 
     async def prompt(self, prompt: AgentPrompt) -> AgentReply:
-        """
-        Send one prompt and wait for the reply; a cancellation stops the agent.
-        """
+        """Send one prompt and wait for the reply; a cancellation stops the agent."""
 
     async def close(self) -> None:
-        """
-        Free what the backend holds.
-        """
+        """Free what the backend holds."""

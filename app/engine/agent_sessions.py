@@ -1,6 +1,4 @@
-"""
-Agent sessions: what is kept of a conversation with an agent, beside the journals of the runs that speak in it.
-"""
+"""Agent sessions: what is kept of a conversation with an agent, beside the journals of the runs that speak in it."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ NOTHING_SPENT = Usage(cost_usd=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """
-    The tokens and the price of a whole conversation that a backend told after a turn.
-    """
+    """The tokens and the price of a whole conversation that a backend told after a turn."""
 
     usage: Usage
     """The sums; None where they were never told."""
@@ -36,9 +32,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSession:
-    """
-    A conversation, by the id that we gave it.
-    """
+    """A conversation, by the id that we gave it."""
 
     agent_session_id: str
     """Our id, derived before the first prompt (a UUID), or one that a person named."""
@@ -64,8 +58,7 @@ class AgentSession:
     """When the backend began it; None: unknown, or of no importance."""
 
     def spent(self, run_id: str, key: str, recorded: Sequence[int]) -> Usage | None:
-        """
-        Return the sums that journals account for when a turn begins; None: unknown.
+        """Return the sums that journals account for when a turn begins; None: unknown.
 
         Args:
             recorded: Earlier tries of the step that left a line in the run's journal.
@@ -77,9 +70,7 @@ class AgentSession:
         return told.usage
 
     def anew(self) -> AgentSession:
-        """
-        Return the conversation as it is before it is begun again with the backend, under another name.
-        """
+        """Return the conversation as it is before it is begun again with the backend, under another name."""
         return dataclasses.replace(
             self,
             program_session_id=None,
@@ -92,8 +83,7 @@ class AgentSession:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AgentSession:
-        """
-        Read what is kept; unknown fields of a later version are ignored.
+        """Read what is kept; unknown fields of a later version are ignored.
 
         Raises:
             KeyError, TypeError, ValueError: a field is missing, or of the wrong kind.
@@ -115,51 +105,44 @@ class AgentSession:
 
 
 class AgentSessions(Protocol):
-    """
-    Where agent sessions are kept.
+    """Where agent sessions are kept.
 
     Every method refuses an id that none can have (`errors.InputRefused`, `bad_agent_session_id`), and what reads says
     `errors.AgentFailed` with the code `agent_session_damaged` of a file that cannot be believed; nothing of it is lost.
     """
 
     async def find(self, agent_session_id: str) -> AgentSession | None:
-        """
-        Return what is known of a session; None if nothing is.
-        """
+        """Return what is known of a session; None if nothing is."""
 
     async def keep(self, session: AgentSession) -> None:
-        """
-        Put a session in the place of what was known of it; it is durable once this returns.
+        """Put a session in the place of what was known of it; it is durable once this returns.
 
         Raises:
             errors.StorageFault: it could not be written.
         """
 
     async def renew(self, session: AgentSession) -> None:
-        """
-        Put a session that begins again in the place of what was known of it, and forget what was said in it.
+        """Put a session that begins again in the place of what was known of it, and forget what was said in it.
 
         Raises:
             errors.StorageFault: it could not be written.
         """
 
     async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
-        """
-        Return what was said so far, for backends without a memory of their own: `{role, text, key, attempt}`, in order.
+        """Return what was said so far, for backends without a memory of their own: `{role, text, key, attempt}`, in
+        order.
         """
 
     async def add_turns(self, agent_session_id: str, turns: Sequence[Mapping[str, plain.Json]]) -> None:
-        """
-        Append turns, all or none; they are durable once this returns.
+        """Append turns, all or none; they are durable once this returns.
 
         Raises:
             errors.StorageFault: they could not be written.
         """
 
     def hold(self, agent_session_id: str, holder: str) -> AbstractAsyncContextManager[None]:
-        """
-        Keep everybody else from speaking in a session for the block, other processes too; a holder may hold it several
-        times over.
+        """Keep everybody else from speaking in a session for the block, other processes too; a holder may hold it
+        several times over.
 
         Args:
             holder: Who asks, e.g. a run's id.
@@ -169,23 +152,18 @@ class AgentSessions(Protocol):
         """
 
     async def claim(self, agent_session_id: str, run_id: str) -> None:
-        """
-        Note that a run has the session from now on, in the place of any other; it is durable once this returns.
+        """Note that a run has the session from now on, in the place of any other; it is durable once this returns.
 
         Raises:
             errors.StorageFault: it could not be written.
         """
 
     async def claimant(self, agent_session_id: str) -> str | None:
-        """
-        Return the run that claimed the session last, whatever has become of it; None if no run has.
-        """
+        """Return the run that claimed the session last, whatever has become of it; None if no run has."""
 
 
 def locked(agent_session_id: str, holder: str) -> errors.Conflict:
-    """
-    Make the error that says who has a session.
-    """
+    """Make the error that says who has a session."""
     return errors.Conflict(
         f"The conversation {agent_session_id:.80} is taken: {holder} speaks in it.",
         code="session_locked",

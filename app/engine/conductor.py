@@ -1,5 +1,4 @@
-"""
-The conductor: steps a driver's branches, one at a time and always in the same order, until each is blocked or over.
+"""The conductor: steps a driver's branches, one at a time and always in the same order, until each is blocked or over.
 
 It knows nothing of journals, performers or event loops. A driver's awaitables yield requests; the conductor collects
 them, and whoever owns it hands the answers back. Given the same answers in the same order, everything repeats.
@@ -34,9 +33,7 @@ class _Request:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ask(_Request):
-    """
-    A driver's request for an operation.
-    """
+    """A driver's request for an operation."""
 
     key: str
     """Name of the step."""
@@ -56,10 +53,9 @@ class Ask(_Request):
     """The branch itself."""
 
     def forget_body(self) -> None:
-        """
-        Keep no more than tells whether another request asks for the same.
-        """
-        self.body, self.encoded = _NO_BODY, b""
+        """Keep no more than tells whether another request asks for the same."""
+        self.body = _NO_BODY
+        self.encoded = b""
 
     def __post_init__(self) -> None:
         self.body = operations.body(self.operation)
@@ -69,9 +65,7 @@ class Ask(_Request):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Read(_Request):
-    """
-    A driver's request for the content behind a handle.
-    """
+    """A driver's request for the content behind a handle."""
 
     blob: BlobRef
     """The handle."""
@@ -81,9 +75,7 @@ class Read(_Request):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fork(_Request):
-    """
-    A driver's request to run branches in parallel.
-    """
+    """A driver's request to run branches in parallel."""
 
     branches: Mapping[str, Running]
     """Coroutines by name."""
@@ -118,14 +110,13 @@ class _Join:
 
 
 class Conductor:
-    """
-    Step a driver and the branches it forks.
-    """
+    """Step a driver and the branches it forks."""
 
     def __init__(
         self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] = lambda ask, record: None
     ) -> None:
-        self._drive, self._delivered = drive, delivered
+        self._drive = drive
+        self._delivered = delivered
         self._main: _Branch | None = None
         self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
         self._used: set[str] = set()
@@ -143,23 +134,17 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """
-        Tell whether branches are left that can go on; nothing is delivered before they have.
-        """
+        """Tell whether branches are left that can go on; nothing is delivered before they have."""
         return bool(self._ready)
 
     def start(self) -> None:
-        """
-        Run the driver up to its first requests, as far as `go_on` does.
-        """
+        """Run the driver up to its first requests, as far as `go_on` does."""
         self._main = _Branch("", self._drive())
         self._ready.append((self._main, None, None))
         self.go_on()
 
     def deliver(self, record: Record) -> None:
-        """
-        Hand a record to the branch that asks for its key, and go on.
-        """
+        """Hand a record to the branch that asks for its key, and go on."""
         ask = self.asks.pop(record.key)
         assert ask.asker is not None
         self._delivered(ask, record)
@@ -167,9 +152,7 @@ class Conductor:
         self.go_on()
 
     def answer(self, read: Read, content: plain.Json) -> None:
-        """
-        Hand the content behind a handle to the branch that asked; nothing if it was cancelled meanwhile.
-        """
+        """Hand the content behind a handle to the branch that asked; nothing if it was cancelled meanwhile."""
         if read in self.reads:
             self.reads.remove(read)
         if read.branch is not None and not read.branch.over:
@@ -177,8 +160,7 @@ class Conductor:
             self.go_on()
 
     def start_waiting(self, path: str) -> bool:
-        """
-        Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
+        """Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
 
         Returns:
             Whether that branch, or one above it, waited.
@@ -193,9 +175,7 @@ class Conductor:
         return True
 
     def go_on(self) -> None:
-        """
-        Step branches that can go on, in their order, until all are blocked or a portion is done.
-        """
+        """Step branches that can go on, in their order, until all are blocked or a portion is done."""
         for _ in range(STEPS_AT_ONCE):
             if not self._ready:
                 return
@@ -204,15 +184,11 @@ class Conductor:
                 self._step(branch, value, error)
 
     def was_cancelled(self, branch: str) -> bool:
-        """
-        Tell whether a branch, or one above it, was cancelled by a failing sibling.
-        """
+        """Tell whether a branch, or one above it, was cancelled by a failing sibling."""
         return any(_holds(path, branch) for path in self._cancelled)
 
     def close(self) -> None:
-        """
-        Drop the driver where it stands.
-        """
+        """Drop the driver where it stands."""
         if self._main is not None:
             self._drop(self._main)
 
@@ -244,7 +220,8 @@ class Conductor:
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
         self._used.add(ask.key)
-        ask.branch, ask.asker = branch.path, branch
+        ask.branch = branch.path
+        ask.asker = branch
         self.asks[ask.key] = ask
 
     def _fork(self, branch: _Branch, fork: Fork) -> None:
@@ -270,7 +247,8 @@ class Conductor:
     def _finish(self, branch: _Branch, value: Any) -> None:
         branch.over = True
         if branch.parent is None:
-            self.finished, self.result = True, value
+            self.finished = True
+            self.result = value
         else:
             self._collect(branch.parent, branch, value)
 
@@ -278,7 +256,8 @@ class Conductor:
         branch.over = True
         join = branch.parent
         if join is None:
-            self.finished, self.failure = True, failure
+            self.finished = True
+            self.failure = failure
         elif join.request.fail_fast:
             self._cancel_siblings(join)
             join.owner.join = None

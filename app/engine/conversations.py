@@ -1,6 +1,4 @@
-"""
-Conversations: one speaks at a time in an agent session, and while a run has it, nobody else does.
-"""
+"""Conversations: one speaks at a time in an agent session, and while a run has it, nobody else does."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ ARGUMENT = "agent_session_id"
 
 
 class Conversations:
-    """
-    Say who may speak in a conversation (agent-recipes, 3.3).
+    """Say who may speak in a conversation (agent-recipes, 3.3).
 
     A run has a conversation from its claim until it has ended or speaks in another one. The claim is a file, and the
     run's journals tell whether it still counts, so that no crash and no other process is passed over.
@@ -36,8 +33,7 @@ class Conversations:
 
     @asynccontextmanager
     async def claimed(self, agent_session_id: str, run_id: str) -> AsyncIterator[None]:
-        """
-        Hold a conversation for the block, and let a run have it from now on.
+        """Hold a conversation for the block, and let a run have it from now on.
 
         Raises:
             errors.Conflict: `session_locked`; `detail` names the `holder`.
@@ -53,8 +49,7 @@ class Conversations:
             yield
 
     async def begin_again(self, fresh: agent_sessions.AgentSession, order: str) -> agent_sessions.AgentSession:
-        """
-        Carry out a person's order to begin a conversation again, and return it; nothing if that was done before.
+        """Carry out a person's order to begin a conversation again, and return it; nothing if that was done before.
 
         Args:
             fresh: The conversation as if it had never been.
@@ -76,8 +71,7 @@ class Conversations:
         return begun
 
     async def has_begun(self, agent_session_id: str) -> None:
-        """
-        Note that a conversation has had a reply.
+        """Note that a conversation has had a reply.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -87,8 +81,7 @@ class Conversations:
             await self._sessions.keep(dataclasses.replace(kept, created=True))
 
     async def holder(self, agent_session_id: str) -> str | None:
-        """
-        Return the run that has a conversation; None if none has.
+        """Return the run that has a conversation; None if none has.
 
         Raises:
             errors.InputRefused, errors.AgentFailed: as `claimed`.
@@ -119,8 +112,6 @@ class Conversations:
 
 
 def continued(start: runs.RunStart) -> str | None:
-    """
-    Return the conversation that a run is to go on with; None if it begins one of its own.
-    """
+    """Return the conversation that a run is to go on with; None if it begins one of its own."""
     named = start.args.get(ARGUMENT)
     return named if isinstance(named, str) else None

@@ -1,6 +1,4 @@
-"""
-Decisions: what people and the engine decided about a run, as control.jsonl holds them, and what they add up to.
-"""
+"""Decisions: what people and the engine decided about a run, as control.jsonl holds them, and what they add up to."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ REPAIRED = "repaired"
 
 
 class DecisionKind(StrEnum):
-    """
-    Kinds of lines in control.jsonl.
-    """
+    """Kinds of lines in control.jsonl."""
 
     TAKEN = "taken"
     """A process took the run up, for the first time or again."""
@@ -52,9 +48,7 @@ class DecisionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """
-    A try that was begun.
-    """
+    """A try that was begun."""
 
     key: str
     """Step."""
@@ -72,9 +66,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """
-    The last ending of a run.
-    """
+    """The last ending of a run."""
 
     status: RunState
     """`done`, `failed` or `cancelled`."""
@@ -94,9 +86,7 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Decisions:
-    """
-    Everything decided so far; fold lines in with `apply`, in file order.
-    """
+    """Everything decided so far; fold lines in with `apply`, in file order."""
 
     taken: int = 0
     """How often a process took the run up."""
@@ -130,8 +120,7 @@ class Decisions:
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """
-        Fold one line in.
+        """Fold one line in.
 
         Raises:
             KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
@@ -141,17 +130,21 @@ class Decisions:
             self.known_lines = max(self.known_lines, lines)
         match DecisionKind(line["kind"]):
             case DecisionKind.TAKEN:
-                self.taken, self.taken_since_resume = self.taken + 1, True
+                self.taken = self.taken + 1
+                self.taken_since_resume = True
             case DecisionKind.STARTED:
                 self._start(line)
             case DecisionKind.CANCEL_REQUESTED:
                 self.cancel_requested_at = self.cancel_requested_at or line["at"]
             case DecisionKind.PAUSED:
-                self.paused, self.pause_error = line["reason"], line.get("error")
+                self.paused = line["reason"]
+                self.pause_error = line.get("error")
                 if gives_up(line):
-                    self.given_up, self.known_lines = True, lines if isinstance(lines, int) else 0
+                    self.given_up = True
+                    self.known_lines = lines if isinstance(lines, int) else 0
             case DecisionKind.UNPAUSED:
-                self.paused, self.pause_error = None, None
+                self.paused = None
+                self.pause_error = None
                 self.tries.clear()
             case DecisionKind.RELEASED:
                 self.tries.clear()
@@ -163,9 +156,7 @@ class Decisions:
 
     @property
     def status(self) -> RunState:
-        """
-        Return the state that the authority alone tells; waiting is seen only by a living runner.
-        """
+        """Return the state that the authority alone tells; waiting is seen only by a living runner."""
         if self.ended is not None:
             return self.ended.status
         if self.paused is not None:
@@ -196,15 +187,12 @@ class Decisions:
 
 
 def gives_up(line: Mapping[str, Any]) -> bool:
-    """
-    Tell whether a control line says that lines which were known before are lost.
-    """
+    """Tell whether a control line says that lines which were known before are lost."""
     return line["kind"] == DecisionKind.PAUSED and line["reason"] in (LINES_MISSING, REPAIRED)
 
 
 def check(line: Mapping[str, Any]) -> None:
-    """
-    Make sure that a line can be folded in.
+    """Make sure that a line can be folded in.
 
     Raises:
         KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
@@ -216,8 +204,7 @@ def check(line: Mapping[str, Any]) -> None:
 
 
 def started(line: Mapping[str, Any]) -> Started:
-    """
-    Read a line that says that a try begins.
+    """Read a line that says that a try begins.
 
     Raises:
         KeyError: the line lacks a field.
@@ -233,9 +220,7 @@ def started(line: Mapping[str, Any]) -> Started:
 
 
 def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
-    """
-    Fold all lines of a control journal.
-    """
+    """Fold all lines of a control journal."""
     decisions = Decisions()
     for line in lines:
         decisions.apply(line)
@@ -243,9 +228,7 @@ def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
 
 
 def ranges(positions: Iterable[int]) -> list[list[int]]:
-    """
-    Write positions as inclusive ranges, ascending.
-    """
+    """Write positions as inclusive ranges, ascending."""
     spans: list[list[int]] = []
     for position in sorted(set(positions)):
         if spans and spans[-1][1] == position - 1:
@@ -256,9 +239,7 @@ def ranges(positions: Iterable[int]) -> list[list[int]]:
 
 
 def expand(spans: Iterable[Sequence[int]]) -> set[int]:
-    """
-    Read what `ranges` wrote.
-    """
+    """Read what `ranges` wrote."""
     return {position for first, last in spans for position in range(first, last + 1)}
 
 

@@ -1,6 +1,4 @@
-"""
-Durability: repeat a write that failed until there is room again, while its result waits in memory.
-"""
+"""Durability: repeat a write that failed until there is room again, while its result waits in memory."""
 
 from __future__ import annotations
 
@@ -22,23 +20,20 @@ T = TypeVar("T")
 
 
 class Durability:
-    """
-    Guard the writes of one run.
-    """
+    """Guard the writes of one run."""
 
     def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
         self._log = log
         self._clock = time
         self._changed = changed
         self._healing: asyncio.Lock | None = None
-        self._abandoned, self._cancelled = Signal(), Signal()
+        self._abandoned = Signal()
+        self._cancelled = Signal()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
     async def commit(self, write: Callable[[], Awaitable[T]]) -> T:
-        """
-        Write, and after a failure heal and write again, for as long as it takes.
-        """
+        """Write, and after a failure heal and write again, for as long as it takes."""
         while True:
             try:
                 return await write()
@@ -46,8 +41,7 @@ class Durability:
                 await self.heal(fault)
 
     async def heal(self, fault: errors.StorageFault) -> None:
-        """
-        Wait until there is room again after a write that failed, or a while after a read that did.
+        """Wait until there is room again after a write that failed, or a while after a read that did.
 
         Raises:
             errors.Unreadable: the run is cancelled, and so waits for no file any more.
@@ -68,8 +62,7 @@ class Durability:
                 raise
 
     async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
-        """
-        Wait before a step is begun again that could do nothing, longer from time to time.
+        """Wait before a step is begun again that could do nothing, longer from time to time.
 
         Args:
             times: How often it has waited already.
@@ -85,21 +78,15 @@ class Durability:
             self._changed()
 
     async def get_blob(self, blob: BlobRef) -> plain.Json:
-        """
-        Return a blob, as soon as it can be read.
-        """
+        """Return a blob, as soon as it can be read."""
         return await self.commit(lambda: self._log.get_blob(blob))
 
     def abandon(self) -> None:
-        """
-        Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
-        """
+        """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
         self._abandoned.give()
 
     def cancel(self) -> None:
-        """
-        Give up waiting for files that cannot be read, since nothing of the run will be performed any more.
-        """
+        """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
         self._cancelled.give()
 
     async def _outwait_read(self, fault: errors.Unreadable) -> None:

@@ -1,6 +1,4 @@
-"""
-Events: the catalogue of everything that is told about a run while it happens.
-"""
+"""Events: the catalogue of everything that is told about a run while it happens."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app.engine import plain
 
 
 class EventType(StrEnum):
-    """
-    Types of events; with their fields they are part of the public contract.
-    """
+    """Types of events; with their fields they are part of the public contract."""
 
     RUN_CREATED = "run.created"
     """The run was accepted."""
@@ -96,9 +92,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """
-    One thing that happened.
-    """
+    """One thing that happened."""
 
     seq: int
     """Number within the run; rises, may have gaps, never repeats."""
@@ -114,9 +108,7 @@ class Event:
     """Fields of its type."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{seq, at, type, run_id, key, data}`.
-        """
+        """Return `{seq, at, type, run_id, key, data}`."""
         return {
             "seq": self.seq,
             "at": self.at,

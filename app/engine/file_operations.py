@@ -1,6 +1,4 @@
-"""
-Operations on the files of the workspace, for recipes that use folders as queues.
-"""
+"""Operations on the files of the workspace, for recipes that use folders as queues."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from app.engine.operations import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindFiles(Operation):
-    """
-    Find the files and folders that patterns fit; the output is `{"found": {pattern: [path, ...]}}`.
+    """Find the files and folders that patterns fit; the output is `{"found": {pattern: [path, ...]}}`.
 
     A pattern is a POSIX glob from the workspace: `*`, `?` and `[...]` within a name, no `**`; names that begin with a
     dot fit only a pattern that says the dot. Paths come in the order of their bytes, each once. A path that leads out
@@ -28,9 +25,7 @@ class FindFiles(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFiles(Operation):
-    """
-    Read files of the workspace as text; the output is `{"files": {path: {"text", "size_bytes", "folder"}}}`.
-    """
+    """Read files of the workspace as text; the output is `{"files": {path: {"text", "size_bytes", "folder"}}}`."""
 
     kind: ClassVar[str] = "read_files"
 
@@ -44,8 +39,7 @@ class ReadFiles(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitForFiles(Operation):
-    """
-    Wait until files are there; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
+    """Wait until files are there; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
 
     When `timeout_seconds` are over in the life of one process, the try fails with the code `timeout`.
     """
@@ -65,8 +59,7 @@ class WaitForFiles(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFile(Operation):
-    """
-    Move a file or folder into a folder of the workspace, which is made; the output is `{"from", "to"}`.
+    """Move a file or folder into a folder of the workspace, which is made; the output is `{"from", "to"}`.
 
     Nothing is overwritten. A repetition after a crash finds its own move and does not fail.
     """

@@ -1,6 +1,4 @@
-"""
-Gates: questions to people as they are shown, by what ids they are known, and what an answer is on record as.
-"""
+"""Gates: questions to people as they are shown, by what ids they are known, and what an answer is on record as."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGate:
-    """
-    A question that waits for a person's answer.
-    """
+    """A question that waits for a person's answer."""
 
     start: RunStart
     """What the run that asks began with."""
@@ -41,9 +37,7 @@ class OpenGate:
 
     @classmethod
     def of(cls, start: RunStart, key: str, attempt: int, gate: Gate, decided: Decisions) -> OpenGate:
-        """
-        Return a gate as what was decided about its run tells of it.
-        """
+        """Return a gate as what was decided about its run tells of it."""
         return cls(
             start=start,
             key=key,
@@ -55,29 +49,21 @@ class OpenGate:
 
     @property
     def run_id(self) -> str:
-        """
-        Return the run that asks.
-        """
+        """Return the run that asks."""
         return self.start.run_id
 
     @property
     def gate_id(self) -> str:
-        """
-        Return its id.
-        """
+        """Return its id."""
         return gate_id(self.run_id, self.key, self.attempt)
 
     @property
     def shown_sha256(self) -> str:
-        """
-        Return the bare hash of what is shown.
-        """
+        """Return the bare hash of what is shown."""
         return shown_sha256(self.gate)
 
     def masked(self, masker: plain.Masker) -> OpenGate:
-        """
-        Return the gate with secrets hidden; what is shown keeps its hash.
-        """
+        """Return the gate with secrets hidden; what is shown keeps its hash."""
         prompt: str = masker.mask(self.gate.prompt)
         if prompt == self.gate.prompt:
             return self
@@ -86,9 +72,7 @@ class OpenGate:
         )
 
     def told(self) -> dict[str, plain.Json]:
-        """
-        Return the fields of the event that tells of it.
-        """
+        """Return the fields of the event that tells of it."""
         return {
             "gate_id": self.gate_id,
             "prompt": plain.preview(self.gate.prompt),
@@ -101,9 +85,7 @@ class OpenGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """
-    What was decided at a gate, and by whom.
-    """
+    """What was decided at a gate, and by whom."""
 
     decision: str
     """One of the gate's options."""
@@ -115,9 +97,7 @@ class Answer:
     """Key under which the same answer may be given again."""
 
     def on(self, asked: OpenGate) -> dict[str, plain.Json]:
-        """
-        Return what the answer to a gate is on record as: the output of its step, bound to what was shown.
-        """
+        """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""
         return {
             "gate_id": asked.gate_id,
             "decision": self.decision,
@@ -130,32 +110,24 @@ class Answer:
 
 
 def gate_id(run_id: str, key: str, attempt: int) -> str:
-    """
-    Return the id of a gate: its run, and a hash of step and try. Asked again from scratch, a gate has another id.
-    """
+    """Return the id of a gate: its run, and a hash of step and try. Asked again from scratch, a gate has another id."""
     return f"{run_id}.{_digits(key, attempt)}"
 
 
 def run_of(gate_id: str) -> str | None:
-    """
-    Return the run that a gate's id names; None where it can be no such id.
-    """
+    """Return the run that a gate's id names; None where it can be no such id."""
     run_id, dot, digits = gate_id.rpartition(".")
     return run_id if dot and len(digits) == _DIGITS else None
 
 
 def shown_sha256(gate: Gate) -> str:
-    """
-    Return the bare hash of what a person decides on: the driver's own, or that of question and options.
-    """
+    """Return the bare hash of what a person decides on: the driver's own, or that of question and options."""
     shown: plain.Json = {"prompt": gate.prompt, "options": list(gate.options)}
     return gate.shown_sha256 or plain.sha256(plain.canonical(shown))
 
 
 def answer_in(record: Record) -> Mapping[str, plain.Json] | None:
-    """
-    Return the answer that a journal line holds; None for any other line.
-    """
+    """Return the answer that a journal line holds; None for any other line."""
     output = record.output
     if not isinstance(output, dict) or "gate_id" not in output or not _is_gates(record.line.get("operation")):
         return None
@@ -163,8 +135,7 @@ def answer_in(record: Record) -> Mapping[str, plain.Json] | None:
 
 
 def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> OpenGate:
-    """
-    Return the gate that a journal line answers.
+    """Return the gate that a journal line answers.
 
     Args:
         question: Its operation as plain JSON.
@@ -183,17 +154,13 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
 
 
 def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-    """
-    Return the fields of the event that tells of an answer.
-    """
+    """Return the fields of the event that tells of an answer."""
     shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
     return shown | {"message": plain.preview(answer["message"])}
 
 
 def is_denial(record: Record) -> bool:
-    """
-    Tell whether a journal line holds a decision that nothing goes past.
-    """
+    """Tell whether a journal line holds a decision that nothing goes past."""
     answer = answer_in(record)
     return answer is not None and answer["denied"] is True
 

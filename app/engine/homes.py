@@ -1,5 +1,4 @@
-"""
-Homes: what the open steps of a run write with, so that they can outlive the runner that began them.
+"""Homes: what the open steps of a run write with, so that they can outlive the runner that began them.
 
 While a run is asleep nobody is at home: a step that is over, or that writes a log, asks for its run and waits.
 """
@@ -18,9 +17,7 @@ from app.engine.stores import RunLog
 
 
 class Home:
-    """
-    The log of a run and whoever hears of its steps; all of it is absent while the run is asleep.
-    """
+    """The log of a run and whoever hears of its steps; all of it is absent while the run is asleep."""
 
     __slots__ = (
         "_call",
@@ -70,20 +67,22 @@ class Home:
         landed: Callable[[Record], None],
         over: Callable[[asyncio.Task[None]], None],
     ) -> None:
-        """
-        Let whoever waits for the run go on.
-        """
-        self.log, self.durability, self.enter = log, durability, enter
-        self.began, self.landed, self.over = began, landed, over
-        self._call, self.wanted = None, False
+        """Let whoever waits for the run go on."""
+        self.log = log
+        self.durability = durability
+        self.enter = enter
+        self.began = began
+        self.landed = landed
+        self.over = over
+        self._call = None
+        self.wanted = False
         self._moved_in.give()
         ended, self._ended = self._ended, []
         for task in ended:
             over(task)
 
     def move_out(self, call: Callable[[str], None]) -> None:
-        """
-        Let everybody wait who needs the run from now on.
+        """Let everybody wait who needs the run from now on.
 
         Args:
             call: Told which run somebody needs.
@@ -93,30 +92,23 @@ class Home:
         self._call = call
 
     def desert(self) -> None:
-        """
-        Say that nobody will move in any more; whoever waits gets an `InterruptionFault`.
-        """
+        """Say that nobody will move in any more; whoever waits gets an `InterruptionFault`."""
         self._deserted = True
         self._moved_in.give()
 
     @property
     def is_inhabited(self) -> bool:
-        """
-        Tell whether the run is awake.
-        """
+        """Tell whether the run is awake."""
         return self._moved_in.is_given()
 
     @property
     def is_quiet(self) -> bool:
-        """
-        Tell whether no step is using the log on its performer's behalf.
-        """
+        """Tell whether no step is using the log on its performer's behalf."""
         return not self._visitors
 
     @asynccontextmanager
     async def visit(self) -> AsyncIterator[RunLog]:
-        """
-        Use the log while its performer is at work; the run does not fall asleep meanwhile.
+        """Use the log while its performer is at work; the run does not fall asleep meanwhile.
 
         Raises:
             errors.InterruptionFault: the run was given up.
@@ -129,8 +121,7 @@ class Home:
             self._visitors -= 1
 
     async def reach(self) -> None:
-        """
-        Wait until the run is awake.
+        """Wait until the run is awake.
 
         Raises:
             errors.InterruptionFault: the run was given up.
@@ -142,9 +133,7 @@ class Home:
             raise errors.InterruptionFault
 
     def note_over(self, task: asyncio.Task[None]) -> None:
-        """
-        Pass on that a task is over.
-        """
+        """Pass on that a task is over."""
         if self._deserted:
             return
         if self._moved_in.is_given():

@@ -1,6 +1,4 @@
-"""
-Interruptions: a try whose process was cut off while the service went on.
-"""
+"""Interruptions: a try whose process was cut off while the service went on."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from app import errors
 
 
 class CutOff(BaseException):
-    """
-    The try was cut off, and nothing of it is left: it fares as if the service itself had been killed.
-    """
+    """The try was cut off, and nothing of it is left: it fares as if the service itself had been killed."""
 
     def __init__(self, cause: errors.ControlRoomError) -> None:
         super().__init__(cause.message)

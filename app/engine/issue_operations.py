@@ -1,6 +1,4 @@
-"""
-Operations that close issues whose cause is gone.
-"""
+"""Operations that close issues whose cause is gone."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from app.engine.operations import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFindings(Operation):
-    """
-    Close the issues of findings that the run's recipe has not found again; the output is `{"closed": [issue_id, …]}`.
+    """Close the issues of findings that the run's recipe has not found again; the output is `{"closed": [issue_id,
+    …]}`.
     """
 
     kind: ClassVar[str] = "close_findings"
@@ -26,8 +24,8 @@ class CloseFindings(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFailedChecks(Operation):
-    """
-    Close the issues that steps of the run have opened for checks that are met now; the output is that of the other.
+    """Close the issues that steps of the run have opened for checks that are met now; the output is
+    that of the other.
     """
 
     kind: ClassVar[str] = "close_failed_checks"

@@ -1,6 +1,4 @@
-"""
-Issues: records of what is to be mended or kept in mind, each one JSON file; and the port by which they are kept.
-"""
+"""Issues: records of what is to be mended or kept in mind, each one JSON file; and the port by which they are kept."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ Change: TypeAlias = Callable[[Issue | None], Issue | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueSummary:
-    """
-    An issue as lists show it.
-    """
+    """An issue as lists show it."""
 
     issue_id: str
     """Its id; names its file."""
@@ -70,17 +66,13 @@ class IssueSummary:
     """Number of its changes, from 1."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the summary as plain JSON.
-        """
+        """Return the summary as plain JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueQuery:
-    """
-    Which issues a list shows, newest first.
-    """
+    """Which issues a list shows, newest first."""
 
     status: str | None = None
     """Only open or only closed ones."""
@@ -101,21 +93,17 @@ class IssueQuery:
 
 
 class IssueStore(Protocol):
-    """
-    All issues of a data directory.
-    """
+    """All issues of a data directory."""
 
     async def open(self, issue: Issue) -> None:
-        """
-        Keep what a step has found. If it was found before, what a person has made of it stays.
+        """Keep what a step has found. If it was found before, what a person has made of it stays.
 
         Raises:
             errors.StorageFault: it could not be made durable.
         """
 
     async def change(self, issue_id: str, change: Change) -> Issue:
-        """
-        Change an issue, or make it, while nobody else does; return it once it is durable.
+        """Change an issue, or make it, while nobody else does; return it once it is durable.
 
         Raises:
             errors.NotFound: `issue_not_found`; there is none, and the change makes none.
@@ -124,22 +112,17 @@ class IssueStore(Protocol):
         """
 
     async def get(self, issue_id: str) -> Issue:
-        """
-        Return an issue as its file has it.
+        """Return an issue as its file has it.
 
         Raises:
             errors.NotFound, errors.Conflict: as `change`.
         """
 
     async def list(self, query: IssueQuery) -> list[IssueSummary]:
-        """
-        Return issues, newest first.
-        """
+        """Return issues, newest first."""
 
     async def knows_session(self, session_id: str) -> bool:
-        """
-        Tell whether a work session has runs, receipts or a plan.
-        """
+        """Tell whether a work session has runs, receipts or a plan."""
 
 
 def made(
@@ -158,8 +141,7 @@ def made(
     recipe_id: str | None = None,
     request_sha256: str | None = None,
 ) -> dict[str, plain.Json]:
-    """
-    Return a new record.
+    """Return a new record.
 
     Args:
         request_sha256: Hash of the request under an idempotency key that made it.
@@ -189,9 +171,7 @@ def made(
 
 
 def whole(issue: Issue) -> dict[str, plain.Json]:
-    """
-    Return a record with every field that one has today, whoever wrote it and when; what has no sense is left out.
-    """
+    """Return a record with every field that one has today, whoever wrote it and when; what has no sense is left out."""
     at = issue.get("created_at")
     facts = issue.get("facts")
     blank = made(
@@ -214,8 +194,7 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
 
 
 def again(known: Issue, found: Issue) -> Issue:
-    """
-    Return what a record becomes when its step finds the same thing again.
+    """Return what a record becomes when its step finds the same thing again.
 
     It is open once more. The words of a person stay; where nobody has changed them, those of the new finding count.
     """
@@ -233,8 +212,8 @@ def again(known: Issue, found: Issue) -> Issue:
 
 
 def closed(known: Issue | None, at: str, run_id: str, note: str) -> Issue | None:
-    """
-    Return what a record becomes when a run's check finds nothing any more: closed, with a note; a closed one stays.
+    """Return what a record becomes when a run's check finds nothing any more: closed, with a note;
+    a closed one stays.
     """
     if known is None:
         return None
@@ -247,9 +226,7 @@ def closed(known: Issue | None, at: str, run_id: str, note: str) -> Issue | None
 
 
 def summary(issue: Issue) -> IssueSummary:
-    """
-    Return a record as lists show it.
-    """
+    """Return a record as lists show it."""
     shown = whole(issue)
     at = {name: _instant(shown[name]) for name in ("created_at", "updated_at")}
     return IssueSummary(**{name: shown[name] for name in IssueSummary.__slots__} | at)

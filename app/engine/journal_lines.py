@@ -1,5 +1,5 @@
-"""
-Journal lines: what one finished try of a step looks like in steps.jsonl (execution-modes, appendix A, and ours beside).
+"""Journal lines: what one finished try of a step looks like in steps.jsonl (execution-modes, appendix A, and ours
+beside).
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _RECEIPT_DIGITS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """
-    An output made ready for the disk: plain, masked, encoded once.
-    """
+    """An output made ready for the disk: plain, masked, encoded once."""
 
     value: plain.Json
     """The output."""
@@ -31,17 +29,13 @@ class Content:
 
     @property
     def text(self) -> bool:
-        """
-        Tell whether it is a text.
-        """
+        """Tell whether it is a text."""
         return isinstance(self.value, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """
-    One try of a step, over.
-    """
+    """One try of a step, over."""
 
     attempt: int
     """Which try, from 1."""
@@ -62,16 +56,12 @@ class Try:
 
 
 def receipt_id(run_id: str, key: str, attempt: int) -> str:
-    """
-    Return the id of the receipt that a tool execution has, whoever writes it and however often.
-    """
+    """Return the id of the receipt that a tool execution has, whoever writes it and however often."""
     return "rcpt_" + plain.sha256(f"{run_id}:{key}:{attempt}".encode())[:_RECEIPT_DIGITS]
 
 
 def facts_of(operation: Operation) -> dict[str, plain.Json]:
-    """
-    Return `tool`, `agent_archetype` and `agent_id` as lines and views show them.
-    """
+    """Return `tool`, `agent_archetype` and `agent_id` as lines and views show them."""
     return {
         "tool": operation.tool if isinstance(operation, ToolCall | Refusal) else None,
         "agent_archetype": operation.archetype if isinstance(operation, AgentCall | Refusal) else None,
@@ -82,8 +72,7 @@ def facts_of(operation: Operation) -> dict[str, plain.Json]:
 def line(
     run_id: str, ask: Ask, done: Try, *, blob: BlobRef | None, operation: Mapping[str, plain.Json]
 ) -> dict[str, plain.Json]:
-    """
-    Make the line of one try; `batch` and `prev` are added where it is appended.
+    """Make the line of one try; `batch` and `prev` are added where it is appended.
 
     Args:
         blob: Where an output over 64 kB is kept.

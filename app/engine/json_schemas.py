@@ -1,6 +1,4 @@
-"""
-JSON Schemas applied to recipes: what a validator finds, told as flaws with paths and near names.
-"""
+"""JSON Schemas applied to recipes: what a validator finds, told as flaws with paths and near names."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ Lenience = Callable[[json_text.Parts, str], bool]
 
 
 class TooCostly(ValueError):
-    """
-    Applying the schema takes more work than was allowed.
-    """
+    """Applying the schema takes more work than was allowed."""
 
 
 _MAX_FLAWS = 200
@@ -44,8 +40,7 @@ _STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
 
 
 def validator(schema: Mapping[str, plain.Json], most_checks: int | None = None) -> Validator:
-    """
-    Return a validator that fetches nothing, and needs linear time for each `pattern` and `uniqueItems`.
+    """Return a validator that fetches nothing, and needs linear time for each `pattern` and `uniqueItems`.
 
     Args:
         most_checks: Keywords that it applies at most, for schemas that refer to themselves a thousandfold.
@@ -65,8 +60,7 @@ def flaws(
     most_checks: int | None = None,
     as_first: bool = False,
 ) -> list[errors.Flaw]:
-    """
-    Return how a value breaks a schema, at most two hundred times.
+    """Return how a value breaks a schema, at most two hundred times.
 
     Args:
         base: Where the value stands in its document.
@@ -86,16 +80,12 @@ def flaws(
 
 
 def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
-    """
-    Return the first two hundred flaws, each once; the rest is not even looked for.
-    """
+    """Return the first two hundred flaws, each once; the rest is not even looked for."""
     return list(dict.fromkeys(itertools.islice(found, _MAX_FLAWS)))
 
 
 def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
-    """
-    Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object.
-    """
+    """Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object."""
     if not isinstance(schema, dict):
         return [flaw(base, "wrong_type", f"must be an object, not {kind_of(schema)}")]
     found = [
@@ -109,9 +99,7 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
 
 
 def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
-    """
-    Return what keeps a schema of a recipe's arguments from being used: it describes each of them by an object.
-    """
+    """Return what keeps a schema of a recipe's arguments from being used: it describes each of them by an object."""
     found = schema_flaws(schema, base)
     if found or not isinstance(schema, dict):
         return found
@@ -121,8 +109,7 @@ def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[er
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """
-    Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
+    """Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
 
     Among very many names none is looked for: a text full of wrong names would take hours.
     """
@@ -136,9 +123,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def kind_of(value: plain.Json) -> str:
-    """
-    Return what kind of JSON value it is, for people.
-    """
+    """Return what kind of JSON value it is, for people."""
     match value:
         case None:
             return "null"
@@ -154,9 +139,7 @@ def kind_of(value: plain.Json) -> str:
 
 
 def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
-    """
-    Make a flaw at a place.
-    """
+    """Make a flaw at a place."""
     return errors.Flaw(path=json_text.json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
 
 
@@ -200,9 +183,7 @@ def _repetitions(_: object, unique: bool, value: plain.Json, __: object) -> Iter
 
 
 def _unified(value: plain.Json) -> plain.Json:
-    """
-    Return a value in which numbers that are equal are written alike.
-    """
+    """Return a value in which numbers that are equal are written alike."""
     match value:
         case float() if value.is_integer():
             return int(value)

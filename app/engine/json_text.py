@@ -1,6 +1,4 @@
-"""
-JSON texts from outside, read strictly: one value, no repeated names, no numbers that JSON lacks, no depths.
-"""
+"""JSON texts from outside, read strictly: one value, no repeated names, no numbers that JSON lacks, no depths."""
 
 from __future__ import annotations
 
@@ -47,8 +45,7 @@ class _Misfit:
 
 
 def read(text: str, *, exact: bool = False, most_values: int | None = None) -> plain.Json:
-    """
-    Return the value that a text holds.
+    """Return the value that a text holds.
 
     Args:
         exact: Whether half of a surrogate pair is a flaw; otherwise something else is put in its place.
@@ -76,16 +73,12 @@ def read(text: str, *, exact: bool = False, most_values: int | None = None) -> p
 
 
 def json_path(parts: Parts) -> str:
-    """
-    Write a place as a JSON path: `$.phase_a[0].tool`.
-    """
+    """Write a place as a JSON path: `$.phase_a[0].tool`."""
     return "$" + "".join(map(_written, parts))
 
 
 def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
-    """
-    Return every text inside of a value, with its place; names are none.
-    """
+    """Return every text inside of a value, with its place; names are none."""
     match value:
         case str():
             yield parts, value
@@ -98,9 +91,7 @@ def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
 
 
 def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
-    """
-    Yield the places of texts and names that hold half of a surrogate pair.
-    """
+    """Yield the places of texts and names that hold half of a surrogate pair."""
     match value:
         case str() if _is_half(value):
             yield parts
@@ -127,9 +118,7 @@ def _is_flat(structure: str) -> bool:
 
 
 def _quickly(text: str) -> tuple[bool, plain.Json]:
-    """
-    Return whether a text is without flaws, and its value; where it is not, every flaw has to be looked for.
-    """
+    """Return whether a text is without flaws, and its value; where it is not, every flaw has to be looked for."""
     unsound = False
 
     def unfit(digits: str) -> _Misfit:

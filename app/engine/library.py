@@ -1,6 +1,4 @@
-"""
-What a recipe may refer to: tools, agents and prompt templates, as values.
-"""
+"""What a recipe may refer to: tools, agents and prompt templates, as values."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ MOST_OUTPUT_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """
-    A tool as recipes and people see it.
-    """
+    """A tool as recipes and people see it."""
 
     name: str
     """Id in the registry."""
@@ -34,9 +30,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """
-    A configured role on a backend.
-    """
+    """A configured role on a backend."""
 
     id: str
     """Name, unique among the agents."""
@@ -60,15 +54,11 @@ class Agent:
     """What becomes of a reply that reached its longest, where a step does not say: fail or keep."""
 
     def takes_part_in(self, mode: str) -> bool:
-        """
-        Tell whether the agent takes part in a mode, e.g. `conference`.
-        """
+        """Tell whether the agent takes part in a mode, e.g. `conference`."""
         return not self.modes or mode in self.modes
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the agent as `agents.json` holds it.
-        """
+        """Return the agent as `agents.json` holds it."""
         return {
             "id": self.id,
             "archetype": self.archetype,
@@ -85,9 +75,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTemplate:
-    """
-    A prompt type with its variants by tier (execution-modes, appendix F).
-    """
+    """A prompt type with its variants by tier (execution-modes, appendix F)."""
 
     prompt_type: str
     """Key in the registry."""
@@ -99,9 +87,7 @@ class PromptTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """
-    Everything that recipes of a project can refer to.
-    """
+    """Everything that recipes of a project can refer to."""
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     """Tools by name."""
@@ -115,8 +101,7 @@ class Library:
     """Models for haiku, sonnet and opus by backend; None: which backends there are is not known."""
 
     def agent_of(self, archetype: str, mode: str | None = None) -> Agent | None:
-        """
-        Return the agent that plays an archetype, or None.
+        """Return the agent that plays an archetype, or None.
 
         Args:
             mode: Mode that it must take part in; None: any.
@@ -131,9 +116,7 @@ NO_OPTIONS: Mapping[str, plain.Json] = {"type": "object", "properties": {}, "add
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """
-    A parsed recipe of any dialect.
-    """
+    """A parsed recipe of any dialect."""
 
     recipe_id: str
     """Unique id; project recipes shadow bundled ones by it."""
@@ -169,9 +152,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendUse:
-    """
-    A place of a recipe at which an agent is asked.
-    """
+    """A place of a recipe at which an agent is asked."""
 
     path: str
     """JSON path of the place, e.g. `$.phase_b[0].agent_archetype`."""
@@ -183,9 +164,7 @@ class BackendUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse:
-    """
-    A place of a recipe at which a model's program is called by name.
-    """
+    """A place of a recipe at which a model's program is called by name."""
 
     path: str
     """JSON path of the place, e.g. `$.providers.claude.command[0]`."""
@@ -195,9 +174,7 @@ class ProgramUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildUse:
-    """
-    A place of a recipe at which another recipe is run.
-    """
+    """A place of a recipe at which another recipe is run."""
 
     path: str
     """JSON path of the place."""

@@ -1,6 +1,4 @@
-"""
-Missing lines: what a run waits with whose journals have lost lines, since steps without a line would run again.
-"""
+"""Missing lines: what a run waits with whose journals have lost lines, since steps without a line would run again."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from app.engine.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """
-    Journal lines of which something else than the journal knows.
-    """
+    """Journal lines of which something else than the journal knows."""
 
     file: str
     """The journal."""
@@ -30,9 +26,7 @@ class Missing:
     """What knows of them."""
 
     def error(self, run_id: str) -> errors.StepError:
-        """
-        Return the error that parks the run, with the place and the way on.
-        """
+        """Return the error that parks the run, with the place and the way on."""
         of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
         message = (
             f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} tells of more; steps whose lines are"
@@ -43,9 +37,7 @@ class Missing:
 
 
 def unled(records: Iterable[Record], decisions: Decisions, conductor: Conductor) -> Missing | None:
-    """
-    Return what is missing where steps were begun that a driver with this journal would not have asked for.
-    """
+    """Return what is missing where steps were begun that a driver with this journal would not have asked for."""
     lines = list(records)
     known = {record.key for record in lines} | conductor.asks.keys()
     begun = [

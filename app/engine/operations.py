@@ -1,5 +1,5 @@
-"""
-Operations: what a driver asks for, as frozen data that names its performer and never holds code, clients or secrets.
+"""Operations: what a driver asks for, as frozen data that names its performer and never holds code,
+clients or secrets.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ OnInterrupted = Literal["rerun", "ask", "fail"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """
-    When a failed try is made again; the delays survive a restart.
-    """
+    """When a failed try is made again; the delays survive a restart."""
 
     max_attempts: int = 1
     """Tries in all, the first included."""
@@ -48,9 +46,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """
-    Base of all operations.
-    """
+    """Base of all operations."""
 
     kind: ClassVar[str]
     """Name of the operation in journals; the key under which its performer is registered."""
@@ -69,9 +65,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall(Operation):
-    """
-    Execute a model-free tool; its output is the payload, and a receipt is written.
-    """
+    """Execute a model-free tool; its output is the payload, and a receipt is written."""
 
     kind: ClassVar[str] = "tool_call"
 
@@ -83,9 +77,7 @@ class ToolCall(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall(Operation):
-    """
-    Send one prompt to an agent; its output is the reply's text.
-    """
+    """Send one prompt to an agent; its output is the reply's text."""
 
     kind: ClassVar[str] = "agent_call"
     outside: ClassVar[bool] = True
@@ -122,9 +114,7 @@ class AgentCall(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Operation):
-    """
-    Look at one fact of the workspace; the output is `{"holds": bool, ...}`.
-    """
+    """Look at one fact of the workspace; the output is `{"holds": bool, ...}`."""
 
     kind: ClassVar[str] = "check"
 
@@ -136,8 +126,7 @@ class Check(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvidence(Operation):
-    """
-    Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
+    """Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
 
     The output tells what was found, `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
     evidence that does not hold fails the step, with the facts in `detail.evidence`.
@@ -155,9 +144,7 @@ class CheckEvidence(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFile(Operation):
-    """
-    Write a text to a file of the workspace, atomically.
-    """
+    """Write a text to a file of the workspace, atomically."""
 
     kind: ClassVar[str] = "commit_file"
     outside: ClassVar[bool] = True
@@ -174,9 +161,7 @@ class CommitFile(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """
-    What a command's standard output is read as, and what it must hold.
-    """
+    """What a command's standard output is read as, and what it must hold."""
 
     mode: Literal["text", "lines", "json"] = "text"
     """A text, a list of its lines, or one JSON document."""
@@ -190,9 +175,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Operation):
-    """
-    Run a program in the workspace; the output is `{"exit_code", "stdout", "stderr", ...}`.
-    """
+    """Run a program in the workspace; the output is `{"exit_code", "stdout", "stderr", ...}`."""
 
     kind: ClassVar[str] = "command"
     outside: ClassVar[bool] = True
@@ -214,21 +197,18 @@ class Command(Operation):
     output_limit_bytes: int = 1024 * 1024
     """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
     capture: Capture | None = None
-    """
-    What standard output is read as. The output then has `captured`, the fields that its beginning became, in place of
-    `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
+    """What standard output is read as. The output then has `captured`, the fields that its beginning became, in place
+    of `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
     """
     log: str | None = None
-    """
-    Name for its logs: `{log}.stderr` if there is any, `{log}.stdout` if the record does not hold all of it. None: both
-    always, under a name made of key and attempt.
+    """Name for its logs: `{log}.stderr` if there is any, `{log}.stdout` if the record does not hold all of it. None:
+    both always, under a name made of key and attempt.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIssue(Operation):
-    """
-    Make an issue record; its id is derived from run and key, or from what was found, so that a repetition makes no
+    """Make an issue record; its id is derived from run and key, or from what was found, so that a repetition makes no
     second one. The output is `{"issue_id"}`.
     """
 
@@ -250,9 +230,7 @@ class OpenIssue(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Operation):
-    """
-    Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails.
-    """
+    """Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails."""
 
     kind: ClassVar[str] = "refusal"
 
@@ -272,9 +250,7 @@ class Refusal(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip(Operation):
-    """
-    Record that a step is passed over by the recipe's own rule; its record is `skipped`, with `detail` as output.
-    """
+    """Record that a step is passed over by the recipe's own rule; its record is `skipped`, with `detail` as output."""
 
     kind: ClassVar[str] = "skip"
 
@@ -286,9 +262,7 @@ class Skip(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer(Operation):
-    """
-    Wait for a duration that a restart does not begin anew.
-    """
+    """Wait for a duration that a restart does not begin anew."""
 
     kind: ClassVar[str] = "timer"
     idle: ClassVar[bool] = True
@@ -299,9 +273,7 @@ class Timer(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate(Operation):
-    """
-    Ask a person; the output is `{"decision", "message", "by_default", "denied", "shown_sha256", ...}`.
-    """
+    """Ask a person; the output is `{"decision", "message", "by_default", "denied", "shown_sha256", ...}`."""
 
     kind: ClassVar[str] = "gate"
     idle: ClassVar[bool] = True
@@ -322,9 +294,7 @@ class Gate(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRun(Operation):
-    """
-    Start another run by the same door as every run and wait for its end; the output is its ending and slots.
-    """
+    """Start another run by the same door as every run and wait for its end; the output is its ending and slots."""
 
     kind: ClassVar[str] = "child_run"
     idle: ClassVar[bool] = True
@@ -340,9 +310,8 @@ class ChildRun(Operation):
 
 
 def body(operation: Operation) -> dict[str, plain.Json]:
-    """
-    Return the operation as plain JSON with its kind, without fields at their default, and without its retries: they say
-    how often it is tried, not what is asked.
+    """Return the operation as plain JSON with its kind, without fields at their default, and without its retries: they
+    say how often it is tried, not what is asked.
 
     Leaving defaults out keeps the hash of an old operation when a later version adds a field.
     """
@@ -352,9 +321,7 @@ def body(operation: Operation) -> dict[str, plain.Json]:
 
 
 def fingerprint(encoded_body: bytes) -> str:
-    """
-    Return the hash by which replay compares operations, from a body in canonical form.
-    """
+    """Return the hash by which replay compares operations, from a body in canonical form."""
     return plain.labelled_sha256(encoded_body)
 
 

@@ -1,6 +1,4 @@
-"""
-Plain JSON: the only kind of value that crosses a port or reaches a journal.
-"""
+"""Plain JSON: the only kind of value that crosses a port or reaches a journal."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ SHORTEST_SECRET = spellings.SHORTEST
 
 
 def plain(value: object) -> Json:
-    """
-    Return a deep copy made of plain JSON values: tuples become lists, lone surrogates are replaced.
+    """Return a deep copy made of plain JSON values: tuples become lists, lone surrogates are replaced.
 
     Raises:
         errors.InputRefused: a value has no JSON form (a set, a NaN, a key that is not text); `not_plain_json`.
@@ -57,8 +54,7 @@ def plain(value: object) -> Json:
 
 
 def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
-    """
-    Tell whether a value holds more than so many values, at no more work than that.
+    """Tell whether a value holds more than so many values, at no more work than that.
 
     Args:
         free: Names of fields of objects whose contents do not count.
@@ -76,9 +72,7 @@ def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
 
 
 def encode(value: Json) -> bytes:
-    """
-    Encode a value compactly in the order of its keys, as journal lines are.
-    """
+    """Encode a value compactly in the order of its keys, as journal lines are."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -87,8 +81,7 @@ def encode(value: Json) -> bytes:
 
 
 def canonical(value: Json) -> bytes:
-    """
-    Encode a value with sorted keys and no spaces, the form that is hashed.
+    """Encode a value with sorted keys and no spaces, the form that is hashed.
 
     Numbers are written as Python's `json` does, so that anybody can hash the same value to the same end.
     """
@@ -96,46 +89,34 @@ def canonical(value: Json) -> bytes:
 
 
 def content(value: Json) -> bytes:
-    """
-    Return the bytes that stand for an output: a text itself, anything else in canonical form.
-    """
+    """Return the bytes that stand for an output: a text itself, anything else in canonical form."""
     return value.encode() if isinstance(value, str) else canonical(value)
 
 
 def sha256(value: bytes) -> str:
-    """
-    Return the bare hexadecimal hash, as slots hold it.
-    """
+    """Return the bare hexadecimal hash, as slots hold it."""
     return hashlib.sha256(value).hexdigest()
 
 
 def labelled_sha256(value: bytes) -> str:
-    """
-    Return `sha256:<hex>`, as journal lines hold it.
-    """
+    """Return `sha256:<hex>`, as journal lines hold it."""
     return f"sha256:{sha256(value)}"
 
 
 def preview(value: Json) -> str:
-    """
-    Return the first two hundred characters of a value on one line.
-    """
+    """Return the first two hundred characters of a value on one line."""
     text = value if isinstance(value, str) else encode(value).decode()
     return " ".join(text[: 2 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS]
 
 
 class Masker:
-    """
-    Replace secret values wherever they stand in a plain value, in every usual spelling.
-    """
+    """Replace secret values wherever they stand in a plain value, in every usual spelling."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._prepare(frozenset(), set(secrets))
 
     def hiding(self, secrets: Iterable[str]) -> Masker:
-        """
-        Return one that masks further secrets as well.
-        """
+        """Return one that masks further secrets as well."""
         further = {secret for secret in secrets if secret not in self._spellings}
         if not further:
             return self
@@ -144,8 +125,7 @@ class Masker:
         return made
 
     def mask(self, value: Json) -> Json:
-        """
-        Return the value with each secret replaced by `***`, in keys as well.
+        """Return the value with each secret replaced by `***`, in keys as well.
 
         Secrets under four characters are left: masking them would tear ordinary text apart. Where a text that was cut
         begins or ends with a part of a secret, that part is replaced, too.
@@ -153,15 +133,12 @@ class Masker:
         return self._masked(value, anywhere=False) if self._concerns(value) else value
 
     def mask_cut(self, value: Json) -> Json:
-        """
-        Return the value with parts of secrets replaced, too, wherever they stand: messages quote what was cut.
-        """
+        """Return the value with parts of secrets replaced, too, wherever they stand: messages quote what was cut."""
         return self._masked(value, anywhere=True) if self._concerns(value) else value
 
     def mask_held(self, text: str, *, at_end: bool) -> str:
-        """
-        Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that lies
-        over the cut is taken away, however short.
+        """Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that
+        lies over the cut is taken away, however short.
         """
         most = 0
         for spelling in self._spellings:
@@ -230,9 +207,7 @@ def _has_parts(spelling: str) -> bool:
 
 
 def _without_begin(text: str, begin: str, spelling: str, *, anywhere: bool) -> str:
-    """
-    Replace what a spelling begins with, where the text ends within it; or `anywhere`.
-    """
+    """Replace what a spelling begins with, where the text ends within it; or `anywhere`."""
     kept, position = [], 0
     found = text.find(begin) if anywhere else text.rfind(begin, max(len(text) - len(spelling), 0))
     while found >= 0:

@@ -1,5 +1,4 @@
-"""
-Plan files: session plans read from JSON, whoever wrote it (execution-modes, appendix G).
+"""Plan files: session plans read from JSON, whoever wrote it (execution-modes, appendix G).
 
 What is missing or null has its default, unknown fields stay, and everything that cannot be is told at its place.
 """
@@ -20,8 +19,7 @@ _PRIORITIES = range(-100, 101)
 
 
 def read(content: bytes) -> Plan:
-    """
-    Read a plan from the bytes of its file.
+    """Read a plan from the bytes of its file.
 
     Raises:
         errors.InputRefused: `plan_damaged`, with every flaw found.
@@ -34,8 +32,7 @@ def read(content: bytes) -> Plan:
 
 
 def from_json(value: plain.Json) -> Plan:
-    """
-    Read a plan from plain JSON.
+    """Read a plan from plain JSON.
 
     Raises:
         errors.InputRefused: as `read`.
@@ -55,9 +52,7 @@ def from_json(value: plain.Json) -> Plan:
 
 @dataclass(slots=True)
 class _Reader:
-    """
-    Takes the fields of an object one by one, and notes what is wrong with them.
-    """
+    """Takes the fields of an object one by one, and notes what is wrong with them."""
 
     path: str
     value: Any
@@ -70,9 +65,7 @@ class _Reader:
             self.value = None
 
     def take(self, name: str, read: Callable[[Any], Any], default: Any = None, *, needed: bool = False) -> Any:
-        """
-        Return a field as it is read; its default where it is missing or null, or cannot be read.
-        """
+        """Return a field as it is read; its default where it is missing or null, or cannot be read."""
         self.taken.add(name)
         if self.value is None:
             return default
@@ -88,9 +81,7 @@ class _Reader:
             return default
 
     def rest(self) -> dict[str, plain.Json]:
-        """
-        Return the fields that nobody took.
-        """
+        """Return the fields that nobody took."""
         return {name: each for name, each in (self.value or {}).items() if name not in self.taken}
 
     def _tell(self, name: str, message: str, code: str = "invalid") -> None:

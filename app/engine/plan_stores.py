@@ -1,6 +1,4 @@
-"""
-The port by which session plans are kept.
-"""
+"""The port by which session plans are kept."""
 
 from __future__ import annotations
 
@@ -16,21 +14,17 @@ DAMAGED = "plan_damaged"
 
 
 class PlanStore(Protocol):
-    """
-    All session plans of a data directory. Whoever changes them holds the data directory.
-    """
+    """All session plans of a data directory. Whoever changes them holds the data directory."""
 
     async def get(self, session_id: str) -> plans.Plan | None:
-        """
-        Return a plan as its file has it, None where there is none.
+        """Return a plan as its file has it, None where there is none.
 
         Raises:
             errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
         """
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
-        """
-        Replace a plan's file, or make it; done once it is durable. Once begun that ends, whatever becomes of the
+        """Replace a plan's file, or make it; done once it is durable. Once begun that ends, whatever becomes of the
         caller.
 
         Args:
@@ -43,24 +37,20 @@ class PlanStore(Protocol):
         """
 
     async def remove(self, session_id: str) -> None:
-        """
-        Remove a plan's file for good; done once that is durable. Once begun that ends, whatever becomes of the caller.
+        """Remove a plan's file for good; done once that is durable. Once begun that ends, whatever becomes of the
+        caller.
 
         Raises:
             errors.StorageFault: it could not be made durable; the file is as before, or gone.
         """
 
     async def was_removed(self, session_id: str) -> bool:
-        """
-        Tell whether a session had a plan that was removed.
-        """
+        """Tell whether a session had a plan that was removed."""
 
     async def was_lost(self, session_id: str) -> bool:
-        """
-        Tell whether a session had a plan whose file is gone, though nobody removed it here: a person has, or a disk.
+        """Tell whether a session had a plan whose file is gone, though nobody removed it here: a
+        person has, or a disk.
         """
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """
-        Return plans, newest first; files that cannot be read are left out.
-        """
+        """Return plans, newest first; files that cannot be read are left out."""

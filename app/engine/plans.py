@@ -1,6 +1,4 @@
-"""
-Session plans: tasks and their dependencies, each plan one JSON file (execution-modes, appendix G).
-"""
+"""Session plans: tasks and their dependencies, each plan one JSON file (execution-modes, appendix G)."""
 
 from __future__ import annotations
 
@@ -27,39 +25,28 @@ SHOWN_CHARACTERS = 1000
 
 
 class PlanState(StrEnum):
-    """
-    Where a session plan stands.
-    """
+    """Where a session plan stands."""
 
     DRAFT = "draft"
-    """
-    Made, or being made by the chief, and not looked at yet.
+    """Made, or being made by the chief, and not looked at yet.
 
     A person approves it; where the chief makes no plan it is failed. A crash here loses nothing: the chief's run goes
     on, and the plan takes up what came of it.
     """
     APPROVED = "approved"
-    """
-    Looked at; a person starts it. A crash here changes nothing.
-    """
+    """Looked at; a person starts it. A crash here changes nothing."""
     RUNNING = "running"
-    """
-    Its tasks are started as soon as they can be; it also stays so while only an answer is missing.
+    """Its tasks are started as soon as they can be; it also stays so while only an answer is missing.
 
     A person pauses it; it is done or failed when nothing is left that could go on. A crash here leaves it running: the
     next start goes on with it.
     """
     PAUSED = "paused"
-    """
-    No further task is started; those that run go on. A person resumes it. A crash here changes nothing.
-    """
+    """No further task is started; those that run go on. A person resumes it. A crash here changes nothing."""
     DONE = "done"
-    """
-    Every task is done. A further task makes it paused.
-    """
+    """Every task is done. A further task makes it paused."""
     FAILED = "failed"
-    """
-    A task has failed and nothing else can go on, or the chief made no plan.
+    """A task has failed and nothing else can go on, or the chief made no plan.
 
     A person takes it out: by a retry, by force, or by a start once something can go on. It is done when all that is
     left is done. A crash here changes nothing.
@@ -67,41 +54,32 @@ class PlanState(StrEnum):
 
 
 class TaskState(StrEnum):
-    """
-    Where a task of a session plan stands (execution-modes, appendix G, task states).
-    """
+    """Where a task of a session plan stands (execution-modes, appendix G, task states)."""
 
     PENDING = "pending"
-    """
-    Ready to run: all that it depends on is done, or a person has forced it.
+    """Ready to run: all that it depends on is done, or a person has forced it.
 
     Started as soon as its plan runs and there is room. A crash here changes nothing.
     """
     BLOCKED = "blocked"
-    """
-    Something that it depends on is not done.
+    """Something that it depends on is not done.
 
     It is pending when all of that is, or when a person forces it. A crash here changes nothing.
     """
     NEEDS_SCOPING = "needs_scoping"
-    """
-    A question must be answered before it is known what to execute.
+    """A question must be answered before it is known what to execute.
 
     A person answers it. A crash here changes nothing.
     """
     RUNNING = "running"
-    """
-    Its run is accepted, or about to be.
+    """Its run is accepted, or about to be.
 
     Its run takes it out, by ending. A crash here loses nothing: the same run is found by its key.
     """
     DONE = "done"
-    """
-    Its run has ended well, its definition of done included. Final.
-    """
+    """Its run has ended well, its definition of done included. Final."""
     FAILED = "failed"
-    """
-    Its run has failed, was cancelled or deleted, or could not be started; `error` tells.
+    """Its run has failed, was cancelled or deleted, or could not be started; `error` tells.
 
     A person takes it out, by a retry, or by sending its run on. A crash here changes nothing.
     """
@@ -132,9 +110,7 @@ TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoping:
-    """
-    A question about a task, and what was answered.
-    """
+    """A question about a task, and what was answered."""
 
     question: str
     """What was asked."""
@@ -146,9 +122,7 @@ class Scoping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """
-    A task of a session plan; it becomes one run.
-    """
+    """A task of a session plan; it becomes one run."""
 
     id: int
     """Number within the plan, from 1; never given twice."""
@@ -197,30 +171,22 @@ class Task:
 
     @property
     def asks(self) -> bool:
-        """
-        Tell whether a question is open.
-        """
+        """Tell whether a question is open."""
         return self.recipe_id is None or (self.scoping_question is not None and self.scoping_answer is None)
 
     @property
     def begun(self) -> bool:
-        """
-        Tell whether its run goes on or has ended well, so that it is no more changed.
-        """
+        """Tell whether its run goes on or has ended well, so that it is no more changed."""
         return self.status in (TaskState.RUNNING, TaskState.DONE)
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the task as the file of its plan holds it.
-        """
+        """Return the task as the file of its plan holds it."""
         return _written(self) | {"scoping_before": [dataclasses.asdict(each) for each in self.scoping_before]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """
-    A session plan.
-    """
+    """A session plan."""
 
     session_id: str
     """Work session; names its folder."""
@@ -263,36 +229,26 @@ class Plan:
 
     @property
     def highest_task_id(self) -> int:
-        """
-        Return the highest number that a task has or had; 0 where there was none.
-        """
+        """Return the highest number that a task has or had; 0 where there was none."""
         return max(self.last_task_id, *(task.id for task in self.tasks), 0)
 
     def task(self, task_id: int) -> Task | None:
-        """
-        Return a task by its number, or None.
-        """
+        """Return a task by its number, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
 
     def with_task(self, changed: Task) -> Plan:
-        """
-        Return the plan with a task in place of the one of its number.
-        """
+        """Return the plan with a task in place of the one of its number."""
         tasks = tuple(changed if task.id == changed.id else task for task in self.tasks)
         return dataclasses.replace(self, tasks=tasks)
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the plan as its file holds it.
-        """
+        """Return the plan as its file holds it."""
         return _written(self) | {"tasks": [task.to_json() for task in self.tasks]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """
-    A plan as lists show it.
-    """
+    """A plan as lists show it."""
 
     session_id: str
     """Work session."""
@@ -312,17 +268,13 @@ class PlanSummary:
     """Number of its changes."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the summary as plain JSON.
-        """
+        """Return the summary as plain JSON."""
         return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuery:
-    """
-    Which plans a list shows, newest first.
-    """
+    """Which plans a list shows, newest first."""
 
     status: str | None = None
     """Only plans in this state."""
@@ -335,9 +287,7 @@ class PlanQuery:
 
 
 def summary(plan: Plan) -> PlanSummary:
-    """
-    Return a plan as lists show it.
-    """
+    """Return a plan as lists show it."""
     counted = Counter(task.status.value for task in plan.tasks)
     return PlanSummary(
         session_id=plan.session_id,

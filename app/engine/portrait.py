@@ -1,6 +1,4 @@
-"""
-The portrait of a living run: what its views, its snapshots and its row in the index show.
-"""
+"""The portrait of a living run: what its views, its snapshots and its row in the index show."""
 
 from __future__ import annotations
 
@@ -28,14 +26,15 @@ CANCELLING = "cancelling"
 
 
 class Portrait:
-    """
-    Keep what is shown of a run current.
-    """
+    """Keep what is shown of a run current."""
 
     def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
         loaded = log.loaded
         ended = loaded.decisions.ended
-        self._log, self._context, self._clock, self._changed = log, context, time, changed
+        self._log = log
+        self._context = context
+        self._clock = time
+        self._changed = changed
         self._start = loaded.start
         self._reason: str | None = loaded.decisions.paused
         self._error = ended.error if ended else loaded.decisions.pause_error
@@ -54,15 +53,13 @@ class Portrait:
         """Guard of the writes; a fault there shows the run as parked."""
 
     def wake(self, status: RunState, updated_at: str, works: dict[str, Work]) -> None:
-        """
-        Show the run as it was shown when it fell asleep.
-        """
-        self.status, self._updated_at, self.works = status, updated_at, works
+        """Show the run as it was shown when it fell asleep."""
+        self.status = status
+        self._updated_at = updated_at
+        self.works = works
 
     def view(self) -> views.RunView:
-        """
-        Return the run as it stands; it shares what goes on growing, so it is to be read at once.
-        """
+        """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
         fault = self.durability.fault if self.durability else None
         return views.RunView(
             start=self._start,
@@ -81,9 +78,7 @@ class Portrait:
         )
 
     def add(self, record: Record) -> None:
-        """
-        Show one more line.
-        """
+        """Show one more line."""
         self.records.append(record)
         if self._counts(record):
             self._counted.append(record)
@@ -91,55 +86,44 @@ class Portrait:
             self._usage = self._usage.plus(record.usage)
 
     def touch(self) -> None:
-        """
-        Say that something changed.
-        """
+        """Say that something changed."""
         self._updated_at = self._clock.now()
         self._log.refresh(self._snapshots)
         self._changed()
 
     def tell(self) -> None:
-        """
-        Say that something changed which no snapshot holds, as when a try begins.
-        """
+        """Say that something changed which no snapshot holds, as when a try begins."""
         self._updated_at = self._clock.now()
         self._changed()
 
     async def move(self, transition: Transition) -> None:
-        """
-        Show another state, here and in the index.
-        """
+        """Show another state, here and in the index."""
         self.status = transition.to
         self.touch()
         await self._log.move(transition)
 
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
-        """
-        Show why the run rests.
-        """
-        self.status, self._reason, self._error = status, reason, error
+        """Show why the run rests."""
+        self.status = status
+        self._reason = reason
+        self._error = error
         self.touch()
 
     def end(
         self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
     ) -> None:
-        """
-        Show how the run ended.
-        """
+        """Show how the run ended."""
         ended = self._log.loaded.decisions.ended
-        self._ending, self._completed_at = ending, ended.at if ended else self.now()
+        self._ending = ending
+        self._completed_at = ended.at if ended else self.now()
         self.rest(status, None, error)
 
     def now(self) -> str:
-        """
-        Return the present instant as JSON holds it.
-        """
+        """Return the present instant as JSON holds it."""
         return clock.stamp(self._clock.now())
 
     def moved_at(self) -> str:
-        """
-        Return when the run last changed.
-        """
+        """Return when the run last changed."""
         if not isinstance(self._updated_at, str):
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
@@ -163,9 +147,7 @@ class Portrait:
 
 
 def open_step(work: Work) -> views.OpenStep:
-    """
-    Return an open step as views show it.
-    """
+    """Return an open step as views show it."""
     operation = work.ask.operation
     return views.OpenStep(
         key=work.ask.key,

@@ -1,6 +1,4 @@
-"""
-Ports: what the engine needs of the outside world, and what drivers need of the engine.
-"""
+"""Ports: what the engine needs of the outside world, and what drivers need of the engine."""
 
 from __future__ import annotations
 
@@ -23,19 +21,14 @@ _NO_SECRETS = plain.Masker()
 
 
 class Context(Protocol):
-    """
-    The one door between a driver and the world. A driver awaits nothing else.
-    """
+    """The one door between a driver and the world. A driver awaits nothing else."""
 
     @property
     def run(self) -> RunStart:
-        """
-        Return the facts of the run, the overrides of its last resume included.
-        """
+        """Return the facts of the run, the overrides of its last resume included."""
 
     async def perform(self, key: str, operation: Operation, place: Place | None = None) -> Record:
-        """
-        Return the final record of an operation, persisted, from the journal or performed now.
+        """Return the final record of an operation, persisted, from the journal or performed now.
 
         Args:
             key: Name of the step for ever; unique within the run.
@@ -44,58 +37,39 @@ class Context(Protocol):
     async def gather(
         self, branches: Mapping[str, Coroutine[Any, Any, Any]], *, limit: int | None = None, fail_fast: bool = True
     ) -> dict[str, Any]:
-        """
-        Run named branches in parallel and return what each returned, in the given order.
+        """Run named branches in parallel and return what each returned, in the given order.
 
         With `fail_fast`, the first branch that raises cancels the others and its error is raised here; without, an
         error stands in its branch's place. At most `limit` branches run at a time, started in order.
         """
 
     async def gate(self, key: str, gate: Gate, place: Place | None = None) -> Record:
-        """
-        Ask a person.
-        """
+        """Ask a person."""
 
     async def timer(self, key: str, seconds: float) -> Record:
-        """
-        Wait.
-        """
+        """Wait."""
 
     async def child(self, key: str, recipe_id: str, args: Mapping[str, plain.Json], description: str = "") -> Record:
-        """
-        Start another run and wait for its end.
-        """
+        """Start another run and wait for its end."""
 
     async def read(self, blob: BlobRef) -> plain.Json:
-        """
-        Return the content behind a handle.
-        """
+        """Return the content behind a handle."""
 
     def fill(self, name: str, slot: Slot) -> None:
-        """
-        Put a slot on the board.
-        """
+        """Put a slot on the board."""
 
     def show(self, progress: Progress) -> None:
-        """
-        Put the run's progress on the board.
-        """
+        """Put the run's progress on the board."""
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """
-        Tell something, once in the life of the run, as an event `recipe.note`.
-        """
+        """Tell something, once in the life of the run, as an event `recipe.note`."""
 
     def project(self, projection: Projection) -> None:
-        """
-        Register what makes further files of the run folder, as often as its snapshots are written.
-        """
+        """Register what makes further files of the run folder, as often as its snapshots are written."""
 
 
 class Driver(Protocol):
-    """
-    What executes runs of one kind.
-    """
+    """What executes runs of one kind."""
 
     name: str
     """`control_room`, `agent_recipes`, …; `conference`, `prompt`, …"""
@@ -103,18 +77,13 @@ class Driver(Protocol):
     """Raised when the driver asks for other operations than before."""
 
     def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
-        """
-        Return every flaw that shows only beside the tools, agents and prompts of the project.
-        """
+        """Return every flaw that shows only beside the tools, agents and prompts of the project."""
 
     def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
-        """
-        Return what the driver will need beside the recipe, as plain JSON.
-        """
+        """Return what the driver will need beside the recipe, as plain JSON."""
 
     async def drive(self, ctx: Context) -> Ending:
-        """
-        Execute the recipe frozen in `ctx.run`; deterministic.
+        """Execute the recipe frozen in `ctx.run`; deterministic.
 
         Raises:
             errors.RunFailed: the run failed.
@@ -122,16 +91,13 @@ class Driver(Protocol):
 
 
 class Dialect(Driver, Protocol):
-    """
-    One recipe language, with the driver of its runs.
-    """
+    """One recipe language, with the driver of its runs."""
 
     file_suffixes: tuple[str, ...]
     """Endings of its recipe files, e.g. `.json`."""
 
     def parse(self, source: str, stem: str) -> Recipe:
-        """
-        Read a recipe file.
+        """Read a recipe file.
 
         Args:
             source: Text of the file.
@@ -142,27 +108,20 @@ class Dialect(Driver, Protocol):
         """
 
     def flaws(self, source: str, stem: str, library: Library) -> list[errors.Flaw]:
-        """
-        Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
+        """Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
         understood, what `check` finds.
         """
 
     def graph(self, recipe: Recipe) -> dict[str, plain.Json]:
-        """
-        Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`.
-        """
+        """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`."""
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the published JSON Schema of its recipe files.
-        """
+        """Return the published JSON Schema of its recipe files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """
-    A recipe's text with what it takes from other files put in.
-    """
+    """A recipe's text with what it takes from other files put in."""
 
     source: str
     """The text; where something could not be put in, its reference still stands."""
@@ -172,13 +131,10 @@ class Composition:
 
 @runtime_checkable
 class ComposingDialect(Protocol):
-    """
-    A language whose recipes can take parts from files beside them.
-    """
+    """A language whose recipes can take parts from files beside them."""
 
     def compose(self, source: str, read: Callable[[str], str]) -> Composition:
-        """
-        Put the parts in, before the recipe is parsed.
+        """Put the parts in, before the recipe is parsed.
 
         Args:
             read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
@@ -188,33 +144,23 @@ class ComposingDialect(Protocol):
 
 @runtime_checkable
 class AskingDriver(Protocol):
-    """
-    A driver whose runs ask agents.
-    """
+    """A driver whose runs ask agents."""
 
     def uses(self, recipe: Recipe, library: Library, args: Mapping[str, plain.Json]) -> Iterable[Use]:
-        """
-        Return every backend, program of a model and other recipe that a run with these arguments could need.
-        """
+        """Return every backend, program of a model and other recipe that a run with these arguments could need."""
 
 
 @runtime_checkable
 class SecretiveDialect(Protocol):
-    """
-    A language whose recipes name secrets.
-    """
+    """A language whose recipes name secrets."""
 
     def secrets(self, document: Mapping[str, plain.Json]) -> Secrets:
-        """
-        Return what must be masked in everything that a run of the recipe records.
-        """
+        """Return what must be masked in everything that a run of the recipe records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """
-    What a recipe must not let be seen.
-    """
+    """What a recipe must not let be seen."""
 
     names: frozenset[str] = frozenset()
     """Variables of the service's environment whose values are secret."""
@@ -224,9 +170,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """
-    One try of an operation, as its performer sees it.
-    """
+    """One try of an operation, as its performer sees it."""
 
     run: RunStart
     """Facts of the run."""
@@ -257,13 +201,10 @@ class Call:
 
 
 class Performer(Protocol):
-    """
-    Perform operations of one kind.
-    """
+    """Perform operations of one kind."""
 
     async def perform(self, call: Call) -> Result:
-        """
-        Perform one try.
+        """Perform one try.
 
         A cancellation must reach everything that the try has started, and may take no longer than that needs. An
         exception other than `errors.StepError` becomes a failed record with the code `internal_error`.
@@ -271,26 +212,20 @@ class Performer(Protocol):
 
 
 class Slots(Protocol):
-    """
-    A run's hold on the pool's bounded places.
-    """
+    """A run's hold on the pool's bounded places."""
 
     async def enter(self) -> None:
-        """
-        Wait until a place is free and take it; at once if one is held. Several steps of the run may wait together.
+        """Wait until a place is free and take it; at once if one is held. Several steps of the run
+        may wait together.
         """
 
     def leave(self) -> None:
-        """
-        Give the place back; nothing if none is held.
-        """
+        """Give the place back; nothing if none is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """
-    What a tool returns.
-    """
+    """What a tool returns."""
 
     payload: dict[str, plain.Json]
     """The full result."""

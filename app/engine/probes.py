@@ -1,6 +1,4 @@
-"""
-Probes: named points that do nothing in production, and that a test can await, hold, or die at.
-"""
+"""Probes: named points that do nothing in production, and that a test can await, hold, or die at."""
 
 from __future__ import annotations
 
@@ -8,22 +6,14 @@ from typing import Protocol
 
 
 class Probes(Protocol):
-    """
-    Receive the names of the points passed.
-    """
+    """Receive the names of the points passed."""
 
     def reach(self, point: str) -> None:
-        """
-        Note that a point was passed, e.g. `step.before_append`; runs on the thread that passes it.
-        """
+        """Note that a point was passed, e.g. `step.before_append`; runs on the thread that passes it."""
 
 
 class NoProbes:
-    """
-    Ignore every point.
-    """
+    """Ignore every point."""
 
     def reach(self, point: str) -> None:
-        """
-        Do nothing.
-        """
+        """Do nothing."""

@@ -1,6 +1,4 @@
-"""
-Receipts as lists show them, and which of them are asked for.
-"""
+"""Receipts as lists show them, and which of them are asked for."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptQuery:
-    """
-    Which receipts a list shows: those of a session in the order in which they were written.
-    """
+    """Which receipts a list shows: those of a session in the order in which they were written."""
 
     run_id: str | None = None
     """Only receipts of this run, which may be deleted."""
@@ -31,9 +27,7 @@ class ReceiptQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedReceipt:
-    """
-    A receipt without its arguments and payload.
-    """
+    """A receipt without its arguments and payload."""
 
     facts: Mapping[str, plain.Json]
     """What lists show."""
@@ -42,8 +36,6 @@ class ListedReceipt:
 
 
 def listed(receipt: Mapping[str, Any], position: tuple[str, int]) -> ListedReceipt:
-    """
-    Return a receipt as lists show it.
-    """
+    """Return a receipt as lists show it."""
     facts = {name: receipt.get(name) for name in _LISTED} | {"failed": receipt.get("error") is not None}
     return ListedReceipt(facts=facts, position=position)

@@ -1,6 +1,4 @@
-"""
-Records: what came of an operation, exactly as its journal line holds it.
-"""
+"""Records: what came of an operation, exactly as its journal line holds it."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ LENGTH: Finish = "length"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRef:
-    """
-    Handle of an output kept outside the journal.
-    """
+    """Handle of an output kept outside the journal."""
 
     sha256: str
     """Bare hash of the content; names the file in `blobs/`."""
@@ -40,24 +36,18 @@ class BlobRef:
     """Whether the content is a text; otherwise it is canonical JSON."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the handle as plain JSON.
-        """
+        """Return the handle as plain JSON."""
         return {"sha256": self.sha256, "size_bytes": self.size_bytes, "text": self.text}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BlobRef:
-        """
-        Read a handle; keys beside the three are ignored.
-        """
+        """Read a handle; keys beside the three are ignored."""
         return cls(sha256=value["sha256"], size_bytes=value["size_bytes"], text=value["text"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """
-    What a step cost.
-    """
+    """What a step cost."""
 
     input_tokens: int | None = 0
     """Tokens read; None where nobody told."""
@@ -67,9 +57,7 @@ class Usage:
     """Price, in US dollars; None where nobody told one."""
 
     def plus(self, other: Usage) -> Usage:
-        """
-        Add two usages.
-        """
+        """Add two usages."""
         return Usage(
             input_tokens=total((self.input_tokens, other.input_tokens)),
             output_tokens=total((self.output_tokens, other.output_tokens)),
@@ -77,32 +65,24 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the usage as plain JSON.
-        """
+        """Return the usage as plain JSON."""
         return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cost_usd": self.cost_usd}
 
 
 def total_cost(prices: Iterable[float | None]) -> float | None:
-    """
-    Add up the prices that were told; None where none was.
-    """
+    """Add up the prices that were told; None where none was."""
     return total(prices)
 
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
-    """
-    Add up the amounts that were told; None where none was.
-    """
+    """Add up the amounts that were told; None where none was."""
     told = [amount for amount in amounts if amount is not None]
     return sum(told[1:], told[0]) if told else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepError:
-    """
-    Why a try failed: `{code, message, key, detail}`.
-    """
+    """Why a try failed: `{code, message, key, detail}`."""
 
     code: str
     """Stable name."""
@@ -114,17 +94,13 @@ class StepError:
     """Facts for machines."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the error as plain JSON.
-        """
+        """Return the error as plain JSON."""
         return {"code": self.code, "message": self.message, "key": self.key, "detail": dict(self.detail)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """
-    Where a step stands in its recipe: what people read, no part of the operation's identity.
-    """
+    """Where a step stands in its recipe: what people read, no part of the operation's identity."""
 
     step_id: str
     """Name of the step in the recipe."""
@@ -146,9 +122,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """
-    What a performer returns.
-    """
+    """What a performer returns."""
 
     status: StepState = StepState.DONE
     """`done`, `failed` or `skipped`."""
@@ -168,9 +142,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """
-    One line of the journal, read.
-    """
+    """One line of the journal, read."""
 
     position: int
     """Number of the line in the journal, from 0."""
@@ -215,15 +187,12 @@ class Record:
 
     @property
     def done(self) -> bool:
-        """
-        Tell whether the step succeeded.
-        """
+        """Tell whether the step succeeded."""
         return self.status is StepState.DONE
 
 
 def read(position: int, line: Mapping[str, Any]) -> Record:
-    """
-    Read a parsed journal line.
+    """Read a parsed journal line.
 
     Raises:
         KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
@@ -255,9 +224,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
 
 
 def retried(found: Iterable[Record]) -> dict[str, list[Record]]:
-    """
-    Return the tries of each step that were not its last.
-    """
+    """Return the tries of each step that were not its last."""
     tries: dict[str, list[Record]] = {}
     for record in found:
         if not record.final:

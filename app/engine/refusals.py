@@ -1,6 +1,4 @@
-"""
-Refusals and skips: steps that nobody is asked for, put on record like every other.
-"""
+"""Refusals and skips: steps that nobody is asked for, put on record like every other."""
 
 from __future__ import annotations
 
@@ -12,26 +10,18 @@ from app.engine.states import StepState
 
 
 class RefusalPerformer:
-    """
-    Perform `refusal`: fail as the operation says.
-    """
+    """Perform `refusal`: fail as the operation says."""
 
     async def perform(self, call: ports.Call) -> Result:
-        """
-        Return the failure.
-        """
+        """Return the failure."""
         refusal = cast("operations.Refusal", call.operation)
         return verdicts.failed(refusal.code, refusal.message, refusal.detail)
 
 
 class SkipPerformer:
-    """
-    Perform `skip`: be passed over as the operation says.
-    """
+    """Perform `skip`: be passed over as the operation says."""
 
     async def perform(self, call: ports.Call) -> Result:
-        """
-        Return the facts of the operation.
-        """
+        """Return the facts of the operation."""
         skip = cast("operations.Skip", call.operation)
         return Result(status=StepState.SKIPPED, output=dict(skip.detail), summary=plain.preview(skip.reason))

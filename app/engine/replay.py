@@ -1,6 +1,4 @@
-"""
-Replay: hand the journal's living lines to a driver, forward and once, and find it asking for something else.
-"""
+"""Replay: hand the journal's living lines to a driver, forward and once, and find it asking for something else."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
 
 async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> None:
-    """
-    Start a driver and hand it every living final line; nothing is performed.
+    """Start a driver and hand it every living final line; nothing is performed.
 
     Raises:
         errors.NondeterminismFault: the driver does not ask for what a line holds.
@@ -42,8 +39,8 @@ async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> N
 
 
 async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
-    """
-    Let every branch go on until it is blocked, in portions, and answer every open request for a content, in order.
+    """Let every branch go on until it is blocked, in portions, and answer every open request for a
+    content, in order.
     """
     while conductor.busy or conductor.reads:
         if conductor.busy:
@@ -55,8 +52,7 @@ async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
 
 
 def hand_out(conductor: Conductor, record: Record, loaded: Loaded) -> None:
-    """
-    Give one line to the branch that asks for its key; a try that is not final is only compared.
+    """Give one line to the branch that asks for its key; a try that is not final is only compared.
 
     Raises:
         errors.NondeterminismFault: nobody asks for it, or another operation is asked for under its key.

@@ -1,6 +1,4 @@
-"""
-Resumption: which lines of an ended run die when it is sent on.
-"""
+"""Resumption: which lines of an ended run die when it is sent on."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ from app.engine.stores import Loaded
 
 
 def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
-    """
-    Return the positions of the lines that a resume declares dead, beside those that are dead already.
+    """Return the positions of the lines that a resume declares dead, beside those that are dead already.
 
     Dead are the causes of the ending, or the step named, and every later line that is not in a sibling branch. Never
     among them is a denial: whatever would let the run come by its gate once more is refused.

@@ -1,6 +1,4 @@
-"""
-Review: a run at rest, shown by replaying its driver over its journal without performing anything.
-"""
+"""Review: a run at rest, shown by replaying its driver over its journal without performing anything."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ from app.engine.stores import Loaded
 
 
 async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob) -> views.RunView:
-    """
-    Return a run as its authority tells it.
+    """Return a run as its authority tells it.
 
     Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
 
@@ -37,8 +34,7 @@ async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBl
 
 
 async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> None:
-    """
-    Make sure that a driver asks for what the living lines hold.
+    """Make sure that a driver asks for what the living lines hold.
 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
@@ -47,8 +43,7 @@ async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) ->
 
 
 async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
-    """
-    Return the gates at which a run that nobody executes now has come to wait for an answer.
+    """Return the gates at which a run that nobody executes now has come to wait for an answer.
 
     Where the present driver does not fit the journal, there is none that could be answered.
     """

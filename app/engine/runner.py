@@ -1,6 +1,4 @@
-"""
-The runner: one run from its journal to its rest.
-"""
+"""The runner: one run from its journal to its rest."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ _Halt = Literal["pause", "stop"]
 
 
 class Runner:
-    """
-    Execute one run, loaded once.
-    """
+    """Execute one run, loaded once."""
 
     def __init__(
         self,
@@ -53,7 +49,10 @@ class Runner:
         start = equipment.copies.shared(log.loaded.start)
         if isinstance(dialect, ports.SecretiveDialect):
             equipment = equipment.hiding(dialect.secrets(start.recipe))
-        self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
+        self._run_id = start.run_id
+        self._run_log = log
+        self._slots = slots
+        self._reach = equipment.probes.reach
         self._context = DriverContext(start, settlement.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again)
         self._conductor = Conductor(lambda: dialect.drive(self._context), self._exchanges.note)
@@ -72,13 +71,14 @@ class Runner:
         self._wake = Signal()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
-        self._wakes, self._sleeps, self._waits = asleep is not None, False, False
+        self._wakes = asleep is not None
+        self._sleeps = False
+        self._waits = False
         self._turns = 0
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
 
     async def run(self) -> RunState:
-        """
-        Go on with the run until it rests, and return its state then.
+        """Go on with the run until it rests, and return its state then.
 
         Returns:
             `done`, `failed`, `cancelled` once the ending is durable; `paused`; or `running` after a stop.
@@ -114,33 +114,25 @@ class Runner:
         return await self._settle()
 
     def cancel(self) -> None:
-        """
-        Cut off every open step and end as cancelled; the request is durable already.
-        """
+        """Cut off every open step and end as cancelled; the request is durable already."""
         self._cancelled = True
         self._durability.cancel()
         self._portrait.tell()
         self._wake.give()
 
     def pause(self, *, interrupt: bool = False) -> None:
-        """
-        Begin no further step, and cut open ones off if `interrupt`; the request is durable already.
-        """
+        """Begin no further step, and cut open ones off if `interrupt`; the request is durable already."""
         self._halt_at_boundary("pause")
         if interrupt:
             self._cut_all()
         self._portrait.tell()
 
     def stop(self) -> None:
-        """
-        Begin no further step, since the service stops.
-        """
+        """Begin no further step, since the service stops."""
         self._halt_at_boundary("stop")
 
     def interrupt(self) -> None:
-        """
-        Cut off what is open after `stop`; it leaves no record and runs again at the next start.
-        """
+        """Cut off what is open after `stop`; it leaves no record and runs again at the next start."""
         self._halt = "stop"
         self._cut_all()
         self._durability.abandon()
@@ -148,15 +140,11 @@ class Runner:
 
     @property
     def turns(self) -> int:
-        """
-        Return how often the run has moved since it was loaded; while that stays the same, nothing has happened.
-        """
+        """Return how often the run has moved since it was loaded; while that stays the same, nothing has happened."""
         return self._turns
 
     def may_sleep(self) -> bool:
-        """
-        Tell whether every open step is with its performer, and nothing else is under way or asked for.
-        """
+        """Tell whether every open step is with its performer, and nothing else is under way or asked for."""
         asked_to = self._halt or self._cancelled or self._sleeps or self._run_log.loaded.decisions.paused
         under_way = self._landed or self._failures or self._closing or self._durability.fault
         if asked_to or under_way or not self._waits or not self._stepper.home.is_quiet:
@@ -165,8 +153,7 @@ class Runner:
         return away and bool(self._works) and not self._run_log.owes_move
 
     def sleep(self, call: Callable[[str], None]) -> Asleep:
-        """
-        Let go of a run that may sleep; `run` returns, and another runner goes on with what is returned.
+        """Let go of a run that may sleep; `run` returns, and another runner goes on with what is returned.
 
         Args:
             call: Told the run's id when one of its steps needs it.
@@ -182,9 +169,7 @@ class Runner:
         return Asleep(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
 
     def view(self) -> views.RunView:
-        """
-        Return the run as it stands; it shares what goes on growing, so it is to be read at once.
-        """
+        """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
         return self._portrait.view()
 
     # -- replay, take
@@ -285,7 +270,8 @@ class Runner:
         self._waits = True
         await self._wake.given()
         self._wake.take_back()
-        self._waits, self._turns = False, self._turns + 1
+        self._waits = False
+        self._turns = self._turns + 1
 
     async def _show_waiting(self) -> None:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]

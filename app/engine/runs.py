@@ -1,6 +1,4 @@
-"""
-A run as values: what it began with, how it moves and how it ends.
-"""
+"""A run as values: what it began with, how it moves and how it ends."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ CUT_OFF = "reply_cut_off"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """
-    What a run began with: start.json, written once. Everything a driver may read is here.
-    """
+    """What a run began with: start.json, written once. Everything a driver may read is here."""
 
     run_id: str
     """Id of the run; the name of its folder."""
@@ -87,15 +83,12 @@ class RunStart:
     """Whether the run was sent on after it had ended."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the facts as start.json holds them.
-        """
+        """Return the facts as start.json holds them."""
         return {item.name: plain.plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunStart:
-        """
-        Read start.json; unknown fields of a later version are ignored.
+        """Read start.json; unknown fields of a later version are ignored.
 
         Raises:
             TypeError: a field without default is missing.
@@ -104,17 +97,13 @@ class RunStart:
         return cls(**{name: item for name, item in value.items() if name in known})
 
     def overridden(self, overrides: Mapping[str, Any]) -> RunStart:
-        """
-        Return the facts as a resume with other args or a newer recipe left them.
-        """
+        """Return the facts as a resume with other args or a newer recipe left them."""
         return dataclasses.replace(self, **overrides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """
-    How a driver ends its run.
-    """
+    """How a driver ends its run."""
 
     status: RunState = RunState.DONE
     """`done`, `failed` or `cancelled`."""
@@ -128,27 +117,21 @@ class Ending:
     """Keys of the steps whose replies count although they reached their longest."""
 
     def with_cut_off(self, keys: tuple[str, ...]) -> Ending:
-        """
-        Return the ending of a run in which some replies that reached their longest were kept.
-        """
+        """Return the ending of a run in which some replies that reached their longest were kept."""
         if not keys or self.status is not RunState.DONE:
             return self
         reason = CUT_OFF if self.reason == COMPLETED else self.reason
         return dataclasses.replace(self, reason=reason, partial=True, cut_off_steps=keys)
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{reason, partial, failed_steps}`, and `cut_off_steps` if there are any.
-        """
+        """Return `{reason, partial, failed_steps}`, and `cut_off_steps` if there are any."""
         cut_off: dict[str, plain.Json] = {"cut_off_steps": list(self.cut_off_steps)} if self.cut_off_steps else {}
         return {"reason": self.reason, "partial": self.partial, "failed_steps": list(self.failed_steps), **cut_off}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """
-    One move of a run, complete by construction; a store applies it only from an expected state.
-    """
+    """One move of a run, complete by construction; a store applies it only from an expected state."""
 
     run_id: str
     """Run that moves."""
@@ -163,37 +146,27 @@ class Transition:
 
     @classmethod
     def take(cls, run_id: str, at: str) -> Transition:
-        """
-        A process takes the run up; from running too, since a crash leaves it there.
-        """
+        """A process takes the run up; from running too, since a crash leaves it there."""
         return _transition(run_id, RunState.RUNNING, at, also=RunState.RUNNING)
 
     @classmethod
     def wait(cls, run_id: str, at: str) -> Transition:
-        """
-        Only gates are open.
-        """
+        """Only gates are open."""
         return _transition(run_id, RunState.WAITING, at)
 
     @classmethod
     def pause(cls, run_id: str, at: str, error_code: str | None = None) -> Transition:
-        """
-        A person stopped it, or a fault parked it.
-        """
+        """A person stopped it, or a fault parked it."""
         return _transition(run_id, RunState.PAUSED, at, error_code=error_code)
 
     @classmethod
     def queue(cls, run_id: str, at: str) -> Transition:
-        """
-        A person resumed or unpaused it; from running too, since recovery queues what it finds there.
-        """
+        """A person resumed or unpaused it; from running too, since recovery queues what it finds there."""
         return _transition(run_id, RunState.PENDING, at, also=RunState.RUNNING)
 
     @classmethod
     def end(cls, run_id: str, status: RunState, at: str, error_code: str | None = None) -> Transition:
-        """
-        Its `ended` line is on disk.
-        """
+        """Its `ended` line is on disk."""
         return _transition(run_id, status, at, error_code=error_code)
 
 

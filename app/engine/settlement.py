@@ -1,6 +1,4 @@
-"""
-Settlement: how a run comes to rest, and what is written then.
-"""
+"""Settlement: how a run comes to rest, and what is written then."""
 
 from __future__ import annotations
 
@@ -25,21 +23,20 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 
 
 class Settlement:
-    """
-    Bring one run to rest.
-    """
+    """Bring one run to rest."""
 
     def __init__(self, log: RunLog, portrait: Portrait, durability: Durability, equipment: Equipment) -> None:
-        self._run_log, self._portrait, self._durability = log, portrait, durability
-        self._masker, self._reach = equipment.masker, equipment.probes.reach
+        self._run_log = log
+        self._portrait = portrait
+        self._durability = durability
+        self._masker = equipment.masker
+        self._reach = equipment.probes.reach
         self._run_id = log.loaded.start.run_id
         # A pause that stood in the journal already has had its event at the latest when the run was loaded.
         self._pause_is_told = log.loaded.decisions.paused is not None
 
     async def end(self, conductor: Conductor) -> RunState:
-        """
-        End the run as its driver did, unless a cancel was written first.
-        """
+        """End the run as its driver did, unless a cancel was written first."""
         ending, failure = _outcome(conductor)
         ending = ending.with_cut_off(self._cut_off())
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
@@ -47,15 +44,11 @@ class Settlement:
         return await self._end(ending, error, self._positions(causes))
 
     async def cancel(self) -> RunState:
-        """
-        End the run as cancelled.
-        """
+        """End the run as cancelled."""
         return await self._end(_CANCELLED, None, [])
 
     async def pause(self, parked: Parked | None) -> RunState:
-        """
-        Let the run rest until a person lets it go on; a person's own pause is written already.
-        """
+        """Let the run rest until a person lets it go on; a person's own pause is written already."""
         if parked is None:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -65,9 +58,7 @@ class Settlement:
         return await self._show_pause(parked.reason, error)
 
     async def release(self) -> RunState:
-        """
-        Let go of a run because the service stops; what it cuts off does not count as a crash.
-        """
+        """Let go of a run because the service stops; what it cuts off does not count as a crash."""
         try:
             await self._run_log.decide(DecisionKind.RELEASED, {})
             await self._run_log.rest()
@@ -76,16 +67,12 @@ class Settlement:
         return RunState.RUNNING
 
     async def park(self, fault: errors.Fault) -> RunState:
-        """
-        Let the run rest because of a fault that another version or a repair may end; no journal is touched.
-        """
+        """Let the run rest because of a fault that another version or a repair may end; no journal is touched."""
         _log.error("run parked: %s", fault.message, extra={"run_id": self._run_id, "code": fault.code})
         return await self._show_pause(fault.code, fault.to_json())
 
     async def rest_again(self) -> RunState:
-        """
-        Bring projections up to date with a rest that is written already.
-        """
+        """Bring projections up to date with a rest that is written already."""
         decisions = self._run_log.loaded.decisions
         if decisions.ended is None:
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -93,9 +80,7 @@ class Settlement:
         return decisions.ended.status
 
     async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
-        """
-        Show the run as failed because of its damaged journal; nothing is written to it.
-        """
+        """Show the run as failed because of its damaged journal; nothing is written to it."""
         self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
         self._portrait.rest(RunState.FAILED, None, error.to_json())
         await self._portrait.move(Transition.end(self._run_id, RunState.FAILED, self._portrait.now(), error.code))
@@ -145,9 +130,7 @@ class Settlement:
 
 
 def noter(log: RunLog) -> Callable[[str, Mapping[str, plain.Json]], None]:
-    """
-    Return what writes a driver's notes as events, each once in the life of its run.
-    """
+    """Return what writes a driver's notes as events, each once in the life of its run."""
 
     def note(key: str, facts: Mapping[str, plain.Json]) -> None:
         if key not in log.loaded.emitted:

@@ -1,6 +1,4 @@
-"""
-Sharing: one copy of what many runs have frozen alike, since thousands of them may wait at a time.
-"""
+"""Sharing: one copy of what many runs have frozen alike, since thousands of them may wait at a time."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ _Frozen: TypeAlias = Mapping[str, plain.Json]
 
 
 class Copies:
-    """
-    Know the recipes of the newest runs.
-    """
+    """Know the recipes of the newest runs."""
 
     def __init__(self, kept: int = KEPT_RECIPES) -> None:
         self._kept = kept
         self._newest: OrderedDict[str, tuple[_Frozen, _Frozen]] = OrderedDict()
 
     def shared(self, start: RunStart) -> RunStart:
-        """
-        Return the same facts, with the recipe and what is frozen beside it in the copy that other runs have.
-        """
+        """Return the same facts, with the recipe and what is frozen beside it in the copy that other runs have."""
         known = self._newest.get(start.recipe_sha256)
         if known is not None and known == (start.recipe, start.frozen):
             self._newest.move_to_end(start.recipe_sha256)

@@ -1,5 +1,4 @@
-"""
-Signals: what an event of the event loop does, for next to nothing while nobody waits.
+"""Signals: what an event of the event loop does, for next to nothing while nobody waits.
 
 A run has several, and thousands of runs may wait at a time.
 """
@@ -11,9 +10,7 @@ from collections.abc import Sequence
 
 
 class Signal:
-    """
-    Given or not; whoever waits is woken when it is given.
-    """
+    """Given or not; whoever waits is woken when it is given."""
 
     __slots__ = ("_given", "_waiting")
 
@@ -22,15 +19,11 @@ class Signal:
         self._waiting: Sequence[asyncio.Future[None]] = ()
 
     def is_given(self) -> bool:
-        """
-        Tell whether it is given.
-        """
+        """Tell whether it is given."""
         return self._given
 
     def give(self) -> None:
-        """
-        Give it, and wake everybody who waits.
-        """
+        """Give it, and wake everybody who waits."""
         self._given = True
         waiting, self._waiting = self._waiting, ()
         for woken in waiting:
@@ -38,15 +31,11 @@ class Signal:
                 woken.set_result(None)
 
     def take_back(self) -> None:
-        """
-        Let those who come from now on wait.
-        """
+        """Let those who come from now on wait."""
         self._given = False
 
     def given(self) -> asyncio.Future[None]:
-        """
-        Return what is done once it is given; each caller has its own.
-        """
+        """Return what is done once it is given; each caller has its own."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._given:
             woken.set_result(None)

@@ -1,6 +1,4 @@
-"""
-Asleep: what is kept of a run that only waits, while its runner and its folder are let go of.
-"""
+"""Asleep: what is kept of a run that only waits, while its runner and its folder are let go of."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from app.engine.works import Work
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Asleep:
-    """
-    The open steps of a run, each with its performer, and what is shown beside its folder.
-    """
+    """The open steps of a run, each with its performer, and what is shown beside its folder."""
 
     stepper: Stepper
     """Carries out its steps; they wait for its home when they are over."""
@@ -32,21 +28,15 @@ class Asleep:
 
     @property
     def idle(self) -> bool:
-        """
-        Tell whether nothing is open but what only waits.
-        """
+        """Tell whether nothing is open but what only waits."""
         return all(work.idle for work in self.works.values())
 
     def open(self) -> list[views.OpenStep]:
-        """
-        Return the open steps as views show them.
-        """
+        """Return the open steps as views show them."""
         return [open_step(work) for work in self.works.values()]
 
     def give_up(self) -> list[asyncio.Task[None]]:
-        """
-        Cut off every open step, and return their tasks; nobody will take the run up again from here.
-        """
+        """Cut off every open step, and return their tasks; nobody will take the run up again from here."""
         self.stepper.home.desert()
         return [*self._cut()]
 

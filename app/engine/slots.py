@@ -1,6 +1,4 @@
-"""
-Slots: the named outputs of a run, as cache.json holds them (execution-modes, appendix A).
-"""
+"""Slots: the named outputs of a run, as cache.json holds them (execution-modes, appendix A)."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.engine.states import RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """
-    A named output: a pointer to a receipt, or an artifact with its text.
-    """
+    """A named output: a pointer to a receipt, or an artifact with its text."""
 
     type: Literal["pointer", "artifact"]
     """`pointer`: the payload is in a receipt; `artifact`: the text is here."""
@@ -37,9 +33,7 @@ class Slot:
     """Handle of an artifact's text over 64 kB."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the slot as cache.json shows it.
-        """
+        """Return the slot as cache.json shows it."""
         if self.type == "pointer":
             return {
                 "type": "pointer",
@@ -54,9 +48,7 @@ class Slot:
 
 
 def pointer(record: Record) -> Slot:
-    """
-    Return the slot that a tool call fills, which points at its receipt.
-    """
+    """Return the slot that a tool call fills, which points at its receipt."""
     return Slot(
         type="pointer",
         receipt_id=record.receipt_id,
@@ -67,9 +59,7 @@ def pointer(record: Record) -> Slot:
 
 
 def artifact(record: Record, agent_id: str) -> Slot:
-    """
-    Return the slot that an agent's reply fills.
-    """
+    """Return the slot that an agent's reply fills."""
     return Slot(
         type="artifact",
         agent_id=agent_id,
@@ -83,9 +73,7 @@ def artifact(record: Record, agent_id: str) -> Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """
-    How far the driver says its run is.
-    """
+    """How far the driver says its run is."""
 
     phase: str | None = None
     """`a`, `b` or `dod` in pipelines."""
@@ -99,9 +87,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """
-    What a driver does not know of its run, and the files that it makes for the run folder tell.
-    """
+    """What a driver does not know of its run, and the files that it makes for the run folder tell."""
 
     status: RunState
     """Where the run stands."""
@@ -115,9 +101,7 @@ Projection: TypeAlias = Callable[[Standing], Mapping[str, plain.Json]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """
-    What the driver shows of its run; made anew by every replay, so never trusted from disk.
-    """
+    """What the driver shows of its run; made anew by every replay, so never trusted from disk."""
 
     progress: Progress = field(default_factory=Progress)
     """How far it is."""

@@ -1,5 +1,5 @@
-"""
-Spellings of secrets: how programs write a value that they quote, escape or encode, and where an environment holds some.
+"""Spellings of secrets: how programs write a value that they quote, escape or encode, and where an environment holds
+some.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ _APOSTROPHE = str.maketrans({"'": r"\u0027"})
 
 
 def of(secret: str) -> frozenset[str]:
-    """
-    Return how a secret may be written: as it is, escaped, encoded, and each line of a text of several lines.
-    """
+    """Return how a secret may be written: as it is, escaped, encoded, and each line of a text of several lines."""
     text = _as_read(secret)
     whole = {text, text.strip()}
     lines = {line.strip() for line in text.splitlines()[:_MOST_LINES]} - whole
@@ -44,16 +42,13 @@ def of(secret: str) -> frozenset[str]:
 
 
 def named(names: Iterable[str], patterns: Iterable[str]) -> frozenset[str]:
-    """
-    Return the names that fit a pattern, such as `*_TOKEN`; upper and lower case are the same.
-    """
+    """Return the names that fit a pattern, such as `*_TOKEN`; upper and lower case are the same."""
     wanted = [pattern.upper() for pattern in patterns]
     return frozenset(name for name in names if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in wanted))
 
 
 def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]:
-    """
-    Return the secrets of an environment: values of variables by their names, and passwords within URLs.
+    """Return the secrets of an environment: values of variables by their names, and passwords within URLs.
 
     Args:
         names: Patterns of names, such as `*_TOKEN`; upper and lower case are the same.
@@ -64,16 +59,12 @@ def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]
 
 
 def with_passwords(environ: Mapping[str, str]) -> frozenset[str]:
-    """
-    Return the names of the variables whose values hold a URL with a password.
-    """
+    """Return the names of the variables whose values hold a URL with a password."""
     return frozenset(name for name, value in environ.items() if any(_passwords(value)))
 
 
 def _as_read(secret: str) -> str:
-    """
-    Return a secret as outputs of programs are read, where bytes that are not UTF-8 are replaced.
-    """
+    """Return a secret as outputs of programs are read, where bytes that are not UTF-8 are replaced."""
     try:
         return secret.encode(errors="surrogateescape").decode(errors="replace")
     except UnicodeEncodeError:
@@ -119,8 +110,8 @@ def _percent_decoded(text: str) -> str:
 
 
 def _in_base64(text: str) -> Iterator[str]:
-    """
-    Yield what of a secret's encoding is the same whatever stands before and behind it, and the lines it is wrapped in.
+    """Yield what of a secret's encoding is the same whatever stands before and behind it, and the lines it is wrapped
+    in.
     """
     content = text.encode(errors="replace")
     if len(content) < _SHORTEST_ENCODED:

@@ -1,6 +1,4 @@
-"""
-The states of a run and of a step, and who takes a run out of each.
-"""
+"""The states of a run and of a step, and who takes a run out of each."""
 
 from __future__ import annotations
 
@@ -9,60 +7,48 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """
-    Where a run stands.
-    """
+    """Where a run stands."""
 
     PENDING = "pending"
-    """
-    Accepted and queued, at its creation or by a resume.
+    """Accepted and queued, at its creation or by a resume.
 
     The pool takes it when a slot is free (to running); a person may cancel it. A crash here loses nothing: the next
     start queues it again.
     """
     RUNNING = "running"
-    """
-    Holds a slot and performs steps.
+    """Holds a slot and performs steps.
 
     Its runner takes it out: settled (to done, failed, cancelled), waiting, or paused. A crash here leaves it running
     on disk: recovery queues it and replay goes on behind its last line.
     """
     WAITING = "waiting"
-    """
-    Every open step is a gate that needs an answer; no slot is held.
+    """Every open step is a gate that needs an answer; no slot is held.
 
     An answer or a gate's expiry takes it out (to running), a cancel ends it. A crash here changes nothing: replay
     asks for the same gates.
     """
     PAUSED = "paused"
-    """
-    Stopped at a step boundary by a person, or parked by a fault that its `error` names.
+    """Stopped at a step boundary by a person, or parked by a fault that its `error` names.
 
     A person takes it out (unpause to running by way of the queue, or cancel); a storage fault also ends by itself
     once there is room. A crash here changes nothing.
     """
     DONE = "done"
-    """
-    Ended well; `ending.partial` tells of failures that the recipe went past. Final.
-    """
+    """Ended well; `ending.partial` tells of failures that the recipe went past. Final."""
     FAILED = "failed"
-    """
-    Ended badly, or its journal is damaged; `error` says how.
+    """Ended badly, or its journal is damaged; `error` says how.
 
     Only a person takes it out, by resume (to pending). A crash here changes nothing.
     """
     CANCELLED = "cancelled"
-    """
-    Ended because a person asked, or by its recipe's own exit.
+    """Ended because a person asked, or by its recipe's own exit.
 
     Only a person takes it out, by resume (to pending). A crash here changes nothing.
     """
 
     @property
     def finished(self) -> bool:
-        """
-        Tell whether the run has ended.
-        """
+        """Tell whether the run has ended."""
         return self in _FINISHED
 
 
@@ -81,9 +67,7 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
 
 
 class StepState(StrEnum):
-    """
-    Where one try of a step stands.
-    """
+    """Where one try of a step stands."""
 
     RUNNING = "running"
     """Being performed; never written to the journal. A crash here runs the step again as its next attempt."""

@@ -1,6 +1,4 @@
-"""
-Stepping: one step from its `started` line to its final journal line, retries included.
-"""
+"""Stepping: one step from its `started` line to its final journal line, retries included."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """
-    What every run of a process shares.
-    """
+    """What every run of a process shares."""
 
     performers: dict[str, ports.Performer]
     """Performers by kind of operation."""
@@ -60,9 +56,7 @@ class Equipment:
     """Environment that recipes can name secrets of."""
 
     def hiding(self, secrets: ports.Secrets) -> Equipment:
-        """
-        Return it with further secrets masked.
-        """
+        """Return it with further secrets masked."""
         values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
         if short := self._too_short(secrets):
             _log.warning("secrets too short to be masked: %s", ", ".join(short))
@@ -73,9 +67,7 @@ class Equipment:
 
 
 class Parked(BaseException):
-    """
-    The step cannot be performed now, and its run waits for a person.
-    """
+    """The step cannot be performed now, and its run waits for a person."""
 
     def __init__(self, reason: str, error: errors.StepError) -> None:
         super().__init__(reason)
@@ -84,27 +76,23 @@ class Parked(BaseException):
 
 
 class Stepper:
-    """
-    Carry out the steps of one run.
-    """
+    """Carry out the steps of one run."""
 
     def __init__(self, start: RunStart, equipment: Equipment) -> None:
-        self._start, self._equipment = start, equipment
+        self._start = start
+        self._equipment = equipment
         self._recorded: dict[str, tuple[int, ...]] = {}
         self.home = Home(start.run_id)
         """What it writes with."""
 
     def know(self, records: Iterable[Record]) -> None:
-        """
-        Take in the tries that left a line, instead of those known before.
-        """
+        """Take in the tries that left a line, instead of those known before."""
         self._recorded = {}
         for record in records:
             self._note_recorded(record.key, record.attempt)
 
     async def carry_out(self, work: Work) -> None:
-        """
-        Perform a step until a try is final; each try's record is handed to `landed`.
+        """Perform a step until a try is final; each try's record is handed to `landed`.
 
         Raises:
             Parked: it was cut off too often, or must not be repeated unasked.
@@ -145,7 +133,8 @@ class Stepper:
     async def _begin(self, work: Work) -> None:
         self._reach("step.before_started")
         work.performing = not work.idle
-        work.started_at, work.began = self._equipment.clock.now(), self._equipment.clock.monotonic()
+        work.started_at = self._equipment.clock.now()
+        work.began = self._equipment.clock.monotonic()
         if not self._goes_on_waiting(work):
             await self._note_start(work)
         if isinstance(work.ask.operation, operations.Gate):
@@ -288,9 +277,7 @@ class Stepper:
         return content
 
     async def _show(self) -> None:
-        """
-        Bring the snapshots up to date, because a program that is told of the run's folder may look into it.
-        """
+        """Bring the snapshots up to date, because a program that is told of the run's folder may look into it."""
         await self.home.durability.commit(self.home.log.rest)
 
     async def _record(self, work: Work, result: Result) -> Record:

@@ -1,6 +1,4 @@
-"""
-The storage port: one run's log, and all runs of a data directory.
-"""
+"""The storage port: one run's log, and all runs of a data directory."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """
-    A run's authority, read and repaired.
-    """
+    """A run's authority, read and repaired."""
 
     start: RunStart
     """start.json, with the overrides of the last resume."""
@@ -42,16 +38,13 @@ class Loaded:
 
 
 class RunLog(Waiting, Protocol):
-    """
-    One run's folder in the hands of its one writer.
-    """
+    """One run's folder in the hands of its one writer."""
 
     loaded: Loaded
     """What was found when it was opened; `decisions` is kept current."""
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
-        """
-        Append a journal line and return its record once it is synced.
+        """Append a journal line and return its record once it is synced.
 
         `prev` and `batch` are added here. Concurrent callers share a sync; their futures are resolved in line order.
 
@@ -60,8 +53,7 @@ class RunLog(Waiting, Protocol):
         """
 
     async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
-        """
-        Append a control line and fold it into `loaded.decisions`.
+        """Append a control line and fold it into `loaded.decisions`.
 
         `at` and `prev` are added here, and to `ended` the number of step lines and the hash of the last (`lines`,
         `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as `cancelled` is
@@ -75,78 +67,56 @@ class RunLog(Waiting, Protocol):
         """
 
     async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
-        """
-        Keep an output in `blobs/`, synced with its folder.
-        """
+        """Keep an output in `blobs/`, synced with its folder."""
 
     async def get_blob(self, blob: BlobRef) -> plain.Json:
-        """
-        Return a blob's text or JSON.
+        """Return a blob's text or JSON.
 
         Raises:
             errors.JournalCorrupt: it is missing or does not match its hash.
         """
 
     async def add_receipt(self, record: Record) -> None:
-        """
-        Write the receipt of a tool execution, completed from its record; once.
-        """
+        """Write the receipt of a tool execution, completed from its record; once."""
 
     async def write_log(self, name: str, text: str) -> None:
-        """
-        Keep a text under `logs/`.
-        """
+        """Keep a text under `logs/`."""
 
     def add_event(self, type: EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None) -> Event:
-        """
-        Number an event and queue it for events.jsonl; it is streamed once it is written.
-        """
+        """Number an event and queue it for events.jsonl; it is streamed once it is written."""
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """
-        Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them; soon they are.
+        """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them; soon they
+        are.
         """
 
     async def rest(self) -> None:
-        """
-        Write snapshots and events out now.
-        """
+        """Write snapshots and events out now."""
 
     async def move(self, transition: Transition) -> None:
-        """
-        Apply a move to the index, perhaps a moment later; it counts only from an expected state.
-        """
+        """Apply a move to the index, perhaps a moment later; it counts only from an expected state."""
 
     @property
     def owes_move(self) -> bool:
-        """
-        Tell whether a move could not be written to the row.
-        """
+        """Tell whether a move could not be written to the row."""
 
     async def heal(self) -> None:
-        """
-        Continue each failed file from a fresh copy of its confirmed prefix.
+        """Continue each failed file from a fresh copy of its confirmed prefix.
 
         Raises:
             errors.StorageFault: there is still no room.
         """
 
     async def close(self) -> None:
-        """
-        Write everything out and let go of the files.
-        """
+        """Write everything out and let go of the files."""
 
     async def set_aside(self) -> None:
-        """
-        Close a run that this process has taken and goes on with: opened again, it is as if it had stayed open.
-        """
+        """Close a run that this process has taken and goes on with: opened again, it is as if it had stayed open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """
-    What came of a request for a new run.
-    """
+    """What came of a request for a new run."""
 
     run_id: str
     """The new run, or the one that the idempotency key found."""
@@ -156,9 +126,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """
-    A run as lists show it.
-    """
+    """A run as lists show it."""
 
     run_id: str
     """Id of the run."""
@@ -196,9 +164,7 @@ class RunSummary:
     """File of it that cannot be read now; what is shown of the run is what was known last."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the summary as plain JSON.
-        """
+        """Return the summary as plain JSON."""
         unreadable = self.unreadable.to_json() if self.unreadable else None
         names = (name for name in self.__slots__ if name != "unreadable")
         return {name: plain.plain(getattr(self, name)) for name in names} | {"unreadable": unreadable}
@@ -206,9 +172,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """
-    How far a run has come, as its manifest has it.
-    """
+    """How far a run has come, as its manifest has it."""
 
     finished_steps: int
     """Steps that are finished."""
@@ -218,9 +182,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """
-    Which runs a list shows, newest first.
-    """
+    """Which runs a list shows, newest first."""
 
     status: str | None = None
     """Only this state."""
@@ -243,13 +205,10 @@ class RunQuery:
 
 
 class RunStore(Readable, KeptUp, Protocol):
-    """
-    All runs of a data directory.
-    """
+    """All runs of a data directory."""
 
     async def create(self, start: RunStart, *, exclusive: bool = False) -> Created:
-        """
-        Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
+        """Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
@@ -257,8 +216,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
-        """
-        Return the run that an earlier request with this key made, or None; `create` looks again, in its turn.
+        """Return the run that an earlier request with this key made, or None; `create` looks again, in its turn.
 
         A repetition is found this way even if its recipe could not be started any more, or the disk is full.
 
@@ -267,8 +225,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def open(self, run_id: str) -> RunLog:
-        """
-        Open a run for writing: verify the chains, cut a torn tail, adopt a folder written by hand.
+        """Open a run for writing: verify the chains, cut a torn tail, adopt a folder written by hand.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -277,93 +234,70 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def read(self, run_id: str) -> Loaded:
-        """
-        Read a run without taking or changing it.
+        """Read a run without taking or changing it.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `open`.
         """
 
     async def read_blob(self, run_id: str, blob: BlobRef) -> plain.Json:
-        """
-        Return a blob of a run that is not open.
-        """
+        """Return a blob of a run that is not open."""
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[Event]:
-        """
-        Return the events numbered above `after` that are written, or the next of them; what is before is not read.
+        """Return the events numbered above `after` that are written, or the next of them; what is before is not read.
 
         Args:
             most: How many at most; None: all.
         """
 
     async def read_log(self, run_id: str, name: str) -> bytes:
-        """
-        Return a file under `logs/`.
-        """
+        """Return a file under `logs/`."""
 
     async def list_logs(self, run_id: str) -> list[str]:
-        """
-        Return the names under `logs/`.
-        """
+        """Return the names under `logs/`."""
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Return run.json and cache.json as they stand, without trust; unreadable ones are left out.
-        """
+        """Return run.json and cache.json as they stand, without trust; unreadable ones are left out."""
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, Progress]:
-        """
-        Return how far runs have come by their run.json, without trust; those that cannot be read are left out.
-        """
+        """Return how far runs have come by their run.json, without trust; those that cannot be read are left out."""
 
     async def summary(self, run_id: str) -> RunSummary:
-        """
-        Return a run's row.
+        """Return a run's row.
 
         Raises:
             errors.NotFound: there is no such run.
         """
 
     async def list_runs(self, query: RunQuery) -> list[RunSummary]:
-        """
-        Return runs, newest first.
-        """
+        """Return runs, newest first."""
 
     async def count_by_status(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state; states without a run may be left out.
-        """
+        """Return how many runs are in each state; states without a run may be left out."""
 
     async def list_unfinished(self) -> list[RunSummary]:
-        """
-        Return the runs that this service must continue, oldest first; rows and folders are compared first.
-        """
+        """Return the runs that this service must continue, oldest first; rows and folders are compared first."""
 
     async def delete(self, run_id: str) -> None:
-        """
-        Put a finished run into the trash.
+        """Put a finished run into the trash.
 
         Raises:
             errors.WrongState: the run has not ended.
         """
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt.
+        """Return a receipt.
 
         Raises:
             errors.NotFound: there is none of that id.
         """
 
     async def list_receipts(self, query: ReceiptQuery) -> list[ListedReceipt]:
-        """
-        Return receipts in the order in which their sessions' files hold them.
-        """
+        """Return receipts in the order in which their sessions' files hold them."""
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt that is as its run has written it: by the run's journal, or by its hash where the run is gone.
+        """Return a receipt that is as its run has written it: by the run's journal, or by its hash where the run is
+        gone.
 
         Raises:
             errors.NotFound: there is none of that id.
@@ -371,15 +305,11 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def has_room(self) -> bool:
-        """
-        Tell whether new runs can be taken: no write has failed since the last that succeeded.
-        """
+        """Tell whether new runs can be taken: no write has failed since the last that succeeded."""
 
 
 async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:
-    """
-    Yield all runs that a query means, newest first, page by page; its limit does not count.
-    """
+    """Yield all runs that a query means, newest first, page by page; its limit does not count."""
     asked = dataclasses.replace(query, limit=PAGE)
     while True:
         page = await store.list_runs(asked)

@@ -1,6 +1,4 @@
-"""
-Task graphs: which dependencies of tasks cannot be, each told at its place; and the order that they leave.
-"""
+"""Task graphs: which dependencies of tasks cannot be, each told at its place; and the order that they leave."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """
-    A task as far as its dependencies go.
-    """
+    """A task as far as its dependencies go."""
 
     id: int
     """Its number."""
@@ -26,8 +22,7 @@ class Node:
 
 
 def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.Flaw]:
-    """
-    Return everything wrong with a graph: `duplicate_task`, `unknown_dependency`, `self_dependency`,
+    """Return everything wrong with a graph: `duplicate_task`, `unknown_dependency`, `self_dependency`,
     `repeated_dependency`, and for each knot of tasks that wait for one another one `dependency_cycle`.
 
     Args:
@@ -38,9 +33,8 @@ def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.F
 
 
 def cycles(nodes: Sequence[Node]) -> list[list[int]]:
-    """
-    Return cycles that share no task, at least one of each knot, each in the order of waiting, from its smallest number
-    on.
+    """Return cycles that share no task, at least one of each knot, each in the order of waiting, from its smallest
+    number on.
     """
     left = _graph(nodes)
     found: list[list[int]] = []
@@ -51,16 +45,12 @@ def cycles(nodes: Sequence[Node]) -> list[list[int]]:
 
 
 def dependents(nodes: Sequence[Node], task_id: int) -> list[int]:
-    """
-    Return the tasks that depend on a task directly.
-    """
+    """Return the tasks that depend on a task directly."""
     return [node.id for node in nodes if task_id in node.deps]
 
 
 def in_order(nodes: Sequence[Node]) -> list[int]:
-    """
-    Return the tasks of a sound graph with none before one that it depends on, otherwise in the order given.
-    """
+    """Return the tasks of a sound graph with none before one that it depends on, otherwise in the order given."""
     waiting, placed = {node.id: node.deps for node in nodes}, list[int]()
     while waiting:
         ready = next(each for each, deps in waiting.items() if not any(dep in waiting for dep in deps))

@@ -1,6 +1,4 @@
-"""
-Task patterns: the phrases and `/expressions/` of a recipe that route a task to it.
-"""
+"""Task patterns: the phrases and `/expressions/` of a recipe that route a task to it."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ MAX_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """
-    An occurrence of a pattern in a text.
-    """
+    """An occurrence of a pattern in a text."""
 
     length: int
     """Characters that the pattern covers."""
@@ -29,9 +25,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """
-    A pattern, ready to be used; matching takes time linear in the text.
-    """
+    """A pattern, ready to be used; matching takes time linear in the text."""
 
     source: str
     """The pattern as the recipe has it."""
@@ -40,15 +34,11 @@ class Pattern:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """
-        Return the names that an expression gives to parts of the text.
-        """
+        """Return the names that an expression gives to parts of the text."""
         return tuple(self.expression.groupindex) if self.expression is not None else ()
 
     def match(self, text: str) -> Match | None:
-        """
-        Return the first occurrence in a text, whatever the case of its letters, or None.
-        """
+        """Return the first occurrence in a text, whatever the case of its letters, or None."""
         if self.expression is None:
             occurs = self.source.casefold() in text.casefold()
             return Match(length=len(self.source), parts={}) if occurs else None
@@ -61,8 +51,7 @@ class Pattern:
 
 @functools.lru_cache(maxsize=1024)
 def read(source: str) -> Pattern:
-    """
-    Read a pattern: `/…/` is a regular expression in the syntax of RE2, anything else a phrase.
+    """Read a pattern: `/…/` is a regular expression in the syntax of RE2, anything else a phrase.
 
     Raises:
         ValueError: it is blank, too long, or not an expression; the message says which.
@@ -80,8 +69,7 @@ def read(source: str) -> Pattern:
 
 
 def expression(source: str, *, letter_case: bool = True) -> Any:
-    """
-    Compile a regular expression in the syntax of RE2.
+    """Compile a regular expression in the syntax of RE2.
 
     Raises:
         ValueError: it is none; the message says why.

@@ -1,6 +1,4 @@
-"""
-Unreadable: a file that cannot be read now, which says nothing about what it holds.
-"""
+"""Unreadable: a file that cannot be read now, which says nothing about what it holds."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.engine import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """
-    A file of a run that cannot be read now.
-    """
+    """A file of a run that cannot be read now."""
 
     file: str
     """File within the run's folder, `.` for the folder itself."""
@@ -29,40 +25,26 @@ class Unreadable:
 
     @classmethod
     def of(cls, detail: Mapping[str, plain.Json]) -> Unreadable:
-        """
-        Return what the detail of an `errors.Unreadable` tells.
-        """
+        """Return what the detail of an `errors.Unreadable` tells."""
         return cls(**{name: str(detail[name]) for name in cls.__slots__})
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return it as plain JSON.
-        """
+        """Return it as plain JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Readable(Protocol):
-    """
-    A store whose files may not all be readable now.
-    """
+    """A store whose files may not all be readable now."""
 
     def unreadable(self, run_id: str) -> Unreadable | None:
-        """
-        Return the file of a run that cannot be read now, as far as somebody tried.
-        """
+        """Return the file of a run that cannot be read now, as far as somebody tried."""
 
     async def until_readable(self, run_id: str) -> None:
-        """
-        Wait until every file of a run that could not be read can be; each is tried again with growing waits.
-        """
+        """Wait until every file of a run that could not be read can be; each is tried again with growing waits."""
 
 
 class Waiting(Protocol):
-    """
-    A log whose run may wait for a file.
-    """
+    """A log whose run may wait for a file."""
 
     def wait_for(self, fault: errors.Unreadable) -> None:
-        """
-        Show the file that the run waits for, be it another's, until that can be read.
-        """
+        """Show the file that the run waits for, be it another's, until that can be read."""

@@ -1,6 +1,4 @@
-"""
-Upkeep: what is asked of a store about folders that may have been damaged.
-"""
+"""Upkeep: what is asked of a store about folders that may have been damaged."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.engine import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """
-    A page of what was found when everything was checked.
-    """
+    """A page of what was found when everything was checked."""
 
     reports: Sequence[Mapping[str, plain.Json]]
     """`{kind, id, state, ok, files, advice}` of each thing, `run_id` too of a run."""
@@ -25,21 +21,17 @@ class Verified:
 
 
 class Care(Protocol):
-    """
-    Check what is stored, and repair runs.
-    """
+    """Check what is stored, and repair runs."""
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Report on each file of a run's authority; nothing is changed.
+        """Report on each file of a run's authority; nothing is changed.
 
         Raises:
             errors.NotFound: there is no such run.
         """
 
     async def verify_page(self, after: str | None, most: int) -> Verified:
-        """
-        Report on the next runs, receipts, plans, issues and conversations.
+        """Report on the next runs, receipts, plans, issues and conversations.
 
         Args:
             after: Cursor of the page before.
@@ -47,8 +39,7 @@ class Care(Protocol):
         """
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
-        """
-        Cut a damaged run back to what can be believed, and leave it paused; the damaged files are kept aside.
+        """Cut a damaged run back to what can be believed, and leave it paused; the damaged files are kept aside.
 
         Args:
             dry_run: Whether to change nothing and tell what would be changed.
@@ -61,34 +52,24 @@ class Care(Protocol):
 
 
 class Rechecks(Protocol):
-    """
-    Notice that folders were changed while their runs were at rest.
-    """
+    """Notice that folders were changed while their runs were at rest."""
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
-        """
-        Return the runs that are not open and whose folders were changed since they came to rest, and not read since.
+        """Return the runs that are not open and whose folders were changed since they came to rest,
+        and not read since.
         """
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
-        """
-        Show a run at rest that is damaged as failed, in its row too; its authority is left as it is.
-        """
+        """Show a run at rest that is damaged as failed, in its row too; its authority is left as it is."""
 
 
 class KeptUp(Protocol):
-    """
-    A store whose folders are looked after.
-    """
+    """A store whose folders are looked after."""
 
     @property
     def care(self) -> Care:
-        """
-        Return what checks and repairs runs.
-        """
+        """Return what checks and repairs runs."""
 
     @property
     def rechecks(self) -> Rechecks:
-        """
-        Return what notices that folders were changed.
-        """
+        """Return what notices that folders were changed."""

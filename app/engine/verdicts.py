@@ -1,6 +1,4 @@
-"""
-Verdicts: small decisions about steps, testable without a journal.
-"""
+"""Verdicts: small decisions about steps, testable without a journal."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from app.engine.states import StepState
 
 
 class Rescue(Enum):
-    """
-    What happens to a step whose earlier try was cut off.
-    """
+    """What happens to a step whose earlier try was cut off."""
 
     PERFORM = "perform"
     """It is performed, as the next attempt."""
@@ -32,9 +28,7 @@ class Rescue(Enum):
 
 
 def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[int]) -> Rescue:
-    """
-    Decide about a step from the tries begun and the attempts that left a line.
-    """
+    """Decide about a step from the tries begun and the attempts that left a line."""
     interrupted = sum(begun.attempt not in recorded for begun in tries)
     if interrupted == 0 or operation.idle:
         return Rescue.PERFORM
@@ -46,8 +40,7 @@ def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[
 
 
 def retry_delay_seconds(policy: RetryPolicy | None, result: Result, tries: int) -> float | None:
-    """
-    Decide whether a failed try is made again, and after how long; None: it is final.
+    """Decide whether a failed try is made again, and after how long; None: it is final.
 
     Args:
         tries: Tries recorded so far, this one included.
@@ -82,17 +75,13 @@ def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
 
 
 def sound(result: Result) -> Result:
-    """
-    Hold a performer to its promise: an error if and only if the try failed.
-    """
+    """Hold a performer to its promise: an error if and only if the try failed."""
     if (result.status is StepState.FAILED) == (result.error is not None):
         return result
     return failed("bad_result", f"the performer returned {result.status.value} with error {result.error}")
 
 
 def failed(code: str, message: str, detail: Mapping[str, plain.Json] | None = None) -> Result:
-    """
-    Make the result of a failed try.
-    """
+    """Make the result of a failed try."""
     error = StepError(code=code, message=message, detail=detail or {})
     return Result(status=StepState.FAILED, error=error)

@@ -1,6 +1,4 @@
-"""
-Views: a run as people and polls see it, living or at rest, made from its authority alone.
-"""
+"""Views: a run as people and polls see it, living or at rest, made from its authority alone."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ NEWEST_STEPS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
-    """
-    A step that is being performed.
-    """
+    """A step that is being performed."""
 
     key: str
     """Step."""
@@ -46,9 +42,7 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """
-    One run at one moment.
-    """
+    """One run at one moment."""
 
     start: RunStart
     """What it began with."""
@@ -80,18 +74,14 @@ class RunView:
     """File of it that cannot be read now; what is shown then is what was known last."""
 
     def living(self) -> Sequence[Record]:
-        """
-        Return the records that count: not dead, and final.
-        """
+        """Return the records that count: not dead, and final."""
         if self.counted is not None:
             return self.counted
         return [record for record in self.records if record.final and record.position not in self.dead]
 
 
 def manifest(view: RunView) -> dict[str, plain.Json]:
-    """
-    Return run.json (execution-modes, appendix A).
-    """
+    """Return run.json (execution-modes, appendix A)."""
     start, progress = view.start, view.board.progress
     machine = {} if progress.machine is None else {"machine": dict(progress.machine)}
     return {
@@ -125,16 +115,12 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
 
 
 def cache(view: RunView) -> dict[str, plain.Json]:
-    """
-    Return cache.json (execution-modes, appendix A).
-    """
+    """Return cache.json (execution-modes, appendix A)."""
     return {name: slot.to_json() for name, slot in view.board.slots.items()}
 
 
 def finished_step(record: Record) -> dict[str, plain.Json]:
-    """
-    Return a step as the consolidated answer shows it (execution-modes, appendix D).
-    """
+    """Return a step as the consolidated answer shows it (execution-modes, appendix D)."""
     line = record.line
     names = (
         "step_id",
@@ -154,9 +140,7 @@ def finished_step(record: Record) -> dict[str, plain.Json]:
 
 
 def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
-    """
-    Return a step that is being performed as that answer shows it.
-    """
+    """Return a step that is being performed as that answer shows it."""
     place = step.place
     shown: dict[str, plain.Json] = {"step_id": place.step_id, "phase": place.phase, "status": StepState.RUNNING.value}
     shown |= {name: value for name, value in step.facts.items() if value is not None}
@@ -168,23 +152,17 @@ def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
 
 
 def slot_summary(slot: Slot) -> dict[str, plain.Json]:
-    """
-    Return a slot as that answer shows it.
-    """
+    """Return a slot as that answer shows it."""
     return {"type": slot.type, "preview": slot.summary}
 
 
 def on_board(view: RunView, board: Board) -> RunView:
-    """
-    Put a board under a view.
-    """
+    """Put a board under a view."""
     return dataclasses.replace(view, board=board)
 
 
 def total_usage(records: Iterable[Record]) -> Usage:
-    """
-    Add up what all lines cost; dead ones and repeated tries were paid too.
-    """
+    """Add up what all lines cost; dead ones and repeated tries were paid too."""
     total = Usage()
     for record in records:
         total = total.plus(record.usage) if record.usage else total

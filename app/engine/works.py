@@ -1,6 +1,4 @@
-"""
-Works: steps that are open.
-"""
+"""Works: steps that are open."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.engine.records import Record
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Work:
-    """
-    A step that is open.
-    """
+    """A step that is open."""
 
     ask: Ask
     """What its driver asks for."""
@@ -46,7 +42,5 @@ class Work:
 
     @property
     def idle(self) -> bool:
-        """
-        Tell whether it only waits.
-        """
+        """Tell whether it only waits."""
         return self.ask.operation.idle

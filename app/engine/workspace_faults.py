@@ -1,6 +1,4 @@
-"""
-Workspace faults: what the system refuses now and may grant later, told apart from what it never will.
-"""
+"""Workspace faults: what the system refuses now and may grant later, told apart from what it never will."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ _PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
 def passes(number: int | None, *, reading: bool = False) -> bool:
-    """
-    Tell whether an error is of the disk or of the machine's means, and says nothing about what was asked.
+    """Tell whether an error is of the disk or of the machine's means, and says nothing about what was asked.
 
     Args:
         reading: Whether a user's file was read, of which only the step can tell that it is broken.
@@ -27,8 +24,7 @@ def passes(number: int | None, *, reading: bool = False) -> bool:
 
 
 def waits(path: str, error: OSError) -> errors.WorkspaceFault:
-    """
-    Return the fault with which a step waits that has done nothing yet.
+    """Return the fault with which a step waits that has done nothing yet.
 
     Args:
         path: What could not be read or written; empty where only the machine's means are exhausted.
@@ -38,9 +34,7 @@ def waits(path: str, error: OSError) -> errors.WorkspaceFault:
 
 @contextlib.contextmanager
 def waiting(path: str) -> Iterator[None]:
-    """
-    Let the step wait if the system refuses what is done before anything of it counts.
-    """
+    """Let the step wait if the system refuses what is done before anything of it counts."""
     try:
         yield
     except OSError as error:
@@ -50,24 +44,18 @@ def waiting(path: str) -> Iterator[None]:
 
 
 def parks(error: OSError) -> errors.StorageFault:
-    """
-    Return the fault that parks the run of a step of which nobody knows what it has done.
-    """
+    """Return the fault that parks the run of a step of which nobody knows what it has done."""
     path = _path_of(error)
     return errors.StorageFault(_message(path, error), detail=facts(path, error))
 
 
 def failed(error: OSError) -> Result:
-    """
-    Return the failure of a step that met an error which does not pass and that nobody foresaw.
-    """
+    """Return the failure of a step that met an error which does not pass and that nobody foresaw."""
     return verdicts.failed("internal_error", told(error), facts("", error))
 
 
 def shortage(error: BaseException | None) -> OSError | None:
-    """
-    Return the lack of descriptors or memory that made something fail which was not begun, as a connection.
-    """
+    """Return the lack of descriptors or memory that made something fail which was not begun, as a connection."""
     if isinstance(error, OSError) and error.errno in _SHORT:
         return error
     if error is None:
@@ -78,23 +66,17 @@ def shortage(error: BaseException | None) -> OSError | None:
 
 
 def told(error: OSError) -> str:
-    """
-    Say in a sentence what the system refused.
-    """
+    """Say in a sentence what the system refused."""
     return _message(_path_of(error), error)
 
 
 def facts(path: str, error: OSError) -> dict[str, plain.Json]:
-    """
-    Return path and reason for machines.
-    """
+    """Return path and reason for machines."""
     return {"file": path or None, "errno": name(error.errno), "error": _reason(error)}
 
 
 def name(number: int | None) -> str:
-    """
-    Return an error's name, e.g. `ENOSPC`.
-    """
+    """Return an error's name, e.g. `ENOSPC`."""
     return errno.errorcode.get(number or 0, "unknown")
 
 

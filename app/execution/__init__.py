@@ -1,3 +1,1 @@
-"""
-Engines that execute runs, and the points where a test can make them die.
-"""
+"""Engines that execute runs, and the points where a test can make them die."""

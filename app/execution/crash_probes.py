@@ -1,6 +1,4 @@
-"""
-Crash probes: a process that kills itself at a named point, as a power cut would.
-"""
+"""Crash probes: a process that kills itself at a named point, as a power cut would."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ import threading
 
 
 class CrashProbes:
-    """
-    Kill the process with SIGKILL when a point is passed for the nth time.
-    """
+    """Kill the process with SIGKILL when a point is passed for the nth time."""
 
     def __init__(self, point: str, nth: int = 1) -> None:
         self._point = point
@@ -20,9 +16,7 @@ class CrashProbes:
         self._lock = threading.Lock()
 
     def reach(self, point: str) -> None:
-        """
-        Count the passing, and die at the last one; may be called from any thread.
-        """
+        """Count the passing, and die at the last one; may be called from any thread."""
         if point != self._point:
             return
         with self._lock:
@@ -32,8 +26,7 @@ class CrashProbes:
 
 
 def parse(text: str) -> CrashProbes:
-    """
-    Read `point:N`, or a point alone for its first passing.
+    """Read `point:N`, or a point alone for its first passing.
 
     Raises:
         ValueError: N is no positive number, or the point is empty.

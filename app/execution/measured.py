@@ -1,6 +1,4 @@
-"""
-Measured performers: the same work, counted and timed.
-"""
+"""Measured performers: the same work, counted and timed."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from app.execution import pacing
 
 
 class Measured:
-    """
-    Perform through another performer, a few in each turn of the loop, and note what came of it.
-    """
+    """Perform through another performer, a few in each turn of the loop, and note what came of it."""
 
     def __init__(
         self, inner: ports.Performer, metrics: telemetry.Metrics, time: clock.Clock, pace: pacing.Pace
@@ -23,9 +19,7 @@ class Measured:
         self._pace = pace
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try; one that breaks or is cut off is counted too.
-        """
+        """Perform one try; one that breaks or is cut off is counted too."""
         began, status = self._clock.monotonic(), "interrupted"
         try:
             await self._pace.turn()

@@ -1,6 +1,4 @@
-"""
-Pacing: how much begins in one turn of the event loop, so that a run of many branches lets others go first.
-"""
+"""Pacing: how much begins in one turn of the event loop, so that a run of many branches lets others go first."""
 
 from __future__ import annotations
 
@@ -12,18 +10,14 @@ BEGUN_AT_ONCE = 16
 
 
 class Pace:
-    """
-    Let a few begin in each turn of the loop, in the order in which they came.
-    """
+    """Let a few begin in each turn of the loop, in the order in which they came."""
 
     def __init__(self) -> None:
         self._begun = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """
-        Wait until this turn of the loop has room.
-        """
+        """Wait until this turn of the loop has room."""
         if self._begun >= BEGUN_AT_ONCE or self._waiting:
             place = asyncio.get_running_loop().create_future()
             self._waiting.append(place)

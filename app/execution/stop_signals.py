@@ -1,6 +1,4 @@
-"""
-Stop signals: the first stops gracefully, the second cuts off what is in flight, the third ends the process.
-"""
+"""Stop signals: the first stops gracefully, the second cuts off what is in flight, the third ends the process."""
 
 from __future__ import annotations
 
@@ -20,15 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class StopSignals:
-    """
-    Turn SIGTERM and SIGINT into a stop.
-    """
+    """Turn SIGTERM and SIGINT into a stop."""
 
     def __init__(self, stop: Callable[[bool], Coroutine[Any, Any, None]]) -> None:
-        """
-        Args:
-            stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal.
-        """
+        """Args: stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal."""
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
         self.asked = 0
@@ -36,9 +29,7 @@ class StopSignals:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """
-        Catch the signals within the block; only on the loop of the main thread.
-        """
+        """Catch the signals within the block; only on the loop of the main thread."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._ask, number)
@@ -49,9 +40,7 @@ class StopSignals:
                 loop.remove_signal_handler(number)
 
     async def stopped(self) -> None:
-        """
-        Wait until a stop that was asked for is over; not at all if none was.
-        """
+        """Wait until a stop that was asked for is over; not at all if none was."""
         for stopping in self._stopping:
             await stopping
 

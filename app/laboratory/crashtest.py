@@ -1,6 +1,4 @@
-"""
-The crash test: every sweep over one recipe, conference or plan, and whether all promises hold.
-"""
+"""The crash test: every sweep over one recipe, conference or plan, and whether all promises hold."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ InMemory = tuple[trials.Seen, list[Operation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """
-    How much is tried.
-    """
+    """How much is tried."""
 
     sample: int | None = None
     """Points tried in each sweep; None: all."""
@@ -39,9 +35,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """
-    What came of a crash test.
-    """
+    """What came of a crash test."""
 
     recipe_id: str
     """Recipe that was run, or what else was done."""
@@ -52,29 +46,22 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """
-        Tell whether all promises hold, and each kind of disturbance was tried at all.
-        """
+        """Tell whether all promises hold, and each kind of disturbance was tried at all."""
         return all(sweep.reached and not sweep.broken for sweep in self.sweeps)
 
     def rows(self) -> list[dict[str, Any]]:
-        """
-        Return a line for each sweep.
-        """
+        """Return a line for each sweep."""
         return [_row(sweep) for sweep in self.sweeps]
 
     def to_json(self) -> dict[str, Any]:
-        """
-        Return the report as plain JSON, with what broke a promise.
-        """
+        """Return the report as plain JSON, with what broke a promise."""
         broken = [{"sweep": sweep.name} | trial.to_json() for sweep in self.sweeps for trial in sweep.broken]
         facts = {"recipe_id": self.recipe_id, "sample": self.extent.sample, "seed": self.extent.seed}
         return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
 
 
 def crashtest(chosen: settings.Settings, asked: work.Asked, extent: Extent, tell: Tell) -> Report:
-    """
-    Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
+    """Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
         tell: Told what is being done.

@@ -1,6 +1,4 @@
-"""
-The diary of an experiment: what was answered and executed, written outside the data directory.
-"""
+"""The diary of an experiment: what was answered and executed, written outside the data directory."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ Try = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """
-    What a diary says.
-    """
+    """What a diary says."""
 
     accepted: tuple[str, ...] = ()
     """Run of each answer to a request."""
@@ -35,35 +31,25 @@ class Told:
 
 
 class Diary:
-    """
-    Append to a diary; a line is there once it is written, whatever becomes of the process.
-    """
+    """Append to a diary; a line is there once it is written, whatever becomes of the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def accepted(self, run_id: str, existed: bool) -> None:
-        """
-        Note the answer to a request.
-        """
+        """Note the answer to a request."""
         self._write("existed" if existed else "accepted", run_id)
 
     def executed(self, call: ports.Call) -> None:
-        """
-        Note that a try is about to be performed.
-        """
+        """Note that a try is about to be performed."""
         self._write("executed", call.run.run_id, call.key, call.attempt)
 
     def withdrawn(self, call: ports.Call) -> None:
-        """
-        Note that a try came to nothing, because something could not be written, and is made again.
-        """
+        """Note that a try came to nothing, because something could not be written, and is made again."""
         self._write("withdrawn", call.run.run_id, call.key, call.attempt)
 
     def trouble(self, text: str) -> None:
-        """
-        Note why a process ended by itself.
-        """
+        """Note why a process ended by itself."""
         self._write("trouble", text)
 
     def _write(self, *line: str | int) -> None:
@@ -75,17 +61,14 @@ class Diary:
 
 
 class Noted:
-    """
-    A performer that notes each try before it performs it.
-    """
+    """A performer that notes each try before it performs it."""
 
     def __init__(self, inner: ports.Performer, diary: Diary) -> None:
-        self._inner, self._diary = inner, diary
+        self._inner = inner
+        self._diary = diary
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Note the try, and perform it.
-        """
+        """Note the try, and perform it."""
         self._diary.executed(call)
         try:
             return await self._inner.perform(call)
@@ -95,9 +78,7 @@ class Noted:
 
 
 def read(path: Path) -> Told:
-    """
-    Return what a diary says; nothing if there is none.
-    """
+    """Return what a diary says; nothing if there is none."""
     lines = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
     return Told(
         accepted=tuple(line[1] for line in lines if line[0] in ("accepted", "existed")),

@@ -1,6 +1,4 @@
-"""
-Experiments: a private copy of a project in which the same is lived through, undisturbed or not.
-"""
+"""Experiments: a private copy of a project in which the same is lived through, undisturbed or not."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ _LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_direc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """
-    Something to be lived through, in a folder of its own.
-    """
+    """Something to be lived through, in a folder of its own."""
 
     place: Path
     """Folder of the experiment; the copy of the project and what is noted about it lie in it."""
@@ -40,29 +36,22 @@ class Experiment:
 
     @property
     def data_directory(self) -> Path:
-        """
-        Return the data directory of the copy.
-        """
+        """Return the data directory of the copy."""
         return self.settings.project.data_directory
 
     @property
     def diary(self) -> Path:
-        """
-        Return the file, outside the data directory, that says what was answered and executed.
-        """
+        """Return the file, outside the data directory, that says what was answered and executed."""
         return self.place / "diary.jsonl"
 
     @property
     def portrait(self) -> Path:
-        """
-        Return the file, outside the data directory, that says how the run ended.
-        """
+        """Return the file, outside the data directory, that says how the run ended."""
         return self.place / "portrait.json"
 
 
 def template(place: Path, chosen: settings.Settings, asked: work.Asked, replies: Path | None) -> Experiment:
-    """
-    Copy a project without what its runs left, and let its agents speak from a script.
+    """Copy a project without what its runs left, and let its agents speak from a script.
 
     Args:
         replies: Script of the agents; None: the same reply to every step.
@@ -83,17 +72,13 @@ def template(place: Path, chosen: settings.Settings, asked: work.Asked, replies:
 
 
 def copied(original: Experiment, place: Path) -> Experiment:
-    """
-    Copy an experiment as it stands.
-    """
+    """Copy an experiment as it stands."""
     shutil.copytree(original.place, place, symlinks=True)
     return dataclasses.replace(original, place=place, settings=_settings(original.settings, place / "project"))
 
 
 def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
-    """
-    Let every agent and every backend speak from a script, so that nobody is paid and nothing real is changed.
-    """
+    """Let every agent and every backend speak from a script, so that nobody is paid and nothing real is changed."""
     file = data_directory / "agents.json"
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     own = {agent["id"]: agent for agent in document.get("agents", ())}

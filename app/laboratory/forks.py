@@ -1,5 +1,4 @@
-"""
-Forks: processes of `multiprocessing` that several threads start and wait for.
+"""Forks: processes of `multiprocessing` that several threads start and wait for.
 
 Whoever starts one asks about all the others, too, and of two who ask about one at once only one learns its exit code.
 """
@@ -14,17 +13,13 @@ _asking = threading.Lock()
 
 
 def begin(process: BaseProcess) -> None:
-    """
-    Start a process.
-    """
+    """Start a process."""
     with _asking:
         process.start()
 
 
 def ended(process: BaseProcess, seconds: float | None) -> int | None:
-    """
-    Wait for the end of a process, and return its exit code; None if it does not come in time.
-    """
+    """Wait for the end of a process, and return its exit code; None if it does not come in time."""
     if not wait([process.sentinel], seconds):
         return None
     with _asking:
@@ -32,9 +27,7 @@ def ended(process: BaseProcess, seconds: float | None) -> int | None:
 
 
 def buried(process: BaseProcess) -> int | None:
-    """
-    End a process if it still lives, free what it held here, and return its exit code.
-    """
+    """End a process if it still lives, free what it held here, and return its exit code."""
     if ended(process, 0) is None:
         process.kill()
     code = ended(process, None)

@@ -1,6 +1,4 @@
-"""
-A disk in memory that loses power, lies about a sync, or refuses a write or reads, at a chosen operation.
-"""
+"""A disk in memory that loses power, lies about a sync, or refuses a write or reads, at a chosen operation."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.storage import disk, layout, memory_disk
 
 
 class Trouble(Enum):
-    """
-    What happens to a disk.
-    """
+    """What happens to a disk."""
 
     POWER_LOSS = "power_loss"
     """Everything that was not synced is gone, names in folders too."""
@@ -35,9 +31,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """
-    One change or sync of a disk.
-    """
+    """One change or sync of a disk."""
 
     name: str
     """What is done."""
@@ -51,16 +45,12 @@ class Operation:
 
     @property
     def is_sync(self) -> bool:
-        """
-        Tell whether something is durable after it.
-        """
+        """Tell whether something is durable after it."""
         return self.name.startswith("sync")
 
     @property
     def kind(self) -> str:
-        """
-        Return what it has in common with others: name and file name.
-        """
+        """Return what it has in common with others: name and file name."""
         return f"{self.name} {self.path.rpartition('/')[2]}"
 
 
@@ -69,9 +59,7 @@ END = Operation(name="end", path="", nth=1)
 
 
 class FragileDisk(memory_disk.MemoryDisk):
-    """
-    Note the operations, and have trouble at one of them.
-    """
+    """Note the operations, and have trouble at one of them."""
 
     def __init__(
         self,
@@ -80,13 +68,14 @@ class FragileDisk(memory_disk.MemoryDisk):
         out: Callable[[], None] = lambda: None,
         left: memory_disk.MemoryDisk | None = None,
     ) -> None:
-        """
-        Args:
-            out: Called when the power is lost, or when reads are refused from then on.
-            left: What was on the disk before; None: nothing.
+        """Args:
+        out: Called when the power is lost, or when reads are refused from then on.
+        left: What was on the disk before; None: nothing.
         """
         super().__init__(*((left._root, left._power_cuts) if left else ()))
-        self._trouble, self._at, self._tell_out = trouble, at, out
+        self._trouble = trouble
+        self._at = at
+        self._tell_out = out
         self._watched: object = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self.story: list[Operation] = []
@@ -101,141 +90,104 @@ class FragileDisk(memory_disk.MemoryDisk):
         """What a restart finds, once the power was lost."""
 
     def lose_power(self) -> None:
-        """
-        Lose what is not synced; what is done to this disk from now on reaches nothing.
-        """
+        """Lose what is not synced; what is done to this disk from now on reaches nothing."""
         if self.left is None:
             self.left = self.crashed(lose_unsynced=True)
             self._tell_out()
 
     def lift(self) -> None:
-        """
-        Let everything be read from now on.
-        """
-        self.refuses, self._trouble = False, None
+        """Let everything be read from now on."""
+        self.refuses = False
+        self._trouble = None
 
     # -- reads
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """
-        Return a file's content.
-        """
+        """Return a file's content."""
         self._looks("read", path)
         return super().read(path, offset, size)
 
     def read_settled(self, path: str) -> bytes:
-        """
-        Sync a file and return its content.
-        """
+        """Sync a file and return its content."""
         self._looks("read", path)
         return super().read_settled(path)
 
     def size(self, path: str) -> int:
-        """
-        Return a file's length.
-        """
+        """Return a file's length."""
         self._looks("stat", path)
         return super().size(path)
 
     def signature(self, path: str) -> disk.Signature:
-        """
-        Return which file it is.
-        """
+        """Return which file it is."""
         self._looks("stat", path)
         return super().signature(path)
 
     def names(self, folder: str) -> list[str]:
-        """
-        Return the names in a folder.
-        """
+        """Return the names in a folder."""
         self._looks("list", folder)
         return super().names(folder)
 
     def has_file(self, path: str) -> bool:
-        """
-        Tell whether a file is there.
-        """
+        """Tell whether a file is there."""
         self._looks("stat", path)
         return super().has_file(path)
 
     def has_folder(self, path: str) -> bool:
-        """
-        Tell whether a folder is there.
-        """
+        """Tell whether a folder is there."""
         self._looks("stat", path)
         return super().has_folder(path)
 
     def lock(self, folder: str, *, wait: bool = False) -> disk.Lock | None:
-        """
-        Hold a folder.
-        """
+        """Hold a folder."""
         self._looks("open", folder)
         return super().lock(folder, wait=wait)
 
     # -- operations
 
     def add_folder(self, path: str) -> bool:
-        """
-        Make a folder.
-        """
+        """Make a folder."""
         if not super().has_folder(path):
             self._meets("add_folder", path)
         return super().add_folder(path)
 
     def append_to(self, path: str) -> disk.AppendFile:
-        """
-        Open a file for appending.
-        """
+        """Open a file for appending."""
         return _FragileFile(self, path, super().append_to(path))
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """
-        Make or overwrite a file.
-        """
+        """Make or overwrite a file."""
         self._meets("write", path)
         super().write(path, content, sync=False)
         if sync and not self._lies("sync", path):
             super().write(path, content, sync=True)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """
-        Shorten a file.
-        """
+        """Shorten a file."""
         self._meets("cut", path)
         super().cut(path, size, sync=sync and not self._lies("sync", path))
 
     def rename(self, old: str, new: str) -> None:
-        """
-        Move a file or folder.
-        """
+        """Move a file or folder."""
         self._meets("rename", old)
         super().rename(old, new)
 
     def sync_folder(self, path: str) -> None:
-        """
-        Make the names in a folder durable.
-        """
+        """Make the names in a folder durable."""
         if not self._lies("sync_folder", path):
             super().sync_folder(path)
 
     def sync_paths(self, paths: Iterable[str]) -> None:
-        """
-        Make files and folders durable.
-        """
+        """Make files and folders durable."""
         if not self._lies("sync_all", ""):
             super().sync_paths(paths)
 
     def remove(self, path: str) -> None:
-        """
-        Remove a file.
-        """
+        """Remove a file."""
         self._meets("remove", path)
         super().remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """
-        Remove a folder.
-        """
+        """Remove a folder."""
         self._meets("remove_tree", path)
         super().remove_tree(path)
 
@@ -285,7 +237,9 @@ class FragileDisk(memory_disk.MemoryDisk):
 
 class _FragileFile:
     def __init__(self, owner: FragileDisk, path: str, file: disk.AppendFile) -> None:
-        self._owner, self._path, self._file = owner, path, file
+        self._owner = owner
+        self._path = path
+        self._file = file
 
     def write(self, content: bytes) -> None:
         self._owner._meets("append", self._path)

@@ -1,5 +1,4 @@
-"""
-Lives: one passage of a process through an experiment, from its start to the end of the run or of itself.
+"""Lives: one passage of a process through an experiment, from its start to the end of the run or of itself.
 
 A life is the service without its HTTP interface, which writes nothing: the same composition root, the same lock, the
 same recovery.
@@ -32,9 +31,7 @@ _RETRY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """
-    What differs between the processes that an experiment is lived in.
-    """
+    """What differs between the processes that an experiment is lived in."""
 
     probes: probes.Probes = field(default_factory=probes.NoProbes)
     """Named points."""
@@ -51,9 +48,7 @@ class Surroundings:
 
 
 async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
-    """
-    Ask for something, or find it, follow it to its rest, and note how it stands then.
-    """
+    """Ask for something, or find it, follow it to its rest, and note how it stands then."""
     notes = diary.Diary(experiment.diary)
     world = _world(experiment, surroundings, notes)
     async with bootstrap.build(experiment.settings, bootstrap.Use(address=_ADDRESS), world) as room:
@@ -70,30 +65,22 @@ async def live(experiment: Experiment, surroundings: Surroundings = Surroundings
 
 
 class HastyClock(clock.SystemClock):
-    """
-    The machine's clock, with shorter waits.
-    """
+    """The machine's clock, with shorter waits."""
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Wait for a part of the duration.
-        """
+        """Wait for a part of the duration."""
         await super().sleep(seconds / _HASTE)
 
 
 class FirstRunsKnown(clock.RandomIds):
-    """
-    Identifiers at random, but for the first runs of a data directory.
-    """
+    """Identifiers at random, but for the first runs of a data directory."""
 
     def __init__(self, is_taken: Callable[[str], bool]) -> None:
         super().__init__()
         self._is_taken = is_taken
 
     def run_id(self, at: datetime) -> str:
-        """
-        Return the first known id that no run has yet, then random ones.
-        """
+        """Return the first known id that no run has yet, then random ones."""
         return next((name for name in RUN_IDS if not self._is_taken(name)), None) or super().run_id(at)
 
 

@@ -1,5 +1,5 @@
-"""
-Sweeps over the operations of a disk in memory: power losses, syncs that lie, and refusals where nothing can be traced.
+"""Sweeps over the operations of a disk in memory: power losses, syncs that lie, and refusals where nothing can be
+traced.
 
 Only a disk that knows what was synced can forget the rest, directory entries too; the code above it is the same.
 """
@@ -23,15 +23,11 @@ _LIFE_SECONDS = 60.0
 
 
 class _Dark(BaseException):
-    """
-    The power is gone.
-    """
+    """The power is gone."""
 
 
 class Machine:
-    """
-    A machine with a disk in memory, which can be started again after its power was lost.
-    """
+    """A machine with a disk in memory, which can be started again after its power was lost."""
 
     def __init__(
         self,
@@ -40,10 +36,7 @@ class Machine:
         at: Operation = END,
         left: Machine | None = None,
     ) -> None:
-        """
-        Args:
-            left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
-        """
+        """Args: left: Machine whose power was lost, and whose disk and index this one has; None: it is new."""
         self._lived = lived
         self.disk: memory_disk.MemoryDisk = FragileDisk(
             trouble, at, self._go_dark, left.disk.crashed(lose_unsynced=False) if left else None
@@ -57,9 +50,7 @@ class Machine:
         self._dark: asyncio.Event = asyncio.Event()
 
     def live(self) -> str:
-        """
-        Live the experiment until its end or that of the power; return why it came to no end, or nothing.
-        """
+        """Live the experiment until its end or that of the power; return why it came to no end, or nothing."""
         try:
             asyncio.run(asyncio.wait_for(self._live(), _LIFE_SECONDS))
         except _Dark:
@@ -74,8 +65,7 @@ class Machine:
         return ""
 
     def restart(self, *, forget_rows: bool) -> None:
-        """
-        Put what the disk has kept into a new machine.
+        """Put what the disk has kept into a new machine.
 
         Args:
             forget_rows: Whether the newest rows of the index are lost too, as they may be.
@@ -84,15 +74,14 @@ class Machine:
         if isinstance(disk, FragileDisk):
             disk.lose_power()
             assert disk.left is not None
-            self.disk, self.promised = disk.left, _by_run(disk.promised)
+            self.disk = disk.left
+            self.promised = _by_run(disk.promised)
         self._index = self._index.copy()
         if forget_rows:
             asyncio.run(self._index.clear())
 
     def journals(self) -> dict[str, bytes]:
-        """
-        Return the journal of each run as the disk holds it.
-        """
+        """Return the journal of each run as the disk holds it."""
         disk = self.disk
         paths = {run_id: f"{layout.RUNS}/{run_id}/{layout.STEPS}" for run_id in layout.run_ids(disk.names(layout.RUNS))}
         return {run_id: disk.read(path) for run_id, path in paths.items() if disk.has_file(path)}
@@ -134,12 +123,11 @@ class Machine:
 
 
 class _Powered:
-    """
-    A performer that stands still once the power is gone.
-    """
+    """A performer that stands still once the power is gone."""
 
     def __init__(self, inner: ports.Performer, dark: asyncio.Event) -> None:
-        self._inner, self._dark = inner, dark
+        self._inner = inner
+        self._dark = dark
 
     async def perform(self, call: ports.Call) -> records.Result:
         if self._dark.is_set():
@@ -151,9 +139,7 @@ _NAMES = (*lives.RUN_IDS, f"{layout.PLANS}/sp_")
 
 
 class _Heard(logging.Handler):
-    """
-    Hears whether an error that names a run, or the plan, is logged.
-    """
+    """Hears whether an error that names a run, or the plan, is logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -188,9 +174,7 @@ async def _mended(room: bootstrap.Room) -> None:
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
-    """
-    Live the run once on a disk in memory; return what it left and every operation of the disk.
-    """
+    """Live the run once on a disk in memory; return what it left and every operation of the disk."""
     lived = bench.experiment("undisturbed-in-memory")
     machine = Machine(lived)
     why = machine.live()
@@ -203,9 +187,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
 def by_operations(
     bench: Bench, name: str, trouble: Trouble, story: Sequence[Operation], expected: trials.Seen
 ) -> Sweep:
-    """
-    Have trouble once at each operation, or at each sync, and judge what is left after a restart.
-    """
+    """Have trouble once at each operation, or at each sync, and judge what is left after a restart."""
     found = [operation for operation in story if operation.is_sync or trouble is not Trouble.LIE]
     found += [END] if trouble is Trouble.POWER_LOSS else []
     chosen = bench.sampled(found, lambda operation: operation.kind)

@@ -1,6 +1,4 @@
-"""
-Portraits: what counts of a run that rests, asked of the use cases, without what differs between any two runs.
-"""
+"""Portraits: what counts of a run that rests, asked of the use cases, without what differs between any two runs."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ Portrait = dict[str, Any]
 
 
 async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
-    """
-    Return how a run stands for whoever asks the service.
-    """
+    """Return how a run stands for whoever asks the service."""
     detail = json.loads((await room.runs.ready(run_id)).body)
     view = None
     with contextlib.suppress(errors.JournalCorrupt):
@@ -57,16 +53,13 @@ async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
 
 
 def comparable(portrait: Portrait) -> Portrait:
-    """
-    Leave out what a disturbance may change: which try it was, and what was told about it.
-    """
+    """Leave out what a disturbance may change: which try it was, and what was told about it."""
     return {name: value for name, value in portrait.items() if name not in ("told", "attempts")}
 
 
 def of_workspace(project: Path) -> dict[str, str]:
-    """
-    Return the hash of each file of a workspace outside its data directory; those of files that differ only in the id of
-    a run stand together.
+    """Return the hash of each file of a workspace outside its data directory; those of files that differ only in the id
+    of a run stand together.
     """
     found: dict[str, list[str]] = {}
     for path in project.rglob("*"):
@@ -77,9 +70,7 @@ def of_workspace(project: Path) -> dict[str, str]:
 
 
 def difference(expected: Any, found: Any, place: str = "") -> str:
-    """
-    Return the first place where two portraits differ, and how; empty where they are the same.
-    """
+    """Return the first place where two portraits differ, and how; empty where they are the same."""
     if isinstance(expected, dict) and isinstance(found, dict):
         names = [*expected, *(name for name in found if name not in expected)]
         parts = (difference(expected.get(name), found.get(name), f"{place}.{name}") for name in names)

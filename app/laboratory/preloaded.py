@@ -1,5 +1,5 @@
-"""
-What a process has loaded and read before it forks lives, so that none of them does so again: imported there alone.
+"""What a process has loaded and read before it forks lives, so that none of them does so again:
+imported there alone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""
-Readings: files that cannot be read for a while, in the life of a run and in the one after a crash.
+"""Readings: files that cannot be read for a while, in the life of a run and in the one after a crash.
 
 While a file cannot be read, list and detail must agree, no order may call the run damaged or unknown, and a repair
 changes nothing; once it can be read, the run ends as the undisturbed one.
@@ -35,9 +34,7 @@ _SHARE = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """
-    Where a life begins whose reads are refused.
-    """
+    """Where a life begins whose reads are refused."""
 
     lived: Experiment
     """The experiment, always in the same place: runs keep the path of their workspace."""
@@ -49,9 +46,7 @@ class Beginning:
     """What an undisturbed life reads from here on."""
 
     def restored(self) -> Experiment:
-        """
-        Return the experiment as it was at the beginning.
-        """
+        """Return the experiment as it was at the beginning."""
         shutil.rmtree(self.lived.place, ignore_errors=True)
         shutil.copytree(self.kept, self.lived.place, symlinks=True)
         return self.lived
@@ -71,8 +66,7 @@ class _Point:
 
 
 def beginnings(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beginning]:
-    """
-    Return the beginning of the run, and that of the service after its power was lost in the midst of it.
+    """Return the beginning of the run, and that of the service after its power was lost in the midst of it.
 
     Args:
         story: What the undisturbed run wrote.
@@ -85,9 +79,7 @@ def beginnings(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beg
 
 
 def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expected: trials.Seen) -> Sweep:
-    """
-    Refuse reads from each point on at which something is read, look at what shows meanwhile, and let the run end.
-    """
+    """Refuse reads from each point on at which something is read, look at what shows meanwhile, and let the run end."""
     found = [_Point(beginning, operation) for beginning in begun for operation in beginning.looks]
     chosen = bench.sampled(found, lambda point: point.kind)
     return Sweep(
@@ -96,9 +88,7 @@ def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expecte
 
 
 class Watched(Machine):
-    """
-    A machine whose reads fail until somebody has looked at what shows meanwhile.
-    """
+    """A machine whose reads fail until somebody has looked at what shows meanwhile."""
 
     def __init__(self, lived: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
         super().__init__(lived, trouble, at, left)
@@ -112,9 +102,7 @@ class Watched(Machine):
 
     @property
     def fragile(self) -> FragileDisk:
-        """
-        Return its disk.
-        """
+        """Return its disk."""
         assert isinstance(self.disk, FragileDisk)
         return self.disk
 

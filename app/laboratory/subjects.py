@@ -1,6 +1,4 @@
-"""
-Subjects: processes that live an experiment, forked from a warm one, so that hundreds of deaths take minutes.
-"""
+"""Subjects: processes that live an experiment, forked from a warm one, so that hundreds of deaths take minutes."""
 
 from __future__ import annotations
 
@@ -41,8 +39,7 @@ Watch = Callable[[int], AbstractContextManager[object]]
 
 
 def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | None = None) -> int | None:
-    """
-    Live an experiment in a process of its own; return its exit code, or None if it had to be ended.
+    """Live an experiment in a process of its own; return its exit code, or None if it had to be ended.
 
     Args:
         watch: Attaches a tracer.
@@ -69,9 +66,7 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
 
 
 def said(code: int | None) -> str:
-    """
-    Return how the last life of an experiment ended, in words; empty if it ended well.
-    """
+    """Return how the last life of an experiment ended, in words; empty if it ended well."""
     if code == 0:
         return ""
     if code is STUCK:
@@ -80,24 +75,18 @@ def said(code: int | None) -> str:
 
 
 def log_file(experiment: Experiment) -> Path:
-    """
-    Return where the processes of an experiment write what they log.
-    """
+    """Return where the processes of an experiment write what they log."""
     return experiment.place / "process.log"
 
 
 class Passings:
-    """
-    Probes that write down what is passed.
-    """
+    """Probes that write down what is passed."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", buffering=1, encoding="utf-8")
 
     def reach(self, point: str) -> None:
-        """
-        Write a point down.
-        """
+        """Write a point down."""
         self._file.write(f"{point}\n")
 
 

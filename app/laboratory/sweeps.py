@@ -1,6 +1,4 @@
-"""
-Sweeps over the writes of a real process: it is killed at each, or each is refused once.
-"""
+"""Sweeps over the writes of a real process: it is killed at each, or each is refused once."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ Point = TypeVar("Point")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """
-    What came of one kind of disturbance at many points.
-    """
+    """What came of one kind of disturbance at many points."""
 
     name: str
     """What was done at each point."""
@@ -45,16 +41,12 @@ class Sweep:
 
     @property
     def reached(self) -> list[Trial]:
-        """
-        Return the trials in which the run was disturbed indeed.
-        """
+        """Return the trials in which the run was disturbed indeed."""
         return [trial for trial in self.trials if trial.reached]
 
     @property
     def broken(self) -> list[Trial]:
-        """
-        Return the trials that show a broken promise.
-        """
+        """Return the trials that show a broken promise."""
         return [trial for trial in self.reached if not self._holds(trial)]
 
     def _holds(self, trial: Trial) -> bool:
@@ -64,30 +56,25 @@ class Sweep:
 
 
 class Bench:
-    """
-    A project prepared for experiments, and the undisturbed run that they are compared with.
-    """
+    """A project prepared for experiments, and the undisturbed run that they are compared with."""
 
     def __init__(self, folder: Path, original: Experiment, *, workers: int, sample: int | None, seed: int) -> None:
-        self.folder, self.original = folder, original
-        self._workers, self._sample, self._seed = workers, sample, seed
+        self.folder = folder
+        self.original = original
+        self._workers = workers
+        self._sample = sample
+        self._seed = seed
 
     def experiment(self, name: str) -> Experiment:
-        """
-        Return a fresh experiment.
-        """
+        """Return a fresh experiment."""
         return experiment.copied(self.original, self.folder / name)
 
     def drop(self, lived: Experiment) -> None:
-        """
-        Remove an experiment that is judged.
-        """
+        """Remove an experiment that is judged."""
         shutil.rmtree(lived.place, ignore_errors=True)
 
     def sampled(self, points: Sequence[Point], kind: Callable[[Point], str]) -> list[Point]:
-        """
-        Choose points: all, or so many, of as many kinds as possible; the same seed chooses the same.
-        """
+        """Choose points: all, or so many, of as many kinds as possible; the same seed chooses the same."""
         if self._sample is None or len(points) <= self._sample:
             return list(points)
         ranked = sorted(points, key=lambda point: hashlib.sha256(f"{self._seed} {point}".encode()).digest())
@@ -98,16 +85,13 @@ class Bench:
         return rounds[: self._sample]
 
     def side_by_side(self, points: Sequence[Point], work: Callable[[int, Point], Trial]) -> tuple[Trial, ...]:
-        """
-        Try points, so many at a time.
-        """
+        """Try points, so many at a time."""
         with ThreadPoolExecutor(self._workers) as threads:
             return tuple(threads.map(work, range(len(points)), points))
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
-    """
-    Live the run once, undisturbed; return what it left and the writes that it made.
+    """Live the run once, undisturbed; return what it left and the writes that it made.
 
     Raises:
         errors.ControlRoomError: `undisturbed_failed`, the run does not come to its end even so.
@@ -123,9 +107,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
 
 
 def by_calls(bench: Bench, name: str, how: str, found: Sequence[tracing.WritePoint], expected: trials.Seen) -> Sweep:
-    """
-    Disturb the run once at each call that writes, restart it where it died, and judge what is left.
-    """
+    """Disturb the run once at each call that writes, restart it where it died, and judge what is left."""
     chosen = bench.sampled(found, lambda point: point.kind)
 
     def work(number: int, point: tracing.WritePoint) -> Trial:
@@ -152,8 +134,7 @@ def _tried(lived: Experiment, point: tracing.WritePoint, how: str, expected: tri
 
 
 def reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
-    """
-    Live a disturbed experiment once more, undisturbed, and judge what is left.
+    """Live a disturbed experiment once more, undisturbed, and judge what is left.
 
     Args:
         cut: What was seen when the disturbed process had ended.
@@ -178,9 +159,7 @@ def _with_log(lived: Experiment, trial: Trial) -> Trial:
 
 
 def by_probes(bench: Bench, name: str, expected: trials.Seen) -> Sweep:
-    """
-    Kill the run once at each passing of a probe of the storage, where nothing can be traced.
-    """
+    """Kill the run once at each passing of a probe of the storage, where nothing can be traced."""
     lived = bench.experiment("passings")
     subjects.live(lived)
     story = (lived.place / subjects.PASSINGS).read_text(encoding="utf-8").split()

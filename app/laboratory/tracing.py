@@ -1,6 +1,4 @@
-"""
-Tracing: which writes a process makes in its data directory, and how one of them is disturbed (strace).
-"""
+"""Tracing: which writes a process makes in its data directory, and how one of them is disturbed (strace)."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ _PID = "{pid}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePoint:
-    """
-    One call of a process that writes.
-    """
+    """One call of a process that writes."""
 
     call: str
     """System call."""
@@ -46,32 +42,25 @@ class WritePoint:
 
     @property
     def kind(self) -> str:
-        """
-        Return what it has in common with others: call and file name.
-        """
+        """Return what it has in common with others: call and file name."""
         return f"{self.call} {self.path.rpartition('/')[2]}"
 
 
 def available() -> bool:
-    """
-    Tell whether there is a tracer.
-    """
+    """Tell whether there is a tracer."""
     return shutil.which("strace") is not None
 
 
 @contextlib.contextmanager
 def traced(pid: int, output: Path) -> Iterator[None]:
-    """
-    Write down every call of a process that writes.
-    """
+    """Write down every call of a process that writes."""
     with _attached(pid, "-y", "-s", "0", "-e", f"trace={_names(CALLS)}", "-o", str(output)):
         yield
 
 
 @contextlib.contextmanager
 def disturbed(pid: int, data_directory: Path, point: WritePoint, how: str, output: Path) -> Iterator[None]:
-    """
-    Disturb a process at one call.
+    """Disturb a process at one call.
 
     Args:
         how: `signal=SIGKILL`, or `error=` and the name of an error; the call itself is not made.
@@ -83,16 +72,12 @@ def disturbed(pid: int, data_directory: Path, point: WritePoint, how: str, outpu
 
 
 def was_disturbed(output: Path) -> bool:
-    """
-    Tell whether the call was ever made.
-    """
+    """Tell whether the call was ever made."""
     return output.exists() and _INJECTED in output.read_text(encoding="utf-8", errors="replace")
 
 
 def points(output: Path, data_directory: Path) -> list[WritePoint]:
-    """
-    Return the calls that changed a data directory, each once, in the order in which they were made.
-    """
+    """Return the calls that changed a data directory, each once, in the order in which they were made."""
     seen: Counter[tuple[str, str, str]] = Counter()
     found: dict[WritePoint, None] = {}
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()

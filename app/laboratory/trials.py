@@ -1,6 +1,4 @@
-"""
-Trials: what came of one disturbance, judged by what is left and by what was done.
-"""
+"""Trials: what came of one disturbance, judged by what is left and by what was done."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _CORRUPT = "journal_corrupt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """
-    One disturbance and what came of it.
-    """
+    """One disturbance and what came of it."""
 
     point: str
     """Where the run was disturbed."""
@@ -44,17 +40,13 @@ class Trial:
     """The end of what its processes logged, where the last of them did not come to its end."""
 
     def to_json(self) -> dict[str, Any]:
-        """
-        Return the trial as plain JSON.
-        """
+        """Return the trial as plain JSON."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """
-    What can be seen of an experiment from outside at one moment.
-    """
+    """What can be seen of an experiment from outside at one moment."""
 
     told: diary.Told
     """Its diary."""
@@ -69,8 +61,7 @@ class Seen:
 
 
 def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Seen:
-    """
-    Look at an experiment that nobody lives.
+    """Look at an experiment that nobody lives.
 
     Args:
         journals: Content of each run's journal where they do not lie in the data directory.
@@ -97,8 +88,7 @@ def judge(
     why: str = "",
     logged: bool = False,
 ) -> Trial:
-    """
-    Compare what a disturbed run left with what the undisturbed one did.
+    """Compare what a disturbed run left with what the undisturbed one did.
 
     Args:
         cut: What was seen when the disturbed process had ended.

@@ -1,5 +1,5 @@
-"""
-Work: what an experiment asks for, a run, a conference or a session plan, how it is brought to its rest, and what shows.
+"""Work: what an experiment asks for, a run, a conference or a session plan, how it is brought to its rest, and what
+shows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """
-    What came of asking.
-    """
+    """What came of asking."""
 
     name: str
     """The run, or the plan."""
@@ -46,18 +44,14 @@ class Begun:
 
 
 def owned(asked: Asked) -> Asked:
-    """
-    Return the same as every life asks for it: under one key, in one session, for the service.
-    """
+    """Return the same as every life asks for it: under one key, in one session, for the service."""
     if isinstance(asked, plan_requests.NewPlan):
         return dataclasses.replace(asked, idempotency_key=KEY)
     return dataclasses.replace(asked, idempotency_key=KEY, session_id=asked.session_id or KEY, owner="service")
 
 
 def title(asked: Asked) -> str:
-    """
-    Return what a report calls it.
-    """
+    """Return what a report calls it."""
     match asked:
         case plan_requests.NewPlan():
             return "plan"
@@ -67,9 +61,7 @@ def title(asked: Asked) -> str:
 
 
 async def begin(room: bootstrap.Room, asked: Asked, pause: Pause) -> Begun:
-    """
-    Ask for it, or find it; again and again as long as there is no room.
-    """
+    """Ask for it, or find it; again and again as long as there is no room."""
     match asked:
         case plan_requests.NewPlan():
             created = await _tried(lambda: room.plans.create(asked), pause)
@@ -82,9 +74,7 @@ async def begin(room: bootstrap.Room, asked: Asked, pause: Pause) -> Begun:
 
 
 async def rest(room: bootstrap.Room, asked: Asked, name: str, pause: Pause) -> None:
-    """
-    Wait until it has come to its end, or waits for a person; a plan is approved and started on the way.
-    """
+    """Wait until it has come to its end, or waits for a person; a plan is approved and started on the way."""
     if isinstance(asked, plan_requests.NewPlan):
         await _plan_rests(room, name, pause)
     else:
@@ -92,9 +82,7 @@ async def rest(room: bootstrap.Room, asked: Asked, name: str, pause: Pause) -> N
 
 
 async def run_rests(room: bootstrap.Room, run_id: str) -> bool:
-    """
-    Wait until a run has ended, or is parked for a person; tell whether it has ended.
-    """
+    """Wait until a run has ended, or is parked for a person; tell whether it has ended."""
     known: frozenset[str] = frozenset()
     while True:
         ready = await room.runs.wait(run_id, _WAIT_SECONDS, known)
@@ -106,9 +94,7 @@ async def run_rests(room: bootstrap.Room, run_id: str) -> bool:
 
 
 async def portrait(room: bootstrap.Room, asked: Asked, name: str) -> portraits.Portrait:
-    """
-    Return how it stands for whoever asks the service.
-    """
+    """Return how it stands for whoever asks the service."""
     if not isinstance(asked, plan_requests.NewPlan):
         return await portraits.of_run(room, name)
     plan = await room.plans.show(name)

@@ -1,3 +1,1 @@
-"""
-Child processes: how they are started, spoken to and ended, so that none outlives the service.
-"""
+"""Child processes: how they are started, spoken to and ended, so that none outlives the service."""

@@ -1,6 +1,4 @@
-"""
-Allowance: how many files this process may have open. Each run that is loaded takes up to three.
-"""
+"""Allowance: how many files this process may have open. Each run that is loaded takes up to three."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def many_files() -> Iterator[int]:
-    """
-    Let this process open as many files as the machine lets it, for the block.
+    """Let this process open as many files as the machine lets it, for the block.
 
     Yields:
         How many it might open before: what its programs are to get, since some look at every number up to it.

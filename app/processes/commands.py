@@ -1,6 +1,4 @@
-"""
-Commands: what is asked of the supervisor, and what comes of it.
-"""
+"""Commands: what is asked of the supervisor, and what comes of it."""
 
 from __future__ import annotations
 
@@ -19,26 +17,20 @@ HELD_BYTES = 8 * 1024 * 1024
 
 
 class NotStarted(errors.StepError):
-    """
-    The command could not be started.
-    """
+    """The command could not be started."""
 
     default_code = "not_started"
 
 
 class LauncherLost(errors.ControlRoomError):
-    """
-    The process that runs commands ended in the middle of this one; nothing of it is left.
-    """
+    """The process that runs commands ended in the middle of this one; nothing of it is left."""
 
     default_code = "launcher_lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """
-    A command to be run.
-    """
+    """A command to be run."""
 
     argv: tuple[str, ...]
     """The program, found on the command's own PATH unless it holds a slash, and its arguments."""
@@ -55,9 +47,8 @@ class Request:
     stdin: bytes | int | None = None
     """What it reads, or the descriptor that it reads from, which is taken over; None: nothing."""
     stdout: int | None = None
-    """
-    Descriptor that its standard output goes to; it is taken over. Of a file, readable too and opened for appending, the
-    output is held as well. Of a socket or a pipe nothing is held: its other end is the caller's to read.
+    """Descriptor that its standard output goes to; it is taken over. Of a file, readable too and opened for appending,
+    the output is held as well. Of a socket or a pipe nothing is held: its other end is the caller's to read.
     """
     timeout_seconds: float | None = None
     """Wall-clock limit."""
@@ -73,9 +64,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Active:
-    """
-    A command that has not ended.
-    """
+    """A command that has not ended."""
 
     run_id: str
     """Run that it belongs to."""
@@ -89,9 +78,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """
-    What a command wrote into one of its two outputs.
-    """
+    """What a command wrote into one of its two outputs."""
 
     content: bytes = b""
     """As much of it as is held: the beginning of standard output, the end of standard error."""
@@ -101,9 +88,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """
-    A command that has ended, with nothing left of it.
-    """
+    """A command that has ended, with nothing left of it."""
 
     pid: int
     """Its first process; in a namespace, the one that stands for all."""

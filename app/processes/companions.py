@@ -1,5 +1,4 @@
-"""
-Companions: child processes of our own that answer one JSON line with another, one question at a time.
+"""Companions: child processes of our own that answer one JSON line with another, one question at a time.
 
 A companion isolates native code: it can be killed in the middle of a computation, and what crashes it does not crash
 the service. It dies with the service, however that dies (`app.processes.leash`).
@@ -29,17 +28,13 @@ _INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 
 class CompanionLost(errors.ControlRoomError):
-    """
-    The companion process ended before it had answered.
-    """
+    """The companion process ended before it had answered."""
 
     default_code = "companion_lost"
 
 
 class Companion:
-    """
-    A running child process.
-    """
+    """A running child process."""
 
     def __init__(self, process: asyncio.subprocess.Process, complaints: IO[bytes]) -> None:
         self._process = process
@@ -48,9 +43,7 @@ class Companion:
 
     @classmethod
     async def start(cls, module: str, *arguments: str) -> Companion:
-        """
-        Start `python -m module <pid of this process> arguments…` with our import path and hardly any environment.
-        """
+        """Start `python -m module <pid of this process> arguments…` with our import path and hardly any environment."""
         complaints = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         try:
             process = await asyncio.create_subprocess_exec(
@@ -70,16 +63,12 @@ class Companion:
 
     @property
     def pid(self) -> int:
-        """
-        Return the id of the process.
-        """
+        """Return the id of the process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """
-        Tell whether the process has not ended yet.
-        """
+        """Tell whether the process has not ended yet."""
         if self._handle is None:
             return self._process.returncode is None
         ends = select.poll()
@@ -87,8 +76,7 @@ class Companion:
         return not ends.poll(0)
 
     async def hear(self) -> dict[str, plain.Json]:
-        """
-        Return the next line that the companion says.
+        """Return the next line that the companion says.
 
         Raises:
             CompanionLost: it ended instead.
@@ -101,8 +89,7 @@ class Companion:
         return heard
 
     async def ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-        """
-        Say one line and return the next one that the companion says.
+        """Say one line and return the next one that the companion says.
 
         A caller that stops waiting must end the companion: its answer would be taken for the next question's.
 
@@ -116,9 +103,7 @@ class Companion:
         return await self.hear()
 
     def kill(self) -> None:
-        """
-        Kill the process, whatever it is doing.
-        """
+        """Kill the process, whatever it is doing."""
         with suppress(ProcessLookupError):
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -126,9 +111,7 @@ class Companion:
                 self._process.kill()
 
     async def end(self) -> None:
-        """
-        Kill the process and wait until it is gone.
-        """
+        """Kill the process and wait until it is gone."""
         self.kill()
         await self._process.wait()
         self._release()
@@ -147,8 +130,8 @@ class Companion:
 
 
 def _handle(pid: int) -> int | None:
-    """
-    Return a descriptor of a process, by which no other one can be hit; None if it is gone, or the system has none.
+    """Return a descriptor of a process, by which no other one can be hit; None if it is gone, or
+    the system has none.
     """
     try:
         return os.pidfd_open(pid)

@@ -1,5 +1,4 @@
-"""
-Concealment: what the processes that this one starts, and others of the same user, cannot read of it.
+"""Concealment: what the processes that this one starts, and others of the same user, cannot read of it.
 
 Linux shows the environment that a process was started with in `/proc/PID/environ`, whatever the process changes later.
 So secrets are moved to another place of its memory and overwritten where they were. That memory is open to the same
@@ -20,8 +19,7 @@ _BEGIN, _END = 47, 48
 
 
 def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
-    """
-    Take variables out of what is shown of this process, which keeps them, and let no other look into its memory.
+    """Take variables out of what is shown of this process, which keeps them, and let no other look into its memory.
 
     Args:
         environ: Its environment.
@@ -38,9 +36,7 @@ def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
 
 
 def _values(names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """
-    Yield where in the first environment the values of variables are, and how long they are.
-    """
+    """Yield where in the first environment the values of variables are, and how long they are."""
     begin, end = _bounds()
     position = begin
     for entry in ctypes.string_at(begin, end - begin).split(b"\0") if begin else ():

@@ -1,6 +1,4 @@
-"""
-Containment: how agents are kept together on this machine, for people who want to know before one runs.
-"""
+"""Containment: how agents are kept together on this machine, for people who want to know before one runs."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """
-    What is to be had.
-    """
+    """What is to be had."""
 
     containment: str
     """`namespace`, `user_namespace` (without rights over the machine) or `guard`."""
@@ -32,9 +28,7 @@ class Examined:
 
 
 def examine(wanted: str = wardens.AUTO) -> Examined:
-    """
-    Try it out, in a process of its own, and return what is in use where this is wanted.
-    """
+    """Try it out, in a process of its own, and return what is in use where this is wanted."""
     if wanted == wardens.GUARD:
         return Examined(containment=wardens.GUARD, reason="it is wanted so")
     try:

@@ -1,5 +1,4 @@
-"""
-Environments: which variables a command inherits.
+"""Environments: which variables a command inherits.
 
 Secrets are not among them. The launcher has none, for every process of the same user can read its environment; a
 command gets those that are named for it.
@@ -19,8 +18,7 @@ NOT_INHERITED = ("PWD", "OLDPWD")
 
 
 def inherited(environ: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
-    """
-    Return what a launcher gets to hand on.
+    """Return what a launcher gets to hand on.
 
     Args:
         withheld: Names of secrets.
@@ -29,8 +27,7 @@ def inherited(environ: Mapping[str, str], withheld: Collection[str] = ()) -> dic
 
 
 def names(environ: Mapping[str, str], given: Iterable[str], withheld: Collection[str] = ()) -> list[str]:
-    """
-    Return the names of all variables that a command gets, in their order.
+    """Return the names of all variables that a command gets, in their order.
 
     Args:
         environ: Environment of this process.

@@ -1,6 +1,4 @@
-"""
-Folders: opened from the root of the disk down, so that nobody can put a link in the place of one on the way.
-"""
+"""Folders: opened from the root of the disk down, so that nobody can put a link in the place of one on the way."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ _THROUGH = _BY_NAME | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None) -> int:
-    """
-    Return the descriptor of a folder to work in, by its absolute path without links.
+    """Return the descriptor of a folder to work in, by its absolute path without links.
 
     Args:
         seen: Told of each folder on the way and of the last one, by its depth and descriptor; what it raises ends the

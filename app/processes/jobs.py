@@ -1,6 +1,4 @@
-"""
-Jobs: commands as their launcher sees them, from their start until nothing of them is left.
-"""
+"""Jobs: commands as their launcher sees them, from their start until nothing of them is left."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _NO_REPORT = wardens.Report("", 0, 0, 0.0, 0, False)
 
 
 class Child(NamedTuple):
-    """
-    A process that was started.
-    """
+    """A process that was started."""
 
     pid: int
     """Its id."""
@@ -35,9 +31,7 @@ class Child(NamedTuple):
 
 
 class Job:
-    """
-    A command that has been started.
-    """
+    """A command that has been started."""
 
     __slots__ = (
         "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "members", "number", "pid", "place", "report",
@@ -47,7 +41,9 @@ class Job:
     def __init__(
         self, request: wire.Start, mark: int, child: Child, outputs: Sequence[outlets.Outlet], now: float
     ) -> None:
-        self.request, self.number, self.mark = request, request.number, mark
+        self.request = request
+        self.number = request.number
+        self.mark = mark
         self.pid, self.way, self.reports = child
         self.stdout, self.stderr = outputs
         # Not asked of the system: to be told of a process that is being born takes as long as the birth.
@@ -69,21 +65,17 @@ class Job:
 
     @property
     def has_left_others(self) -> bool:
-        """
-        Tell whether its warden has said that it has ended and left others behind.
-        """
+        """Tell whether its warden has said that it has ended and left others behind."""
         return self.report is not None and self.report.lingers
 
     def listen(self) -> None:
-        """
-        Hear how it ended, if it has a warden and that has told it.
-        """
+        """Hear how it ended, if it has a warden and that has told it."""
         if self.reports is not None and self.report is None:
             self.report = wardens.heard(self.reports)
 
     def bury(self, status: int, usage: resource.struct_rusage) -> None:
-        """
-        Note that its first process is dead, and with a warden everybody: then the warden's word counts, if it gave one.
+        """Note that its first process is dead, and with a warden everybody: then the warden's word counts, if it gave
+        one.
         """
         self.listen()
         if self.report is None:
@@ -94,16 +86,13 @@ class Job:
             self.report = wardens.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
 
     def end(self, cause: wire.Cause, now: float) -> None:
-        """
-        Begin to end it; nothing if that has begun.
-        """
+        """Begin to end it; nothing if that has begun."""
         if self.due is None:
-            self.cause, self.due = cause, now
+            self.cause = cause
+            self.due = now
 
     def look(self, now: float) -> wire.Cause:
-        """
-        Look at its outputs, and return why it must not go on: `idle`, `output`; empty if it may.
-        """
+        """Look at its outputs, and return why it must not go on: `idle`, `output`; empty if it may."""
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
             (self.stdout.seen_bytes, self.stderr.seen_bytes), self.vital_sign = sizes, now
@@ -113,8 +102,8 @@ class Job:
         return "output" if max(sizes) > self.request.cap_bytes else ""
 
     def strike(self, members: set[int], table: kin.Table, now: float) -> None:
-        """
-        Send its processes the next signal: SIGTERM first, SIGKILL after the grace, and again until nobody is left.
+        """Send its processes the next signal: SIGTERM first, SIGKILL after the grace, and again
+        until nobody is left.
         """
         number = signal.SIGTERM if self.struck == 0 else signal.SIGKILL
         for pid in members:
@@ -129,15 +118,11 @@ class Job:
         self.due = now + (GRACE_SECONDS if self.struck == 1 else _AGAIN_SECONDS)
 
     def is_hopeless(self, now: float) -> bool:
-        """
-        Tell whether SIGKILL has been of no use for so long that it never will be.
-        """
+        """Tell whether SIGKILL has been of no use for so long that it never will be."""
         return self.struck > 1 and now > self.first_kill + _PATIENCE_SECONDS
 
     def told(self, survivors: int) -> tuple[wire.Ended | wire.Refused, list[int]]:
-        """
-        Return what came of it, with the descriptors of outputs that are too long to be said.
-        """
+        """Return what came of it, with the descriptors of outputs that are too long to be said."""
         report = self.report or _NO_REPORT
         if report.fault:
             return wire.Refused(self.number, report.fault, report.errno), []
@@ -159,9 +144,7 @@ class Job:
         return ended, [outlet.file for content, outlet in outputs if content is None]
 
     def close(self) -> None:
-        """
-        Forget its outputs, and its warden.
-        """
+        """Forget its outputs, and its warden."""
         if self.reports is not None:
             os.close(self.reports)
         self.stdout.close()

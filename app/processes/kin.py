@@ -1,5 +1,4 @@
-"""
-Kin: which processes there are, who descends from whom, and how one of them is hit and no other.
+"""Kin: which processes there are, who descends from whom, and how one of them is hit and no other.
 
 Linux tells all of it in /proc. Elsewhere only process groups are known: what leaves its group is lost there.
 """
@@ -25,9 +24,7 @@ _PARENT, _THREADS, _START = 1, 17, 19
 
 
 class Process(NamedTuple):
-    """
-    A living process.
-    """
+    """A living process."""
 
     parent: int
     """Id of its parent."""
@@ -40,9 +37,7 @@ Table = dict[int, Process]
 
 
 def adopt_orphans() -> None:
-    """
-    Become the parent of every descendant that loses its own, and be told by SIGTERM when the own parent ends.
-    """
+    """Become the parent of every descendant that loses its own, and be told by SIGTERM when the own parent ends."""
     if LINUX:
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -50,9 +45,7 @@ def adopt_orphans() -> None:
 
 
 def children() -> set[int]:
-    """
-    Return this process's own children, dead ones too; none where the system cannot tell.
-    """
+    """Return this process's own children, dead ones too; none where the system cannot tell."""
     told = _read("/proc/thread-self/children")
     if told is not None:
         return {int(pid) for pid in told.split()}
@@ -60,9 +53,7 @@ def children() -> set[int]:
 
 
 def table() -> Table:
-    """
-    Return all living processes; none where the system cannot tell.
-    """
+    """Return all living processes; none where the system cannot tell."""
     if not LINUX:
         return {}
     found = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
@@ -70,9 +61,7 @@ def table() -> Table:
 
 
 def process(pid: int) -> Process | None:
-    """
-    Return a process; None if it is dead, not yet buried or gone.
-    """
+    """Return a process; None if it is dead, not yet buried or gone."""
     told = _read(f"/proc/{pid}/stat")
     if told is None:
         return None
@@ -83,9 +72,7 @@ def process(pid: int) -> Process | None:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """
-    Tell whether the very process that started then is alive; where only ids are known, whether its id is in use.
-    """
+    """Tell whether the very process that started then is alive; where only ids are known, whether its id is in use."""
     if LINUX:
         found = process(pid)
         return found is not None and found.started == started
@@ -99,32 +86,24 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def started(pid: int) -> int:
-    """
-    Return when a process started, 0 where the system does not tell; a dead one counts until it is buried.
-    """
+    """Return when a process started, 0 where the system does not tell; a dead one counts until it is buried."""
     told = _read(f"/proc/{pid}/stat")
     return int(told[told.rindex(b")") + 2 :].split()[_START]) if told else 0
 
 
 def ticks() -> int:
-    """
-    Return the present, as starts of processes are told; 0 where they are not.
-    """
+    """Return the present, as starts of processes are told; 0 where they are not."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if LINUX else 0
 
 
 def boot_id() -> str:
-    """
-    Return what names this run of the machine; `unknown` where the system does not tell.
-    """
+    """Return what names this run of the machine; `unknown` where the system does not tell."""
     told = _read("/proc/sys/kernel/random/boot_id")
     return told.decode().strip() if told else "unknown"
 
 
 def pid_namespace() -> int:
-    """
-    Return what names the namespace that ids of processes are told in; 0 where the system does not tell.
-    """
+    """Return what names the namespace that ids of processes are told in; 0 where the system does not tell."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino if LINUX else 0
     except OSError:
@@ -132,9 +111,7 @@ def pid_namespace() -> int:
 
 
 def descendants(table: Table, roots: Iterable[int]) -> set[int]:
-    """
-    Return the roots that are alive, and everybody who descends from them.
-    """
+    """Return the roots that are alive, and everybody who descends from them."""
     children: dict[int, list[int]] = {}
     for pid, living in table.items():
         children.setdefault(living.parent, []).append(pid)
@@ -149,9 +126,7 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
 
 
 def strike(pid: int, started: int, number: signal.Signals) -> None:
-    """
-    Send a signal to the very process that started then, and to no other that has got its id since.
-    """
+    """Send a signal to the very process that started then, and to no other that has got its id since."""
     handle = _handle(pid)
     try:
         if is_alive(pid, started):
@@ -166,17 +141,13 @@ def strike(pid: int, started: int, number: signal.Signals) -> None:
 
 
 def strike_group(leader: int, number: signal.Signals) -> None:
-    """
-    Send a signal to a whole process group.
-    """
+    """Send a signal to a whole process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def has_group(leader: int) -> bool:
-    """
-    Tell whether anybody is in a process group.
-    """
+    """Tell whether anybody is in a process group."""
     try:
         os.killpg(leader, 0)
     except ProcessLookupError:
@@ -187,9 +158,7 @@ def has_group(leader: int) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """
-    Return a descriptor of a process; None if it is gone, or where the system has or allows no such thing.
-    """
+    """Return a descriptor of a process; None if it is gone, or where the system has or allows no such thing."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,6 +1,4 @@
-"""
-Launched: the service's end of the line to its launcher.
-"""
+"""Launched: the service's end of the line to its launcher."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ Reply = tuple[wire.Ended | wire.Refused, list[int]]
 
 
 class Launched:
-    """
-    A running launcher.
-    """
+    """A running launcher."""
 
     def __init__(
         self,
@@ -40,8 +36,11 @@ class Launched:
         lost: Callable[[Launched], None],
         sweep: Callable[[], object],
     ) -> None:
-        self._process, self._line, self._complaints = process, line, complaints
-        self._tell_lost, self._sweep = lost, sweep
+        self._process = process
+        self._line = line
+        self._complaints = complaints
+        self._tell_lost = lost
+        self._sweep = sweep
         self._listener = wire.Listener(line)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
@@ -61,8 +60,7 @@ class Launched:
         lost: Callable[[Launched], None],
         sweep: Callable[[], object],
     ) -> Launched:
-        """
-        Start a launcher for this process.
+        """Start a launcher for this process.
 
         Args:
             arguments: Series, files that a command may open, containment, folder of registers, folder of outputs.
@@ -97,14 +95,11 @@ class Launched:
 
     @property
     def pid(self) -> int:
-        """
-        Return the id of the launcher's process.
-        """
+        """Return the id of the launcher's process."""
         return self._process.pid
 
     async def run(self, start: wire.Start, files: Sequence[int]) -> Reply:
-        """
-        Run a command; a cancellation ends it first, whatever it has started.
+        """Run a command; a cancellation ends it first, whatever it has started.
 
         Args:
             files: Open files that go with it; they are closed.
@@ -125,9 +120,7 @@ class Launched:
             raise
 
     async def close(self) -> None:
-        """
-        Let it end every command, and then itself.
-        """
+        """Let it end every command, and then itself."""
         if self._burial is None:
             with contextlib.suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)
@@ -139,8 +132,7 @@ class Launched:
             await self._over.wait()
 
     async def _ended(self, number: int) -> None:
-        """
-        Have a command ended, and wait for that, whoever else loses patience.
+        """Have a command ended, and wait for that, whoever else loses patience.
 
         A launcher that does not do so in time is killed, and its commands with it.
         """

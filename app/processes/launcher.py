@@ -1,5 +1,5 @@
-"""
-The launcher: a small process that starts and ends commands for a service, and outlives it just long enough to end them.
+"""The launcher: a small process that starts and ends commands for a service, and outlives it just long enough to end
+them.
 
 It is started with an isolated interpreter and imports nothing but its neighbours and the standard library. Every
 process of a command descends from it, those that lost their parents included, since it adopts them. One thread, one
@@ -24,8 +24,7 @@ _FULL_ROUND = 16
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """
-    Serve until the service is gone.
+    """Serve until the service is gone.
 
     Args:
         arguments: Descriptor of the line, process id of the service, series, files that a command may open, how
@@ -47,15 +46,16 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class Launcher:
-    """
-    The commands of one service.
-    """
+    """The commands of one service."""
 
     def __init__(
         self, line: socket.socket, owner: int, series: int, written: register.Register, spawner: spawning.Spawner
     ) -> None:
-        self._line, self._owner, self._series = line, owner, series
-        self._written, self._spawner = written, spawner
+        self._line = line
+        self._owner = owner
+        self._series = series
+        self._written = written
+        self._spawner = spawner
         self._listener = wire.Listener(line)
         self._jobs: dict[int, jobs.Job] = {}
         self._mains: dict[int, jobs.Job] = {}
@@ -73,9 +73,7 @@ class Launcher:
         self._poll.register(line, select.POLLIN)
 
     def live(self) -> None:
-        """
-        Start and end commands as told; once nobody is there to tell, end them all.
-        """
+        """Start and end commands as told; once nobody is there to tell, end them all."""
         while not self._alone or self._jobs or self._adopted:
             woken = {file for file, _ in self._poll.poll(self._patience_ms())}
             if self._wakes.fileno() in woken:
@@ -159,11 +157,10 @@ class Launcher:
         self._ending[job.number] = job
 
     def _part(self) -> None:
-        """
-        Go on alone: the service is gone, and nothing of it may last.
-        """
+        """Go on alone: the service is gone, and nothing of it may last."""
         if not self._alone:
-            self._alone, self._stirred = True, True
+            self._alone = True
+            self._stirred = True
             self._poll.unregister(self._line)
             self._listener.close()
             for job in self._jobs.values():
@@ -172,9 +169,7 @@ class Launcher:
     # -- bury
 
     def _attend(self, job: jobs.Job) -> None:
-        """
-        Listen to the warden of a command, which speaks once.
-        """
+        """Listen to the warden of a command, which speaks once."""
         job.listen()
         self._part_from_warden(job)
         if job.has_left_others:
@@ -218,12 +213,11 @@ class Launcher:
         self._strike(now)
 
     def _check(self, now: float) -> None:
-        """
-        End what has taken too long; now and then, look at outputs and orphans too.
-        """
+        """End what has taken too long; now and then, look at outputs and orphans too."""
         looks = now >= self._look_at
         if looks:
-            self._stirred, self._look_at = True, now + _LOOK_SECONDS
+            self._stirred = True
+            self._look_at = now + _LOOK_SECONDS
         self._check_at = self._look_at if self._jobs else math.inf
         for job in self._jobs.values():
             if job.due is not None:
@@ -292,9 +286,7 @@ class Launcher:
 
 
 def _wakes() -> socket.socket:
-    """
-    Return a socket that every signal makes readable.
-    """
+    """Return a socket that every signal makes readable."""
     ear, mouth = socket.socketpair()
     ear.setblocking(False)
     mouth.setblocking(False)
@@ -309,6 +301,4 @@ def _writable(line: socket.socket) -> None:
 
 
 def _wake(number: int, frame: object) -> None:
-    """
-    Let a signal interrupt a wait; what it means is found out there.
-    """
+    """Let a signal interrupt a wait; what it means is found out there."""

@@ -1,6 +1,4 @@
-"""
-The child's end of the leash: a process that dies with the one that started it.
-"""
+"""The child's end of the leash: a process that dies with the one that started it."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def hold(parent_pid: int) -> None:
-    """
-    Make the kernel kill this process when its parent ends, by SIGKILL too; end at once if it has ended already.
+    """Make the kernel kill this process when its parent ends, by SIGKILL too; end at once if it has ended already.
 
     Where the kernel has no such service, the end of the pipe to standard input is the only leash. Signals by which
     people and machines end a service are ignored: the service may still want its answer.

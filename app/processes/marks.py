@@ -1,5 +1,4 @@
-"""
-Marks: the number by which every process of a command is known, whatever it does to hide.
+"""Marks: the number by which every process of a command is known, whatever it does to hide.
 
 A mark is put on a process as the soft limit of file locks, which Linux keeps, hands down and has not enforced since
 version 2.4: it outlives exec, a new session, a double fork and an emptied environment, and anybody may read it. The
@@ -21,8 +20,7 @@ _TOLD = b"Max file locks"
 
 
 def mark(series: int, number: int) -> int:
-    """
-    Return the mark of one command.
+    """Return the mark of one command.
 
     Args:
         series: What the commands of one launcher have in common; not 0.
@@ -32,30 +30,22 @@ def mark(series: int, number: int) -> int:
 
 
 def series_of(mark: int) -> int:
-    """
-    Return the series of a mark.
-    """
+    """Return the series of a mark."""
     return mark >> _NUMBER_BITS
 
 
 def series(chance: bytes) -> int:
-    """
-    Make the number of a series from some random bytes.
-    """
+    """Make the number of a series from some random bytes."""
     return int.from_bytes(chance, "big") % ((1 << _SERIES_BITS) - 1) + 1
 
 
 def written(mark: int) -> str:
-    """
-    Return a mark as the environment carries it.
-    """
+    """Return a mark as the environment carries it."""
     return f"{mark >> _NUMBER_BITS:08x}.{mark % (1 << _NUMBER_BITS):x}"
 
 
 def bear(mark: int) -> bool:
-    """
-    Put a mark on this process, for those that it starts; tell whether the system can do that.
-    """
+    """Put a mark on this process, for those that it starts; tell whether the system can do that."""
     if sys.platform != "linux":
         return False
     try:
@@ -66,16 +56,12 @@ def bear(mark: int) -> bool:
 
 
 def borne() -> int:
-    """
-    Return the soft limit that marks are put on, as it stands for this process.
-    """
+    """Return the soft limit that marks are put on, as it stands for this process."""
     return resource.getrlimit(_LOCKS)[0] if sys.platform == "linux" else resource.RLIM_INFINITY
 
 
 def of(pid: int) -> int | None:
-    """
-    Return the mark of a process; None if it has none or is gone.
-    """
+    """Return the mark of a process; None if it has none or is gone."""
     limit = _limit(pid)
     if limit is not None and limit >> _NUMBER_BITS > 0:
         return limit
@@ -94,9 +80,7 @@ def _limit(pid: int) -> int | None:
 
 
 def _limit_told(pid: int) -> int | None:
-    """
-    Read the limit of a process that may be looked at only, such as one that runs with another user's rights.
-    """
+    """Read the limit of a process that may be looked at only, such as one that runs with another user's rights."""
     for line in _read(pid, "limits").splitlines():
         if line.startswith(_TOLD):
             soft = line[len(_TOLD) :].split()[0]

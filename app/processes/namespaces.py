@@ -1,5 +1,4 @@
-"""
-Namespaces: a world of processes of its own, whose first process takes all the others with it, whatever ends it.
+"""Namespaces: a world of processes of its own, whose first process takes all the others with it, whatever ends it.
 
 The kernel does the work: nobody gets out, and the end of the first process is the end of everybody. Whoever has no
 rights over the machine makes such a world inside a user namespace in which he is who he was.
@@ -35,9 +34,7 @@ _PARENT, _ENVIRONMENT_FROM, _ENVIRONMENT_TO = 1, 47, 48
 
 
 class Origin(NamedTuple):
-    """
-    Who makes a world.
-    """
+    """Who makes a world."""
 
     pid: int
     """Its process."""
@@ -48,15 +45,12 @@ class Origin(NamedTuple):
 
 
 def origin() -> Origin:
-    """
-    Return this process as the maker of worlds.
-    """
+    """Return this process as the maker of worlds."""
     return Origin(os.getpid(), os.geteuid(), os.getegid())
 
 
 def separate(way: int) -> int:
-    """
-    Fork; the child, to which 0 is returned, is the first process of a new world. Not for programs with threads.
+    """Fork; the child, to which 0 is returned, is the first process of a new world. Not for programs with threads.
 
     Raises:
         OSError: the system does not let it.
@@ -78,8 +72,7 @@ def separate(way: int) -> int:
 
 
 def settle(way: int, origin: Origin) -> None:
-    """
-    Make a new world livable, as its first process: it ends with its maker, and /proc tells of it alone.
+    """Make a new world livable, as its first process: it ends with its maker, and /proc tells of it alone.
 
     Raises:
         OSError: the system does not let it.

@@ -1,5 +1,4 @@
-"""
-Outlets: the private files that a command writes into in place of pipes, so that nobody has to keep reading.
+"""Outlets: the private files that a command writes into in place of pipes, so that nobody has to keep reading.
 
 They have no name, so that nothing of them is left after a crash, whatever a command wrote.
 """
@@ -20,9 +19,7 @@ _UNKNOWN_HERE = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.E
 
 
 class Outlet:
-    """
-    One file, open.
-    """
+    """One file, open."""
 
     __slots__ = ("file", "is_held", "seen_bytes")
 
@@ -35,45 +32,34 @@ class Outlet:
         """Its size when it was last looked at."""
 
     def size_bytes(self) -> int:
-        """
-        Return its size.
-        """
+        """Return its size."""
         return os.fstat(self.file).st_size if self.is_held else 0
 
     def content(self) -> bytes | None:
-        """
-        Return all of it, or None if that is much.
-        """
+        """Return all of it, or None if that is much."""
         if not self.is_held:
             return b""
         content = os.pread(self.file, INLINE_BYTES + 1, 0)
         return None if len(content) > INLINE_BYTES else content
 
     def close(self) -> None:
-        """
-        Forget it.
-        """
+        """Forget it."""
         if self.is_held:
             os.close(self.file)
 
     def hand_over(self) -> None:
-        """
-        Leave it to the command, which has it by now; only then does whoever listens hear the command's end.
-        """
+        """Leave it to the command, which has it by now; only then does whoever listens hear the command's end."""
         if not self.is_held:
             os.close(self.file)
 
 
 def passed(file: int) -> Outlet:
-    """
-    Return the outlet of a descriptor that was opened by somebody else.
-    """
+    """Return the outlet of a descriptor that was opened by somebody else."""
     return Outlet(file, is_held=stat.S_ISREG(os.fstat(file).st_mode))
 
 
 def fresh(folder: str) -> Outlet:
-    """
-    Make an empty file that is appended to, so that a command that cuts it off leaves no hole.
+    """Make an empty file that is appended to, so that a command that cuts it off leaves no hole.
 
     Raises:
         OSError: there is no room.
@@ -82,8 +68,7 @@ def fresh(folder: str) -> Outlet:
 
 
 def filled(folder: str, content: bytes) -> int:
-    """
-    Make a file to be read from its beginning, and return its descriptor.
+    """Make a file to be read from its beginning, and return its descriptor.
 
     Raises:
         OSError: there is no room.

@@ -1,5 +1,4 @@
-"""
-Registers: the file in which a launcher writes down its commands while they run, so that whoever comes after a crash
+"""Registers: the file in which a launcher writes down its commands while they run, so that whoever comes after a crash
 knows what to look for.
 
 The first line tells the machine's run, the owner and the launcher; each further one is a place for one command and is
@@ -25,9 +24,7 @@ _FREE = b" "
 
 
 class Owner(NamedTuple):
-    """
-    The first line.
-    """
+    """The first line."""
 
     boot_id: str
     """Run of the machine."""
@@ -44,9 +41,7 @@ class Owner(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """
-    A command that had not ended.
-    """
+    """A command that had not ended."""
 
     number: int
     """Which of its launcher's commands."""
@@ -59,9 +54,7 @@ class Entry(NamedTuple):
 
 
 class Register:
-    """
-    A launcher's own register.
-    """
+    """A launcher's own register."""
 
     def __init__(self, folder: str, series: int, owner: Owner) -> None:
         self._path = os.path.join(folder, name_of(series))
@@ -75,8 +68,7 @@ class Register:
         os.rename(fresh, self._path)
 
     def announce(self, number: int, run_id: str) -> int:
-        """
-        Write down a command that is about to be started, and return its place.
+        """Write down a command that is about to be started, and return its place.
 
         Raises:
             OSError: there is no room.
@@ -92,22 +84,16 @@ class Register:
         return place
 
     def complete(self, place: int, entry: Entry) -> None:
-        """
-        Write down the process of a command.
-        """
+        """Write down the process of a command."""
         self._put(place, " ".join(str(fact) for fact in entry))
 
     def release(self, place: int) -> None:
-        """
-        Strike out a command.
-        """
+        """Strike out a command."""
         self._put(place, "")
         self._free.append(place)
 
     def discard(self) -> None:
-        """
-        Remove the file: nothing is left to look for.
-        """
+        """Remove the file: nothing is left to look for."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
@@ -122,23 +108,17 @@ class Register:
 
 
 def name_of(series: int) -> str:
-    """
-    Return the name of the register of a series.
-    """
+    """Return the name of the register of a series."""
     return f"{series:08x}"
 
 
 def series_of(path: str) -> int:
-    """
-    Return the series whose register this is.
-    """
+    """Return the series whose register this is."""
     return int(os.path.basename(path), 16)
 
 
 def found(folder: str) -> list[str]:
-    """
-    Return the registers in a folder.
-    """
+    """Return the registers in a folder."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -147,9 +127,7 @@ def found(folder: str) -> list[str]:
 
 
 def read(path: str) -> tuple[Owner | None, list[Entry]]:
-    """
-    Read a register; None where its first line was never finished.
-    """
+    """Read a register; None where its first line was never finished."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             lines = file.read().splitlines()
@@ -159,9 +137,7 @@ def read(path: str) -> tuple[Owner | None, list[Entry]]:
 
 
 def current(owner_pid: int) -> Owner:
-    """
-    Return the first line for this process as the launcher of another one.
-    """
+    """Return the first line for this process as the launcher of another one."""
     launcher_pid = os.getpid()
     started = kin.started(owner_pid), kin.started(launcher_pid)
     return Owner(kin.boot_id(), owner_pid, started[0], launcher_pid, started[1], kin.pid_namespace())

@@ -1,6 +1,4 @@
-"""
-Spawning: how a launcher starts a command, with nothing of its own but what was asked for.
-"""
+"""Spawning: how a launcher starts a command, with nothing of its own but what was asked for."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
 
 
 class Refusal(Exception):
-    """
-    The command cannot be started.
-    """
+    """The command cannot be started."""
 
     def __init__(self, what: str, number: int | None) -> None:
         super().__init__(what)
@@ -38,12 +34,12 @@ class Refusal(Exception):
 
 
 class Spawner:
-    """
-    Starts commands.
-    """
+    """Starts commands."""
 
     def __init__(self, temporary: str, files: int, containment: wardens.Containment) -> None:
-        self._temporary, self._files, self._containment = temporary, files, containment
+        self._temporary = temporary
+        self._files = files
+        self._containment = containment
         self._environment = {name: value for name, value in os.environb.items() if name not in _NOT_INHERITED}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._own_mark = marks.borne()
@@ -51,8 +47,7 @@ class Spawner:
         _, self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def start(self, request: wire.Start, mark: int, files: Sequence[int], now: float) -> jobs.Job:
-        """
-        Start a command in a session of its own.
+        """Start a command in a session of its own.
 
         Args:
             files: Open files that came with the request; they stay the caller's.
@@ -168,9 +163,7 @@ def _child(
 
 
 def _program(name: bytes, path: bytes) -> bytes:
-    """
-    Find a program as a shell would; a name with a slash stands for itself.
-    """
+    """Find a program as a shell would; a name with a slash stands for itself."""
     if b"/" in name:
         return name
     refused: int | None = None

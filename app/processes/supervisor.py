@@ -1,5 +1,4 @@
-"""
-The supervisor: every command of this process, started and ended through one launcher, so that none outlives it.
+"""The supervisor: every command of this process, started and ended through one launcher, so that none outlives it.
 
 Why a launcher: this process is large and busy, so that it should neither fork nor wait for children; and whoever kills
 it must not leave anything running behind.
@@ -32,9 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """
-    Run commands.
-    """
+    """Run commands."""
 
     def __init__(
         self,
@@ -45,7 +42,9 @@ class Supervisor:
         containment: str = wardens.AUTO,
         secrets: Iterable[str] = settings.SECRET_NAMES,
     ) -> None:
-        self._folder, self._ids, self._containment = folder, ids, containment
+        self._folder = folder
+        self._ids = ids
+        self._containment = containment
         # How many files a command may open; as many as this process if nothing else is said.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         withheld = spellings.named(environments.inherited(environ), secrets)
@@ -60,20 +59,15 @@ class Supervisor:
 
     @property
     def launcher_pid(self) -> int | None:
-        """
-        Return the id of the launcher's process; None while there is none.
-        """
+        """Return the id of the launcher's process; None while there is none."""
         return self._launcher.pid if self._launcher is not None else None
 
     async def sweep(self) -> None:
-        """
-        Kill what an earlier process left behind; to be done before any run goes on.
-        """
+        """Kill what an earlier process left behind; to be done before any run goes on."""
         await asyncio.to_thread(self._sweep)
 
     async def run(self, request: Request) -> Ended:
-        """
-        Run a command to its end, and see to it that nothing of it is left; a cancellation ends it first.
+        """Run a command to its end, and see to it that nothing of it is left; a cancellation ends it first.
 
         Raises:
             NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
@@ -104,9 +98,7 @@ class Supervisor:
         return _ended(reply, *contents)
 
     def active(self, *, run_id: str | None = None, agent_session_id: str | None = None) -> list[Active]:
-        """
-        Return the commands of this process that have not ended, all of them or those of a run or a conversation.
-        """
+        """Return the commands of this process that have not ended, all of them or those of a run or a conversation."""
         wanted = {
             number: request
             for number, request in self._active.items()
@@ -125,9 +117,7 @@ class Supervisor:
         ]
 
     async def close(self) -> None:
-        """
-        End every command, and the launcher.
-        """
+        """End every command, and the launcher."""
         self._launcher = None
         for launcher in self._started:
             await launcher.close()
@@ -175,9 +165,7 @@ class Supervisor:
 
 
 def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
-    """
-    Return what is said to the launcher, and the open files that go with it.
-    """
+    """Return what is said to the launcher, and the open files that go with it."""
     files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
     start = wire.Start(
         number=number,
@@ -224,9 +212,7 @@ def _held(content: bytes | None) -> Output:
 
 
 def _read(reply: wire.Ended, files: list[int]) -> list[Output]:
-    """
-    Read the outputs that were too long to be said: the beginning of the first, the end of the second.
-    """
+    """Read the outputs that were too long to be said: the beginning of the first, the end of the second."""
     left, outputs = list(files), []
     try:
         for content, at_end in ((reply.stdout, False), (reply.stderr, True)):

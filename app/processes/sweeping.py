@@ -1,5 +1,4 @@
-"""
-Sweeping: killing what a launcher left behind that was killed itself, before anybody goes on in its place.
+"""Sweeping: killing what a launcher left behind that was killed itself, before anybody goes on in its place.
 
 A launcher holds a lock on its register while it lives, and removes the register once nothing is left of its commands.
 A register that nobody holds is therefore that of a launcher that was killed, unless the machine was started anew since.
@@ -25,9 +24,7 @@ _BIRTH_TICKS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """
-    What came of one register.
-    """
+    """What came of one register."""
 
     run_ids: tuple[str, ...]
     """Runs whose commands had not ended."""
@@ -38,9 +35,7 @@ class Swept:
 
 
 def sweep(folder: Path) -> list[Swept]:
-    """
-    Kill whatever is left of the commands of launchers that are gone; those of others are let alone.
-    """
+    """Kill whatever is left of the commands of launchers that are gone; those of others are let alone."""
     swept = []
     for path in register.found(str(folder)):
         with _held(path) as held:
@@ -54,9 +49,7 @@ def sweep(folder: Path) -> list[Swept]:
 
 @contextlib.contextmanager
 def _held(path: str) -> Iterator[bool]:
-    """
-    Hold the lock of a register; not if its launcher lives and works for somebody.
-    """
+    """Hold the lock of a register; not if its launcher lives and works for somebody."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -82,24 +75,22 @@ def _is_owned(path: str) -> bool:
 
 
 def _is_elsewhere(owner: register.Owner | None) -> bool:
-    """
-    Tell whether ids in a register name processes in another namespace than ours: its lock tells whether it is used.
+    """Tell whether ids in a register name processes in another namespace than ours: its lock tells
+    whether it is used.
     """
     return owner is not None and owner.pid_namespace not in (0, kin.pid_namespace())
 
 
 def _is_from_above(path: str) -> bool:
-    """
-    Tell whether whoever wrote a register may have processes that we cannot see, for we are in a namespace ourselves.
+    """Tell whether whoever wrote a register may have processes that we cannot see, for we are in a
+    namespace ourselves.
     """
     owner, _ = register.read(path)
     return _is_elsewhere(owner) and marks.of(os.getpid()) is not None
 
 
 def _outlived(path: str, file: int) -> bool:
-    """
-    Wait for a launcher that is alone, and so about to end; one that cannot is killed.
-    """
+    """Wait for a launcher that is alone, and so about to end; one that cannot is killed."""
     pause = threading.Event()
     for _ in range(int(2 * _PATIENCE_SECONDS / _LOOK_SECONDS)):
         pause.wait(_LOOK_SECONDS)
@@ -130,9 +121,7 @@ def _swept(path: str) -> Swept:
 
 
 def _left(series: int, entries: list[register.Entry]) -> dict[int, int]:
-    """
-    Return the processes that bear a mark of the series or stand in its register, and their descendants.
-    """
+    """Return the processes that bear a mark of the series or stand in its register, and their descendants."""
     table = kin.table()
     known = {entry.pid for entry in entries if _is_entered(entry, table)}
     marked = {pid for pid in table if (mark := marks.of(pid)) is not None and marks.series_of(mark) == series}
@@ -140,8 +129,6 @@ def _left(series: int, entries: list[register.Entry]) -> dict[int, int]:
 
 
 def _is_entered(entry: register.Entry, table: kin.Table) -> bool:
-    """
-    Tell whether a process is the one in a register: it has its id, and started just before that was written.
-    """
+    """Tell whether a process is the one in a register: it has its id, and started just before that was written."""
     living = table.get(entry.pid)
     return living is not None and 0 <= entry.started_by - living.started <= _BIRTH_TICKS

@@ -1,5 +1,4 @@
-"""
-Wardens: the first processes of worlds in which commands are contained.
+"""Wardens: the first processes of worlds in which commands are contained.
 
 A warden starts one command, buries whoever dies in its world, and tells its launcher through a pipe how the command
 ended. It ends when nobody else is left; whatever ends it earlier, with its launcher for one, ends them all.
@@ -29,9 +28,7 @@ _STANDARD = 3
 
 
 class Report(NamedTuple):
-    """
-    What a warden tells, once.
-    """
+    """What a warden tells, once."""
 
     fault: Literal["", "program", "containment"]
     """What kept the command from being started; empty if it was."""
@@ -48,17 +45,14 @@ class Report(NamedTuple):
 
 
 class Containment:
-    """
-    How commands are contained here.
-    """
+    """How commands are contained here."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
         self._found: tuple[int | None, int] | None = None
 
     def way(self) -> int | None:
-        """
-        Return the way into a namespace; None: the launcher's guard has to do.
+        """Return the way into a namespace; None: the launcher's guard has to do.
 
         Raises:
             OSError: a namespace is wanted in any case, and there is none.
@@ -71,17 +65,14 @@ class Containment:
         return way
 
     def found(self) -> tuple[int | None, int]:
-        """
-        Return the way that has been seen to work here, or None and the system's reason; it is tried out once.
-        """
+        """Return the way that has been seen to work here, or None and the system's reason; it is tried out once."""
         if self._found is None:
             self._found = _first_that_works(_ways(self._wanted))
         return self._found
 
 
 def start(way: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int, int]:
-    """
-    Start a warden; return its process and the descriptor of the pipe that its report comes from.
+    """Start a warden; return its process and the descriptor of the pipe that its report comes from.
 
     Args:
         spawn: Starts the command.
@@ -106,17 +97,13 @@ def start(way: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int,
 
 
 def main(wanted: str) -> None:
-    """
-    Say what is to be had here: the name of a way, or the guard and why.
-    """
+    """Say what is to be had here: the name of a way, or the guard and why."""
     way, number = Containment(wanted).found()
     sys.stdout.write(f"{GUARD} {os.strerror(number)}" if way is None else namespaces.NAMES[way])
 
 
 def heard(hears: int) -> Report | None:
-    """
-    Return the report, if there is one to read.
-    """
+    """Return the report, if there is one to read."""
     try:
         content = os.read(hears, _REPORT_BYTES)
     except BlockingIOError:
@@ -125,8 +112,8 @@ def heard(hears: int) -> Report | None:
 
 
 def _ways(wanted: str) -> list[int]:
-    """
-    Return the ways that are worth trying. In a user namespace root would lose its rights over the files of others.
+    """Return the ways that are worth trying. In a user namespace root would lose its rights over
+    the files of others.
     """
     if wanted == USER_NAMESPACE:
         return [namespaces.OWN_USERS]
@@ -158,9 +145,7 @@ def _nobody() -> int:
 
 
 def _live(way: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: Sequence[int], tells: int) -> NoReturn:
-    """
-    Be a warden. Signals from outside do not reach the first process of a world, but for SIGKILL.
-    """
+    """Be a warden. Signals from outside do not reach the first process of a world, but for SIGKILL."""
     try:
         signal.set_wakeup_fd(-1)
         for number in _OWN:
@@ -196,9 +181,7 @@ def _bury(main: int, tells: int) -> None:
 
 
 def _is_alone(options: int) -> bool:
-    """
-    Bury the dead, and tell whether nobody is left; without options, once that is so.
-    """
+    """Bury the dead, and tell whether nobody is left; without options, once that is so."""
     try:
         while os.wait4(-1, options)[0] != 0:
             pass

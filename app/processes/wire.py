@@ -1,5 +1,4 @@
-"""
-Wire: what the service and its launcher say to each other over a socket, with open files beside the words.
+"""Wire: what the service and its launcher say to each other over a socket, with open files beside the words.
 
 Both ends are the same program in the same version, alone with each other, so Python's own compact form of plain
 values will do; it carries bytes as they are.
@@ -27,9 +26,7 @@ Cause = Literal["", "asked", "timeout", "idle", "output"]
 
 
 class Start(NamedTuple):
-    """
-    Start a command.
-    """
+    """Start a command."""
 
     number: int
     """Which one; not used before."""
@@ -60,18 +57,14 @@ class Start(NamedTuple):
 
 
 class End(NamedTuple):
-    """
-    End a command, with every process that belongs to it.
-    """
+    """End a command, with every process that belongs to it."""
 
     number: int
     """Which one."""
 
 
 class Ended(NamedTuple):
-    """
-    A command has ended, and nothing of it is left.
-    """
+    """A command has ended, and nothing of it is left."""
 
     number: int
     """Which one."""
@@ -98,9 +91,7 @@ class Ended(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """
-    A command could not be started.
-    """
+    """A command could not be started."""
 
     number: int
     """Which one."""
@@ -121,8 +112,7 @@ _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def framed(messages: Sequence[Message], files: int = 0) -> bytes:
-    """
-    Return messages as they travel.
+    """Return messages as they travel.
 
     Args:
         files: Open files that go with them; they are the last message's.
@@ -132,18 +122,14 @@ def framed(messages: Sequence[Message], files: int = 0) -> bytes:
 
 
 def send(line: socket.socket, content: bytes | memoryview, files: Iterable[int] = ()) -> int:
-    """
-    Send a part of a frame, its files with the first part of it; return how many bytes went.
-    """
+    """Send a part of a frame, its files with the first part of it; return how many bytes went."""
     beside = array.array("i", files)
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, beside)] if beside else []
     return line.sendmsg([content], ancillary)
 
 
 class Listener:
-    """
-    One end of a line, as far as it is listened to.
-    """
+    """One end of a line, as far as it is listened to."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -151,9 +137,7 @@ class Listener:
         self._files: deque[int] = deque()
 
     def hear(self) -> list[Heard] | None:
-        """
-        Return what has arrived, without waiting for more; None once the other end is closed.
-        """
+        """Return what has arrived, without waiting for more; None once the other end is closed."""
         try:
             content, beside, _, _ = self._line.recvmsg(
                 _READ_BYTES, socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize), _CLOSED_ON_EXEC
@@ -171,9 +155,7 @@ class Listener:
         return self._complete()
 
     def close(self) -> None:
-        """
-        Close the files that nobody was told of.
-        """
+        """Close the files that nobody was told of."""
         while self._files:
             os.close(self._files.popleft())
 

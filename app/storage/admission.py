@@ -1,6 +1,4 @@
-"""
-Admission: how a run comes in. Looking its key up, `exclusive` and its creation are one critical section.
-"""
+"""Admission: how a run comes in. Looking its key up, `exclusive` and its creation are one critical section."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _TRIAL = f"{layout.RUNS}/.room"
 
 
 class Admission:
-    """
-    Take new runs in.
-    """
+    """Take new runs in."""
 
     def __init__(
         self,
@@ -33,13 +29,14 @@ class Admission:
         reconciliation: Reconciliation,
         nursery: Nursery,
     ) -> None:
-        self._means, self._identity, self._reconciliation = means, identity, reconciliation
+        self._means = means
+        self._identity = identity
+        self._reconciliation = reconciliation
         self._nursery = nursery
         self._turns = FolderTurns(means.disk, layout.RUNS, means.workers)
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
-        """
-        Make a run durable, unless its key finds one or another is in its way.
+        """Make a run durable, unless its key finds one or another is in its way.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, `recipe_busy` or `run_exists`.
@@ -62,8 +59,7 @@ class Admission:
         return stores.Created(run_id=start.run_id, existed=False)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
-        """
-        Return the run that a request with this key made, or None.
+        """Return the run that a request with this key made, or None.
 
         Raises:
             errors.Conflict: `idempotency_conflict`.
@@ -81,9 +77,7 @@ class Admission:
         return found.summary.run_id
 
     async def has_room(self) -> bool:
-        """
-        Tell whether writes come through; after a failure by writing a little, and the rows that wait.
-        """
+        """Tell whether writes come through; after a failure by writing a little, and the rows that wait."""
         room = self._means.room
         if not room.rows_free:
             try:

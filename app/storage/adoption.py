@@ -1,5 +1,4 @@
-"""
-Adoption: a folder written to the letter of execution-modes, appendix A, becomes a run with chained journals.
+"""Adoption: a folder written to the letter of execution-modes, appendix A, becomes a run with chained journals.
 
 Nothing of it is lost: the old journal is kept aside as `steps.jsonl.adopted`. start.json is written last, so that an
 adoption that was cut off is simply made again.
@@ -22,9 +21,7 @@ _LABEL = "sha256:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """
-    An old line that can be believed.
-    """
+    """An old line that can be believed."""
 
     line: Mapping[str, plain.Json]
     """The line as it was written."""
@@ -34,9 +31,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """
-    A folder written by hand.
-    """
+    """A folder written by hand."""
 
     run_id: str
     """Name of the folder."""
@@ -50,9 +45,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """
-    The files of the run that it becomes.
-    """
+    """The files of the run that it becomes."""
 
     start: bytes
     """start.json."""
@@ -65,8 +58,7 @@ class Converted:
 
 
 def find(files: Disk, run_id: str) -> Found:
-    """
-    Read a folder without start.json.
+    """Read a folder without start.json.
 
     Raises:
         errors.NotFound: it has no run.json either.
@@ -87,8 +79,7 @@ def find(files: Disk, run_id: str) -> Found:
 
 
 def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
-    """
-    Read run.json of a folder without start.json.
+    """Read run.json of a folder without start.json.
 
     Raises:
         errors.NotFound: there is none.
@@ -104,9 +95,7 @@ def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
 
 
 def status_of(manifest: Mapping[str, Any]) -> states.RunState:
-    """
-    Return the state that a manifest tells; what cannot be read errs towards unfinished.
-    """
+    """Return the state that a manifest tells; what cannot be read errs towards unfinished."""
     try:
         return states.RunState(str(manifest.get("status")))
     except ValueError:
@@ -114,8 +103,7 @@ def status_of(manifest: Mapping[str, Any]) -> states.RunState:
 
 
 def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = False) -> Converted:
-    """
-    Make the files of the run that a folder becomes.
+    """Make the files of the run that a folder becomes.
 
     Args:
         inline: Whether large outputs stay in their lines, for a run that is only looked at.
@@ -134,9 +122,7 @@ def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = Fals
 
 
 def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str], None]) -> None:
-    """
-    Put the converted files in place.
-    """
+    """Put the converted files in place."""
     folder = layout.run_folder(run_id)
     for output in converted.outputs:
         blobs.put(files, folder, output, text=True, reach=reach)
@@ -157,12 +143,11 @@ def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str],
 
 
 class _Payloads:
-    """
-    Payloads of a session's receipts, read when the first is asked for.
-    """
+    """Payloads of a session's receipts, read when the first is asked for."""
 
     def __init__(self, files: Disk, session_id: str) -> None:
-        self._files, self._session_id = files, session_id
+        self._files = files
+        self._session_id = session_id
         self._found: dict[str, plain.Json] | None = None
 
     def get(self, receipt_id: object) -> plain.Json:

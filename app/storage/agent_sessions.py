@@ -1,6 +1,4 @@
-"""
-Agent sessions on a disk: a folder for each conversation, with who it is, who has it and what was said.
-"""
+"""Agent sessions on a disk: a folder for each conversation, with who it is, who has it and what was said."""
 
 from __future__ import annotations
 
@@ -43,64 +41,49 @@ class _Hold:
 
 
 class StoredAgentSessions:
-    """
-    `agent_sessions.AgentSessions` over any disk.
-    """
+    """`agent_sessions.AgentSessions` over any disk."""
 
     def __init__(self, files: Disk, workers: Workers) -> None:
         # One worker: what is written about a session is written in the order in which it was asked for.
-        self._disk, self._workers = files, workers
+        self._disk = files
+        self._workers = workers
         self._room = Room()
         self._held: dict[str, _Hold] = {}
         self._forgetting = asyncio.Lock()
 
     async def find(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
-        """
-        Return what is known of a session.
-        """
+        """Return what is known of a session."""
         found = await self._read(agent_session_id, _SESSION)
         return None if found is None else _session(found, agent_session_id)
 
     async def keep(self, session: agent_sessions.AgentSession) -> None:
-        """
-        Put a session in the place of what was known of it.
-        """
+        """Put a session in the place of what was known of it."""
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
 
     async def renew(self, session: agent_sessions.AgentSession) -> None:
-        """
-        Put a session that begins again in the place of what was known of it.
-        """
+        """Put a session that begins again in the place of what was known of it."""
         # What was said goes first: after a crash between the two the order counts as not carried out.
         path = f"{_folder(session.agent_session_id)}/{_TURNS}"
         await self._written(path, lambda: self._forget(path))
         await self.keep(session)
 
     async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
-        """
-        Return what was said so far.
-        """
+        """Return what was said so far."""
         path = f"{_folder(agent_session_id)}/{_TURNS}"
         return _turns(await self._workers.run(lambda: _content(self._disk, path)), path)
 
     async def add_turns(self, agent_session_id: str, turns: Sequence[Mapping[str, plain.Json]]) -> None:
-        """
-        Append turns, in one line, since a crash may leave some of several.
-        """
+        """Append turns, in one line, since a crash may leave some of several."""
         path = f"{_folder(agent_session_id)}/{_TURNS}"
         line = plain.encode(plain.plain(list(turns))) + b"\n"
         await self._written(path, lambda: self._append(path, line))
 
     async def claim(self, agent_session_id: str, run_id: str) -> None:
-        """
-        Note that a run has the session from now on.
-        """
+        """Note that a run has the session from now on."""
         await self._replace(agent_session_id, _CLAIM, {"agent_session_id": agent_session_id, "run_id": run_id})
 
     async def claimant(self, agent_session_id: str) -> str | None:
-        """
-        Return the run that claimed the session last.
-        """
+        """Return the run that claimed the session last."""
         found = await self._read(agent_session_id, _CLAIM)
         if found is None:
             return None
@@ -111,9 +94,7 @@ class StoredAgentSessions:
 
     @asynccontextmanager
     async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
-        """
-        Keep everybody else from speaking in a session for the block.
-        """
+        """Keep everybody else from speaking in a session for the block."""
         folder = _folder(agent_session_id)
         # Nobody is refused because of a conversation that is just being forgotten: that is over in a moment.
         async with self._forgetting:
@@ -124,17 +105,14 @@ class StoredAgentSessions:
             self._let_go(folder)
 
     async def claims(self) -> list[tuple[str, str]]:
-        """
-        Return the conversations that runs have claimed, each with the run that did so last, without damaged ones.
-        """
+        """Return the conversations that runs have claimed, each with the run that did so last, without damaged ones."""
         names = await self._workers.run(lambda: self._disk.names(layout.AGENT_SESSIONS))
         found = [await self._workers.run(functools.partial(self._claim_in, name)) for name in names]
         return [claim for claim in found if claim is not None]
 
     async def forget(self, agent_session_id: str, run_id: str) -> bool:
-        """
-        Remove what is kept of a conversation, and tell whether that was done: not if somebody speaks in it, or another
-        run has claimed it since.
+        """Remove what is kept of a conversation, and tell whether that was done: not if somebody speaks in it, or
+        another run has claimed it since.
 
         Raises:
             errors.StorageFault: it could not be removed.
@@ -154,9 +132,7 @@ class StoredAgentSessions:
         return True
 
     def close(self) -> None:
-        """
-        Finish what is being written.
-        """
+        """Finish what is being written."""
         self._workers.close()
 
     # -- holding: no step of it waits for a disk, and so none of it can be cut in two
@@ -251,9 +227,7 @@ class StoredAgentSessions:
 
 
 class MemoryAgentSessions(StoredAgentSessions):
-    """
-    The same over a disk in memory, which can forget what was not synced.
-    """
+    """The same over a disk in memory, which can forget what was not synced."""
 
     def __init__(self, files: MemoryDisk | None = None) -> None:
         self.disk = files or MemoryDisk()
@@ -261,8 +235,7 @@ class MemoryAgentSessions(StoredAgentSessions):
         super().__init__(self.disk, Inline())
 
     def crashed(self, *, lose_unsynced: bool = False) -> MemoryAgentSessions:
-        """
-        Return the sessions as a restart finds them.
+        """Return the sessions as a restart finds them.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
@@ -271,8 +244,7 @@ class MemoryAgentSessions(StoredAgentSessions):
 
 
 def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredAgentSessions:
-    """
-    Return the sessions of a data directory; nothing is touched before it is asked for.
+    """Return the sessions of a data directory; nothing is touched before it is asked for.
 
     Args:
         faults: Where files that cannot be read now are noted; None: nobody is shown them.
@@ -282,9 +254,7 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
 
 
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:
-    """
-    Yield the files of a conversation, by the name of its folder, each with what is wrong with it.
-    """
+    """Yield the files of a conversation, by the name of its folder, each with what is wrong with it."""
     folder = f"{layout.AGENT_SESSIONS}/{name}"
     for file, read in ((_SESSION, _check_session), (_TURNS, _turns)):
         with contextlib.suppress(FileNotFoundError):

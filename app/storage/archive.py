@@ -1,6 +1,4 @@
-"""
-The archive: what can be read of runs without taking them.
-"""
+"""The archive: what can be read of runs without taking them."""
 
 from __future__ import annotations
 
@@ -26,16 +24,14 @@ _CORRUPT = errors.JournalCorrupt.default_code
 
 
 class Archive:
-    """
-    Read blobs, events, logs, snapshots and receipts.
-    """
+    """Read blobs, events, logs, snapshots and receipts."""
 
     def __init__(self, means: Means, logs: Mapping[str, FolderLog]) -> None:
-        self._means, self._logs = means, logs
+        self._means = means
+        self._logs = logs
 
     async def blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
-        """
-        Return a blob's text or JSON.
+        """Return a blob's text or JSON.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run; the blob is missing or wrong.
@@ -44,8 +40,7 @@ class Archive:
         return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
 
     async def events(self, run_id: str, after: int, most: int | None) -> list[events.Event]:
-        """
-        Return the next events numbered above `after`.
+        """Return the next events numbered above `after`.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -65,8 +60,7 @@ class Archive:
         return found
 
     async def log(self, run_id: str, name: str) -> bytes:
-        """
-        Return a file under `logs/`.
+        """Return a file under `logs/`.
 
         Raises:
             errors.NotFound: there is no such run or file.
@@ -84,8 +78,7 @@ class Archive:
         return await self._means.workers.run(read)
 
     async def log_names(self, run_id: str) -> list[str]:
-        """
-        Return the names under `logs/`.
+        """Return the names under `logs/`.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -99,8 +92,7 @@ class Archive:
         return await self._means.workers.run(read)
 
     async def snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Return run.json and cache.json, as far as they can be read.
+        """Return run.json and cache.json, as far as they can be read.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -115,9 +107,7 @@ class Archive:
         return await self._means.workers.run(read)
 
     async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
-        """
-        Return how far runs have come by their run.json, as far as that can be read.
-        """
+        """Return how far runs have come by their run.json, as far as that can be read."""
 
         def read() -> dict[str, stores.Progress]:
             paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
@@ -127,8 +117,7 @@ class Archive:
         return await self._means.workers.run(read) if run_ids else {}
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt, one that an open run has queued included.
+        """Return a receipt, one that an open run has queued included.
 
         Raises:
             errors.NotFound: there is none of that id.
@@ -146,9 +135,7 @@ class Archive:
         return found
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
-        """
-        Return a page of receipts, those that open runs have queued included.
-        """
+        """Return a page of receipts, those that open runs have queued included."""
         for log in list(self._logs.values()):
             start = log.loaded.start
             if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
@@ -163,8 +150,7 @@ class Archive:
         return await self._means.workers.run(read)
 
     async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt that is as its run has written it.
+        """Return a receipt that is as its run has written it.
 
         Raises:
             errors.NotFound: there is none of that id.

@@ -1,6 +1,4 @@
-"""
-The authority of a run: start.json and the two journals, read, checked against each other, and judged.
-"""
+"""The authority of a run: start.json and the two journals, read, checked against each other, and judged."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _KINDS: Mapping[Any, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """
-    A place that cannot be believed.
-    """
+    """A place that cannot be believed."""
 
     file: str
     """File within the run's folder."""
@@ -43,9 +39,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """
-    What the three files tell, as far as they can be believed.
-    """
+    """What the three files tell, as far as they can be believed."""
 
     run_id: str
     """Name of the folder."""
@@ -63,8 +57,7 @@ class Authority:
     """What is damaged; torn ends are not damage."""
 
     def loaded(self, emitted: frozenset[str] = frozenset()) -> stores.Loaded:
-        """
-        Return the run as the engine takes it.
+        """Return the run as the engine takes it.
 
         Raises:
             errors.JournalCorrupt: something is damaged.
@@ -79,22 +72,17 @@ class Authority:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """
-        Return how long the two journals were.
-        """
+        """Return how long the two journals were."""
         return self.steps.size, self.control.size
 
     @property
     def anchor(self) -> str:
-        """
-        Return the hash that the first line of each journal carries.
-        """
+        """Return the hash that the first line of each journal carries."""
         return self.steps.anchor
 
 
 def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) -> Authority:
-    """
-    Read a run's authority. Damage is believed only when it is the same at a second look.
+    """Read a run's authority. Damage is believed only when it is the same at a second look.
 
     Args:
         settled: Whether the journals are synced and read from the disk itself, before they are written on.
@@ -133,9 +121,7 @@ def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
 
 
 def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -> Authority:
-    """
-    Make values of two journals and check them against each other.
-    """
+    """Make values of two journals and check them against each other."""
     steps, found = _records(steps)
     control, decided, endings = _decisions(control)
     return Authority(
@@ -154,8 +140,7 @@ def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -
 
 
 def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
-    """
-    Read start.json.
+    """Read start.json.
 
     Raises:
         errors.NotFound: it is not there.
@@ -175,8 +160,7 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
 
 
 def refuse_lost_start(disk: Disk, run_id: str) -> None:
-    """
-    Make sure that a folder without start.json was never a run of ours, whose steps would run again.
+    """Make sure that a folder without start.json was never a run of ours, whose steps would run again.
 
     What an adoption that was cut off has left behind is no run yet: lines of adopted steps, and how it ended.
 
@@ -310,9 +294,7 @@ def _missing_blobs(disk: Disk, run_id: str, folder: str, found: list[records.Rec
 
 
 def blobs_of(record: records.Record) -> Iterator[records.BlobRef]:
-    """
-    Return the blobs that a line refers to.
-    """
+    """Return the blobs that a line refers to."""
     if record.blob is not None:
         yield record.blob
     operation = record.line["operation"]

@@ -1,6 +1,4 @@
-"""
-Turns at a run's blobs: branches write theirs side by side, except where one could be in the other's way.
-"""
+"""Turns at a run's blobs: branches write theirs side by side, except where one could be in the other's way."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from weakref import WeakValueDictionary
 
 
 class BlobTurns:
-    """
-    Let one at a time write blobs that may be the same, which have one file; the first of all is written alone.
-    """
+    """Let one at a time write blobs that may be the same, which have one file; the first of all is written alone."""
 
     def __init__(self) -> None:
         self._first = asyncio.Lock()
@@ -22,9 +18,7 @@ class BlobTurns:
 
     @asynccontextmanager
     async def taken(self, size_bytes: int) -> AsyncIterator[None]:
-        """
-        Write a blob of a length. For work that is not cut off, since a thread goes on with it.
-        """
+        """Write a blob of a length. For work that is not cut off, since a thread goes on with it."""
         if not self._there:
             async with self._first:
                 if not self._there:

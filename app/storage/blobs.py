@@ -1,6 +1,4 @@
-"""
-Blobs: outputs too large for a journal line, each in a file named by its hash.
-"""
+"""Blobs: outputs too large for a journal line, each in a file named by its hash."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> records.BlobRef:
-    """
-    Keep an output, durable with its name; one that is there already is only checked.
-    """
+    """Keep an output, durable with its name; one that is there already is only checked."""
     blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
     if disk.make_folder(files, place):
@@ -34,8 +30,7 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
 
 
 def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
-    """
-    Return a blob's content.
+    """Return a blob's content.
 
     Raises:
         errors.JournalCorrupt: it is missing or is not what its hash says.
@@ -55,8 +50,7 @@ def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
 
 
 def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain.Json:
-    """
-    Return a blob's text or JSON.
+    """Return a blob's text or JSON.
 
     Raises:
         errors.JournalCorrupt: it is missing or is not what its hash says.
@@ -66,9 +60,7 @@ def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain
 
 
 def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | None:
-    """
-    Say what is wrong with a blob, if anything is.
-    """
+    """Say what is wrong with a blob, if anything is."""
     try:
         get(files, run_id, folder, blob)
     except errors.JournalCorrupt as error:

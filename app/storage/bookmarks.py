@@ -1,6 +1,4 @@
-"""
-Bookmarks: where this process stopped writing in folders that it set aside.
-"""
+"""Bookmarks: where this process stopped writing in folders that it set aside."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """
-    The end of a run's files. Where they still end there, nobody else has written, and nothing needs to be repaired.
+    """The end of a run's files. Where they still end there, nobody else has written, and nothing
+    needs to be repaired.
     """
 
     steps: int

@@ -1,6 +1,4 @@
-"""
-Care: what is done to runs that nobody executes, and to those that lie in the trash.
-"""
+"""Care: what is done to runs that nobody executes, and to those that lie in the trash."""
 
 from __future__ import annotations
 
@@ -17,17 +15,15 @@ _PAGE_SECONDS = 2.0
 
 
 class Care:
-    """
-    Look after the folders of runs.
-    """
+    """Look after the folders of runs."""
 
     def __init__(self, means: Means, opener: Opener, reconciliation: Reconciliation) -> None:
-        self._means, self._opener, self._reconciliation = means, opener, reconciliation
+        self._means = means
+        self._opener = opener
+        self._reconciliation = reconciliation
 
     async def delete(self, run_id: str) -> None:
-        """
-        Put a finished run into the trash.
-        """
+        """Put a finished run into the trash."""
         means = self._means
         self._opener.nursery.let_go(run_id)
         lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
@@ -46,23 +42,17 @@ class Care:
         means.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
-        """
-        Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends.
-        """
+        """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
         if dry_run:
             return await self._means.workers.run(lambda: repair.repair(self._means, run_id, dry_run=True))
         return await workers.uncut(self._repair(run_id))
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Report on each file of a run's authority.
-        """
+        """Report on each file of a run's authority."""
         return await self._means.workers.run(lambda: repair.verify(self._means.disk, run_id))
 
     async def verify_page(self, after: str | None, most: int) -> upkeep.Verified:
-        """
-        Report on the next things that can be checked.
-        """
+        """Report on the next things that can be checked."""
         time = self._means.clock
         until = time.monotonic() + _PAGE_SECONDS
         return await self._means.workers.run(
@@ -70,17 +60,13 @@ class Care:
         )
 
     async def show(self, run_id: str) -> None:
-        """
-        Write the snapshots of a run that is open here out now; nothing where it is not.
-        """
+        """Write the snapshots of a run that is open here out now; nothing where it is not."""
         log = self._opener.logs.get(run_id)
         if log is not None:
             await log.rest()
 
     async def sweep(self, stopping: Callable[[], bool]) -> None:
-        """
-        Remove what lies in the trash.
-        """
+        """Remove what lies in the trash."""
         await deletion.sweep(self._means, stopping)
 
     async def _repair(self, run_id: str) -> dict[str, plain.Json]:

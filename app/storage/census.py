@@ -1,6 +1,4 @@
-"""
-The census: what folders tell about runs, for the rows of the index.
-"""
+"""The census: what folders tell about runs, for the rows of the index."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _UNKNOWN_AT = "1970-01-01T00:00:00.000Z"
 
 
 def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | None:
-    """
-    Return the row of a folder; None if it is no run at all.
-    """
+    """Return the row of a folder; None if it is no run at all."""
     try:
         found = missing.read(files, run_id)
     except errors.NotFound:
@@ -37,9 +33,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:
-    """
-    Return what is known of a run whose authority cannot be read now: its run.json, if that can; never its key.
-    """
+    """Return what is known of a run whose authority cannot be read now: its run.json, if that can; never its key."""
     manifest: Mapping[str, Any] = {}
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
         manifest = adoption.read_manifest(files, run_id)
@@ -49,8 +43,8 @@ def last_known(files: Disk, run_id: str) -> IndexedRun:
 
 
 def may_have_ended(files: Disk, run_id: str) -> bool:
-    """
-    Tell whether a run must be read as a whole to know that it is unfinished, by looking at its last decision alone.
+    """Tell whether a run must be read as a whole to know that it is unfinished, by looking at its
+    last decision alone.
     """
     path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
     try:
@@ -100,9 +94,7 @@ def _by_hand(files: Disk, run_id: str) -> IndexedRun | None:
 
 
 def start_of(manifest: Mapping[str, Any], run_id: str) -> runs.RunStart:
-    """
-    Return what a manifest alone tells of a run's start.
-    """
+    """Return what a manifest alone tells of a run's start."""
     task = manifest.get("task")
     labels = manifest.get("labels")
     return runs.RunStart(

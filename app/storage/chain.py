@@ -1,5 +1,4 @@
-"""
-The chain: how lines of a journal are sealed to one another, and how far a journal can be believed.
+"""The chain: how lines of a journal are sealed to one another, and how far a journal can be believed.
 
 A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"…"}` and a newline:
 
@@ -26,9 +25,7 @@ _SHORTEST_ENDING = len(b',"crc32":"00000000"}')
 
 
 class Verdict(Enum):
-    """
-    What a journal's first bad place means.
-    """
+    """What a journal's first bad place means."""
 
     WHOLE = "whole"
     """There is none."""
@@ -40,9 +37,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """
-    A line made ready for its file.
-    """
+    """A line made ready for its file."""
 
     content: bytes
     """The line with its newline."""
@@ -54,9 +49,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """
-    A line found good.
-    """
+    """A line found good."""
 
     fields: dict[str, Any]
     """The line as parsed, its ending included."""
@@ -70,9 +63,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """
-    A journal, read as far as it can be believed.
-    """
+    """A journal, read as far as it can be believed."""
 
     lines: list[Line]
     """Good lines, from the first."""
@@ -87,29 +78,21 @@ class Reading:
 
     @property
     def end(self) -> int:
-        """
-        Return the offset behind the last good line.
-        """
+        """Return the offset behind the last good line."""
         return self.lines[-1].end if self.lines else 0
 
     @property
     def head(self) -> str:
-        """
-        Return the hash that the next line must carry.
-        """
+        """Return the hash that the next line must carry."""
         return self.lines[-1].digest if self.lines else self.anchor
 
     def first(self, count: int, verdict: Verdict, reason: str) -> Reading:
-        """
-        Return the reading as it is if only that many lines can be believed.
-        """
+        """Return the reading as it is if only that many lines can be believed."""
         return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, verdict=verdict, reason=reason)
 
 
 def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
-    """
-    Seal an encoded JSON object to the line before it.
-    """
+    """Seal an encoded JSON object to the line before it."""
     body = b'%b,"batch":%d,"prev":"%b"' % (fields[:-1], batch, prev.encode())
     check = f"{zlib.crc32(body):08x}"
     line = b'%b,"crc32":"%b"}' % (body, check.encode())
@@ -118,8 +101,7 @@ def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
 
 
 def read(content: bytes, anchor: str) -> Reading:
-    """
-    Read a journal up to its first bad place and judge that place.
+    """Read a journal up to its first bad place and judge that place.
 
     A line that is incomplete or fails its checksum is a torn end, unless something behind it proves that it was
     confirmed. A line that is sound in itself but not sealed to the one before cannot come from a torn write.
@@ -145,17 +127,13 @@ def read(content: bytes, anchor: str) -> Reading:
 
 
 def last_fields(content: bytes) -> dict[str, Any] | None:
-    """
-    Return the last complete line of a journal's end if it is sound, without looking at what is before it.
-    """
+    """Return the last complete line of a journal's end if it is sound, without looking at what is before it."""
     raw = content.rstrip(b"\n").rpartition(b"\n")[2]
     return _parsed(raw) if content.endswith(b"\n") and _sound(raw) else None
 
 
 def sound_fields(content: bytes) -> list[dict[str, Any]]:
-    """
-    Return every line that is sealed and sound in itself, whatever it is sealed to.
-    """
+    """Return every line that is sealed and sound in itself, whatever it is sealed to."""
     found = (_parsed(raw) for raw in content.split(b"\n") if _sound(raw))
     return [fields for fields in found if fields is not None]
 

@@ -1,5 +1,4 @@
-"""
-The commit log: what many runs have written becomes durable with one sync.
+"""The commit log: what many runs have written becomes durable with one sync.
 
 A journal's lines are first written to their own file, unsynced, and then to the log, which is synced: from that moment
 they count. After a power cut the files are completed from the log before anybody reads them (`commit_recovery`). A
@@ -50,14 +49,15 @@ class _Segment:
 
 
 class CommitLog:
-    """
-    `Committer` over one log for all runs; for the one process that is the service.
-    """
+    """`Committer` over one log for all runs; for the one process that is the service."""
 
     shares = True
 
     def __init__(self, disk: Disk, commits: Workers, others: Workers, probes: probes.Probes) -> None:
-        self._disk, self._commits, self._others, self._reach = disk, commits, others, probes.reach
+        self._disk = disk
+        self._commits = commits
+        self._others = others
+        self._reach = probes.reach
         self._syncer = disk.syncer(layout.FOLDERS)
         self._waiting: deque[tuple[Commit, Done]] = deque()
         self._launches: list[Callable[[], None]] = []
@@ -65,7 +65,9 @@ class CommitLog:
         self._jobs = 0
         # Guards the segments, which the loop and two kinds of workers look at; nobody who holds it waits for a disk.
         self._guard = threading.RLock()
-        self._writing, self._dropping, self._naming = threading.Lock(), threading.Lock(), threading.Lock()
+        self._writing = threading.Lock()
+        self._dropping = threading.Lock()
+        self._naming = threading.Lock()
         self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
         self._segment: _Segment | None = None
         self._mentioned: _Mentions = {}
@@ -77,17 +79,13 @@ class CommitLog:
     # -- on the loop
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """
-        Call back in the loop's next turn, after which a sync begins with everything that came of it.
-        """
+        """Call back in the loop's next turn, after which a sync begins with everything that came of it."""
         if not self._launches:
             asyncio.get_running_loop().call_soon(self._launch)
         self._launches.append(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """
-        Start a commit; it shares its sync with all that come in while another is under way.
-        """
+        """Start a commit; it shares its sync with all that come in while another is under way."""
         if self._closed:
             asyncio.get_running_loop().call_soon(done, _closed())
             return
@@ -96,22 +94,19 @@ class CommitLog:
             self._call()
 
     def mention(self, *paths: str) -> None:
-        """
-        Note files to be synced before the present segment is dropped.
-        """
+        """Note files to be synced before the present segment is dropped."""
         with self._guard:
             self._note(paths)
 
     def holds(self, run_id: str) -> bool:
-        """
-        Tell whether the present segment mentions the run: whatever was written before is synced before it is dropped.
+        """Tell whether the present segment mentions the run: whatever was written before is synced before it is
+        dropped.
         """
         with self._guard:
             return self._segment is not None and run_id in self._segment.runs
 
     async def settle(self, run_id: str | None = None) -> None:
-        """
-        Drop the log, if it mentions the run.
+        """Drop the log, if it mentions the run.
 
         Raises:
             OSError: files could not be synced, now or before, so that what mentions them is kept until the next start.
@@ -123,8 +118,7 @@ class CommitLog:
             raise OSError(errno.EIO, "the commit log is still needed", kept[0].path)
 
     async def mend(self) -> None:
-        """
-        Cut off what could not be made durable.
+        """Cut off what could not be made durable.
 
         Raises:
             OSError: it cannot be cut off.
@@ -132,9 +126,7 @@ class CommitLog:
         await self._commits.run(self._cut_torn)
 
     def close(self) -> None:
-        """
-        Let go of the files; what is still in the log is completed from it at the next start.
-        """
+        """Let go of the files; what is still in the log is completed from it at the next start."""
         self._closed = True
         with self._guard:
             if self._segment is not None:
@@ -282,9 +274,11 @@ class CommitLog:
             if self._segment is None:
                 return
             self._segment.file.close()
-            self._segment.mentions, self._mentioned = self._mentioned, {}
+            self._segment.mentions = self._mentioned
+            self._mentioned = {}
             self._full.append(self._segment)
-            self._segment, self._due = None, True
+            self._segment = None
+            self._due = True
 
     def _segments(self) -> list[_Segment]:
         return [*self._full, *([self._segment] if self._segment else [])]

@@ -1,5 +1,4 @@
-"""
-Records of the commit log: what was written where, each with a checksum of its own.
+"""Records of the commit log: what was written where, each with a checksum of its own.
 
 A segment begins with a line `{"format":1,"boot_id":"…"}`. A record is a line
 `{"run_id":"…","path":"…","offset":N,"bytes":N,"crc32":"…"}` and as many bytes as it says, a newline behind them.
@@ -25,9 +24,7 @@ _SEGMENT = re.compile(r"(\d{1,15})(\.kept)?\.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """
-    What was written to one file.
-    """
+    """What was written to one file."""
 
     run_id: str
     """The run that the file belongs to."""
@@ -40,52 +37,38 @@ class Record:
 
 
 def segment(number: int) -> str:
-    """
-    Return the path of a segment.
-    """
+    """Return the path of a segment."""
     return f"{layout.COMMITS}/{number}.log"
 
 
 def kept(path: str) -> str:
-    """
-    Return the path of a segment whose files could not be synced, so that they are completed from it in any case.
-    """
+    """Return the path of a segment whose files could not be synced, so that they are completed from it in any case."""
     return f"{path.removesuffix('.log')}.kept.log"
 
 
 def is_kept(name: str) -> bool:
-    """
-    Tell whether a segment's files could not be synced.
-    """
+    """Tell whether a segment's files could not be synced."""
     return name.endswith(".kept.log")
 
 
 def unread(path: str) -> str:
-    """
-    Return the path under which a segment that cannot be read is kept for a person.
-    """
+    """Return the path under which a segment that cannot be read is kept for a person."""
     return f"{path}.unread"
 
 
 def number(name: str) -> int:
-    """
-    Return a segment's number; 0 for any other file.
-    """
+    """Return a segment's number; 0 for any other file."""
     found = _SEGMENT.fullmatch(name)
     return int(found[1]) if found else 0
 
 
 def head(boot_id: str) -> bytes:
-    """
-    Return the first line of a segment that is begun while the machine is up under this id.
-    """
+    """Return the first line of a segment that is begun while the machine is up under this id."""
     return plain.encode({"format": _FORMAT, "boot_id": boot_id}) + b"\n"
 
 
 def encoded(commit: Commit) -> bytes:
-    """
-    Write a commit as a record.
-    """
+    """Write a commit as a record."""
     assert commit.content is not None
     check = zlib.crc32(commit.content)
     return b'{"run_id":"%b","path":"%b","offset":%d,"bytes":%d,"crc32":"%08x"}\n%b\n' % (
@@ -99,8 +82,7 @@ def encoded(commit: Commit) -> bytes:
 
 
 def read(content: bytes) -> tuple[str | None, list[Record]]:
-    """
-    Return the id that a segment was begun under, None if its head cannot be read, and its sound records.
+    """Return the id that a segment was begun under, None if its head cannot be read, and its sound records.
 
     A record that is torn or damaged is passed over: those behind it are proven by checksums of their own.
     """

@@ -1,5 +1,4 @@
-"""
-Recovery from the commit log: what a power cut took from runs' own files is put back before anybody reads them.
+"""Recovery from the commit log: what a power cut took from runs' own files is put back before anybody reads them.
 
 As long as the machine was up all the time, every file holds what was written to it, and nothing is put back: whatever a
 person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
@@ -28,9 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """
-    What a log has given back.
-    """
+    """What a log has given back."""
 
     segments: tuple[str, ...] = ()
     """Segments of which nothing is needed any more."""
@@ -52,8 +49,7 @@ class _Told:
 
 
 def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
-    """
-    Complete the files of every run that the log mentions, and sync them.
+    """Complete the files of every run that the log mentions, and sync them.
 
     Args:
         now: The time, for what is written down.
@@ -83,8 +79,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
 
 
 def restore(files: Disk, run_id: str, now: str) -> None:
-    """
-    Complete the files of a run that could not be read at the start; nobody has read or written it since.
+    """Complete the files of a run that could not be read at the start; nobody has read or written it since.
 
     Raises:
         errors.Unreadable: a file of it, or of the log, cannot be read yet.
@@ -100,8 +95,7 @@ def restore(files: Disk, run_id: str, now: str) -> None:
 
 
 def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
-    """
-    Remove segments of which nothing is needed any more.
+    """Remove segments of which nothing is needed any more.
 
     Raises:
         OSError: they could not be removed.
@@ -161,7 +155,8 @@ def _put_aside(files: Disk, segment: str) -> None:
 def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool, believed: bool) -> None:
     for record in records:
         run = told.setdefault(record.run_id, _Told())
-        run.kept, run.believed = run.kept or kept, run.believed or believed
+        run.kept = run.kept or kept
+        run.believed = run.believed or believed
         folder = layout.run_folder(record.run_id)
         if record.path == f"{folder}/{layout.START}":
             run.start = record.content

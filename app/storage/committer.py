@@ -1,6 +1,4 @@
-"""
-The committer: makes the next lines of journals durable.
-"""
+"""The committer: makes the next lines of journals durable."""
 
 from __future__ import annotations
 
@@ -17,21 +15,15 @@ Done = Callable[[BaseException | None], None]
 
 
 class Synced(Protocol):
-    """
-    What was written and can be synced.
-    """
+    """What was written and can be synced."""
 
     def sync(self) -> None:
-        """
-        Make what was written durable.
-        """
+        """Make what was written durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """
-    What was written to one file of a run, and has to be durable.
-    """
+    """What was written to one file of a run, and has to be durable."""
 
     run_id: str
     """The run."""
@@ -48,62 +40,44 @@ class Commit:
 
 
 class Committer(Protocol):
-    """
-    Make durable what was written to files of runs.
-    """
+    """Make durable what was written to files of runs."""
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """
-        Call back in the loop's next turn, when everybody who asked in this one begins a commit.
-        """
+        """Call back in the loop's next turn, when everybody who asked in this one begins a commit."""
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """
-        Start a commit. A file has one commit under way at a time.
-        """
+        """Start a commit. A file has one commit under way at a time."""
 
     def mention(self, *paths: str) -> None:
-        """
-        Note files that were written unsynced, for a time when everything is synced. From any thread.
-        """
+        """Note files that were written unsynced, for a time when everything is synced. From any thread."""
 
     def holds(self, run_id: str) -> bool:
-        """
-        Tell whether a start after a power cut would look at this run, so that its other files need no sync now.
-        """
+        """Tell whether a start after a power cut would look at this run, so that its other files need no sync now."""
 
     @property
     def shares(self) -> bool:
-        """
-        Tell whether many commits share a sync, so that a new run's folder is better committed than synced.
-        """
+        """Tell whether many commits share a sync, so that a new run's folder is better committed than synced."""
 
     async def settle(self, run_id: str | None = None) -> None:
-        """
-        Sync the run's own files, or those of all runs, so that nothing of them can come back from elsewhere.
+        """Sync the run's own files, or those of all runs, so that nothing of them can come back from elsewhere.
 
         Raises:
             OSError: they could not be synced.
         """
 
     async def mend(self) -> None:
-        """
-        Make sure that no commit that failed can come back.
+        """Make sure that no commit that failed can come back.
 
         Raises:
             OSError: it still could.
         """
 
     def close(self) -> None:
-        """
-        Let go of what is held.
-        """
+        """Let go of what is held."""
 
 
 class FileCommitter:
-    """
-    Sync each file by itself, in one hop to a thread.
-    """
+    """Sync each file by itself, in one hop to a thread."""
 
     shares = False
 
@@ -112,42 +86,28 @@ class FileCommitter:
         self._reach = probes.reach
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """
-        Call back in the loop's next turn.
-        """
+        """Call back in the loop's next turn."""
         asyncio.get_running_loop().call_soon(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """
-        Start a commit on a thread.
-        """
+        """Start a commit on a thread."""
         self._workers.begin(lambda: self._sync(commit), lambda _, error: done(error))
 
     def mention(self, *paths: str) -> None:
-        """
-        Do nothing; whoever needs a file durable syncs it.
-        """
+        """Do nothing; whoever needs a file durable syncs it."""
 
     def holds(self, run_id: str) -> bool:
-        """
-        Tell that nothing but the run's own files knows of it.
-        """
+        """Tell that nothing but the run's own files knows of it."""
         return False
 
     async def settle(self, run_id: str | None = None) -> None:
-        """
-        Do nothing; every file is synced as soon as it is written.
-        """
+        """Do nothing; every file is synced as soon as it is written."""
 
     async def mend(self) -> None:
-        """
-        Do nothing; what failed is in its own file only, which goes on from a fresh copy.
-        """
+        """Do nothing; what failed is in its own file only, which goes on from a fresh copy."""
 
     def close(self) -> None:
-        """
-        Do nothing; nothing is held.
-        """
+        """Do nothing; nothing is held."""
 
     def _sync(self, commit: Commit) -> None:
         self._reach(f"{commit.points}.before_sync")

@@ -1,6 +1,4 @@
-"""
-Creation: a run's folder, built aside and put in place in one move.
-"""
+"""Creation: a run's folder, built aside and put in place in one move."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Born:
-    """
-    A run's new folder, built aside.
-    """
+    """A run's new folder, built aside."""
 
     lock: Lock | None
     """The folder, held."""
@@ -36,8 +32,7 @@ class Born:
 
 
 def build(means: Means, start: runs.RunStart) -> Born:
-    """
-    Build a run's folder aside.
+    """Build a run's folder aside.
 
     Both journals are made here, empty, so that their names are synced with the folder and never again.
 
@@ -66,9 +61,7 @@ def build(means: Means, start: runs.RunStart) -> Born:
 
 
 def commit(means: Means, run_id: str, born: Born) -> Commit:
-    """
-    Return what makes a folder that was not synced durable.
-    """
+    """Return what makes a folder that was not synced durable."""
     folder = layout.run_folder(run_id)
     means.committer.mention(*(f"{folder}/{name}" for name in _FILES))
     return Commit(
@@ -82,8 +75,7 @@ def commit(means: Means, run_id: str, born: Born) -> Commit:
 
 
 def put_in_place(means: Means, run_id: str) -> None:
-    """
-    Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
+    """Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
 
     Raises:
         OSError: the disk refused.
@@ -93,8 +85,7 @@ def put_in_place(means: Means, run_id: str) -> None:
 
 
 def make_durable(means: Means, run_id: str, born: Born) -> None:
-    """
-    Sync a folder that is in place and not in the log.
+    """Sync a folder that is in place and not in the log.
 
     Raises:
         OSError: the disk refused.
@@ -106,8 +97,8 @@ def make_durable(means: Means, run_id: str, born: Born) -> None:
 
 
 def take_back(means: Means, run_id: str) -> None:
-    """
-    Put a folder away that could not be made durable: who is told that there is no room must not find the run later.
+    """Put a folder away that could not be made durable: who is told that there is no room must not
+    find the run later.
     """
     for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
         try:
@@ -118,9 +109,7 @@ def take_back(means: Means, run_id: str) -> None:
 
 
 def sweep(files: Disk) -> None:
-    """
-    Remove what was being built when a process died; what cannot be read now waits for the next start.
-    """
+    """Remove what was being built when a process died; what cannot be read now waits for the next start."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
         names = files.names(layout.RUNS)
@@ -134,7 +123,8 @@ def sweep(files: Disk) -> None:
 
 class _Folder:
     def __init__(self, files: Disk, folder: str) -> None:
-        self._files, self._folder = files, folder
+        self._files = files
+        self._folder = folder
 
     def sync(self) -> None:
         for name in _FILES:

@@ -1,6 +1,4 @@
-"""
-Damage: the errors that say what of a run cannot be believed, and where.
-"""
+"""Damage: the errors that say what of a run cannot be believed, and where."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ from app.storage import layout
 
 
 def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> errors.JournalCorrupt:
-    """
-    Make the error that names a damaged place.
+    """Make the error that names a damaged place.
 
     Args:
         line: Number of the line, from 1; None where the whole file is meant.
@@ -23,9 +20,7 @@ def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> err
 
 
 def advice(run_id: str, file: str) -> str:
-    """
-    Return what to do about a run of which a file is damaged: without its start nothing can be made of the rest.
-    """
+    """Return what to do about a run of which a file is damaged: without its start nothing can be made of the rest."""
     if file == layout.START:
         return f"put {file} back from a backup, or delete the run: control-room runs delete {run_id}"
     return f"see what can be kept: control-room runs repair {run_id}"

@@ -1,6 +1,4 @@
-"""
-Deletion: a finished run goes to the trash in one move and is swept later.
-"""
+"""Deletion: a finished run goes to the trash in one move and is swept later."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from app.storage.means import Means
 
 
 def put_away(means: Means, run_id: str) -> None:
-    """
-    Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them.
-    """
+    """Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them."""
     files = means.disk
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
         receipts.make_durable(files, authority.read_start(files, run_id)[0].session_id)
@@ -27,9 +23,7 @@ def put_away(means: Means, run_id: str) -> None:
 
 
 def discard(means: Means, run_id: str, folder: str) -> None:
-    """
-    Move a folder of a run to the trash, where it also tells that nothing of the run may be restored.
-    """
+    """Move a folder of a run to the trash, where it also tells that nothing of the run may be restored."""
     files, reach = means.disk, means.probes.reach
     trash = next(
         place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
@@ -42,16 +36,12 @@ def discard(means: Means, run_id: str, folder: str) -> None:
 
 
 def put_away_ids(files: Disk) -> frozenset[str]:
-    """
-    Return the runs that lie in the trash.
-    """
+    """Return the runs that lie in the trash."""
     return frozenset(name.rpartition(".")[0] for name in files.names(layout.TRASH))
 
 
 async def sweep(means: Means, stopping: Callable[[], bool]) -> None:
-    """
-    Remove what lies in the trash, one run after the other, until it is empty or the service stops.
-    """
+    """Remove what lies in the trash, one run after the other, until it is empty or the service stops."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
         names = await means.workers.run(lambda: means.disk.names(layout.TRASH))
@@ -66,8 +56,7 @@ async def sweep(means: Means, stopping: Callable[[], bool]) -> None:
 
 
 def status(files: Disk, run_id: str) -> states.RunState:
-    """
-    Return the state that a run's folder tells.
+    """Return the state that a run's folder tells.
 
     Raises:
         errors.NotFound: there is no such run.

@@ -1,6 +1,4 @@
-"""
-The data directory: its folders, its identity, and which process is its service.
-"""
+"""The data directory: its folders, its identity, and which process is its service."""
 
 from __future__ import annotations
 
@@ -43,52 +41,44 @@ _GITIGNORE = f"""\
 
 
 class ServiceLock:
-    """
-    The right to be the service of a data directory; it ends with the process.
-    """
+    """The right to be the service of a data directory; it ends with the process."""
 
     def __init__(self, disk: OsDisk, lock: OsLock, facts: dict[str, plain.Json]) -> None:
-        self._disk, self._lock, self._facts = disk, lock, facts
+        self._disk = disk
+        self._lock = lock
+        self._facts = facts
 
     def announce(self, url: str | None) -> None:
-        """
-        Tell others who the service is and where it listens.
-        """
+        """Tell others who the service is and where it listens."""
         self._facts |= {"url": url}
         self._disk.write(f".{_SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
         self._disk.rename(f".{_SERVICE}.new", _SERVICE)
 
     def release(self) -> None:
-        """
-        Cease to be the service.
-        """
+        """Cease to be the service."""
         with contextlib.suppress(OSError):
             self._disk.remove(_SERVICE)
         self._lock.release()
 
 
 class DataDirectory:
-    """
-    The folder `.control-room` of a project.
-    """
+    """The folder `.control-room` of a project."""
 
     def __init__(self, path: Path, *, clock: clock.Clock, ids: clock.Ids) -> None:
         self.path = path
         """The folder."""
-        self._clock, self._ids = clock, ids
+        self._clock = clock
+        self._ids = ids
         self._disk = OsDisk(path)
         self._identity: str | None = None
 
     @property
     def identity(self) -> str:
-        """
-        Return what tells this data directory from others; `prepare` must have been called.
-        """
+        """Return what tells this data directory from others; `prepare` must have been called."""
         return self._identity if self._identity is not None else self.prepare()
 
     def prepare(self) -> str:
-        """
-        Make what is missing, for its owner only, and return its identity.
+        """Make what is missing, for its owner only, and return its identity.
 
         Raises:
             errors.ConfigurationError: it cannot be made or read, or is of a later version (`data_directory_newer`).
@@ -109,14 +99,11 @@ class DataDirectory:
         return self._identity
 
     def index_url(self) -> str:
-        """
-        Return the address of the index database inside.
-        """
+        """Return the address of the index database inside."""
         return f"sqlite:///{self.path.resolve() / _INDEX}"
 
     def lock_service(self) -> ServiceLock:
-        """
-        Become the service.
+        """Become the service.
 
         Raises:
             errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
@@ -137,8 +124,8 @@ class DataDirectory:
 
     @property
     def is_used(self) -> bool:
-        """
-        Return whether something may be kept here; a first use that found no room leaves nothing but empty folders.
+        """Return whether something may be kept here; a first use that found no room leaves nothing
+        but empty folders.
         """
         runs = self.path / layout.RUNS
         return (self.path / _IDENTITY).exists() or (
@@ -146,8 +133,7 @@ class DataDirectory:
         )
 
     def service(self) -> dict[str, Any] | None:
-        """
-        Return who the service is, `pid, host, since, url`; None if nobody is.
+        """Return who the service is, `pid, host, since, url`; None if nobody is.
 
         Raises:
             errors.ConfigurationError: it cannot be looked at.

@@ -1,5 +1,4 @@
-"""
-The disk port: the few things storage asks of a file system, so that one code serves real folders and their twin.
+"""The disk port: the few things storage asks of a file system, so that one code serves real folders and their twin.
 
 Paths are relative to the data directory, with `/` between their parts. Everything here blocks and raises `OSError`.
 """
@@ -22,170 +21,116 @@ Signature: TypeAlias = tuple[int, ...]
 
 
 class SyncRefused(OSError):
-    """
-    A file could not be synced; what it holds may be whole all the same.
-    """
+    """A file could not be synced; what it holds may be whole all the same."""
 
 
 class AppendFile(Protocol):
-    """
-    A file that only grows, in the hands of its one writer.
-    """
+    """A file that only grows, in the hands of its one writer."""
 
     def write(self, content: bytes) -> None:
-        """
-        Append all of the content; a short write raises too.
-        """
+        """Append all of the content; a short write raises too."""
 
     def sync(self) -> None:
-        """
-        Make what was written durable.
-        """
+        """Make what was written durable."""
 
     def close(self) -> None:
-        """
-        Let go of the file; nothing more is written.
-        """
+        """Let go of the file; nothing more is written."""
 
 
 class Lock(Protocol):
-    """
-    A folder held against other writers.
-    """
+    """A folder held against other writers."""
 
     def release(self) -> None:
-        """
-        Let go of it; harmless if it was let go already.
-        """
+        """Let go of it; harmless if it was let go already."""
 
 
 class Syncer(Protocol):
-    """
-    Make many files durable at once.
-    """
+    """Make many files durable at once."""
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
-        """
-        Make files and folders durable, whoever wrote them: these, or everything there is. Missing ones are passed over.
+        """Make files and folders durable, whoever wrote them: these, or everything there is. Missing ones are passed
+        over.
         """
 
     def close(self) -> None:
-        """
-        Let go of the disk.
-        """
+        """Let go of the disk."""
 
 
 class Disk(Protocol):
-    """
-    Files and folders below one data directory; folders are 0700, files 0600.
-    """
+    """Files and folders below one data directory; folders are 0700, files 0600."""
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """
-        Return a file's content from an offset, at most `size` bytes of it.
-        """
+        """Return a file's content from an offset, at most `size` bytes of it."""
 
     def read_settled(self, path: str) -> bytes:
-        """
-        Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
+        """Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
 
         Raises:
             SyncRefused: it could not be synced.
         """
 
     def size(self, path: str) -> int:
-        """
-        Return a file's length.
-        """
+        """Return a file's length."""
 
     def signature(self, path: str) -> Signature:
-        """
-        Return what tells a regular file from what it was before a change.
+        """Return what tells a regular file from what it was before a change.
 
         Raises:
             FileNotFoundError: there is no regular file.
         """
 
     def changed_at(self, path: str) -> int:
-        """
-        Return a number that any later change of a file or folder raises; it can be compared with those of others.
+        """Return a number that any later change of a file or folder raises; it can be compared with those of others.
 
         Raises:
             FileNotFoundError, NotADirectoryError: there is nothing.
         """
 
     def names(self, folder: str) -> list[str]:
-        """
-        Return the names in a folder, sorted; none if there is no such folder.
-        """
+        """Return the names in a folder, sorted; none if there is no such folder."""
 
     def has_file(self, path: str) -> bool:
-        """
-        Tell whether a regular file is there.
-        """
+        """Tell whether a regular file is there."""
 
     def has_folder(self, path: str) -> bool:
-        """
-        Tell whether a folder is there.
-        """
+        """Tell whether a folder is there."""
 
     def add_folder(self, path: str) -> bool:
-        """
-        Make a folder and tell whether it is new.
-        """
+        """Make a folder and tell whether it is new."""
 
     def append_to(self, path: str) -> AppendFile:
-        """
-        Open a file for appending; it is made if it is missing.
-        """
+        """Open a file for appending; it is made if it is missing."""
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """
-        Make or overwrite a file.
-        """
+        """Make or overwrite a file."""
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        """
-        Shorten a file.
-        """
+        """Shorten a file."""
 
     def rename(self, old: str, new: str) -> None:
-        """
-        Move a file or folder, replacing a file of the new name.
-        """
+        """Move a file or folder, replacing a file of the new name."""
 
     def sync_folder(self, path: str) -> None:
-        """
-        Make the names in a folder durable.
-        """
+        """Make the names in a folder durable."""
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """
-        Return what makes many files durable at once, and tells of writes that fail from now on.
+        """Return what makes many files durable at once, and tells of writes that fail from now on.
 
         Args:
             folders: Folders that may lie on file systems of their own.
         """
 
     def boot_id(self) -> str:
-        """
-        Return what changes whenever unsynced writes may have been lost.
-        """
+        """Return what changes whenever unsynced writes may have been lost."""
 
     def remove(self, path: str) -> None:
-        """
-        Remove a file.
-        """
+        """Remove a file."""
 
     def remove_tree(self, path: str) -> None:
-        """
-        Remove a folder with all that is in it.
-        """
+        """Remove a folder with all that is in it."""
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """
-        Hold a folder; None if somebody else does and `wait` is not set.
-        """
+        """Hold a folder; None if somebody else does and `wait` is not set."""
 
 
 def replace(
@@ -198,8 +143,7 @@ def replace(
     at: str = "",
     check: Callable[[str], None] | None = None,
 ) -> None:
-    """
-    Replace a file in one move: a temporary file beside it, then a rename.
+    """Replace a file in one move: a temporary file beside it, then a rename.
 
     Args:
         sync: Whether the content and the name are durable afterwards.
@@ -227,9 +171,7 @@ def replace(
 
 
 def make_way(disk: Disk, path: str) -> None:
-    """
-    Move aside what is in the place of a projection, and can be no file: nobody could write it otherwise.
-    """
+    """Move aside what is in the place of a projection, and can be no file: nobody could write it otherwise."""
     count = 1
     while disk.has_file(aside := f"{path}.damaged-{count}") or disk.has_folder(aside):
         count += 1
@@ -237,9 +179,7 @@ def make_way(disk: Disk, path: str) -> None:
 
 
 def make_folder(disk: Disk, path: str) -> bool:
-    """
-    Make a folder, whatever else was in its place, and tell whether it is new.
-    """
+    """Make a folder, whatever else was in its place, and tell whether it is new."""
     if disk.add_folder(path):
         return True
     if disk.has_folder(path):
@@ -249,9 +189,7 @@ def make_folder(disk: Disk, path: str) -> bool:
 
 
 def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
-    """
-    Append lines to a projection, all or none of them, behind its last whole line; return where they begin.
-    """
+    """Append lines to a projection, all or none of them, behind its last whole line; return where they begin."""
     begin = mend(disk, path)
     file = disk.append_to(path)
     try:
@@ -268,8 +206,7 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """
-    Make a file's content durable, whoever wrote it.
+    """Make a file's content durable, whoever wrote it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -283,9 +220,7 @@ def sync_file(disk: Disk, path: str) -> None:
 
 
 def mend(disk: Disk, path: str) -> int:
-    """
-    Cut off a last line that is incomplete, and return the length then; 0 for a missing file.
-    """
+    """Cut off a last line that is incomplete, and return the length then; 0 for a missing file."""
     try:
         size = end = disk.size(path)
     except FileNotFoundError:
@@ -306,9 +241,7 @@ def mend(disk: Disk, path: str) -> int:
 
 
 def try_writing(disk: Disk, path: str) -> None:
-    """
-    Write and remove a little, to see whether writes come through.
-    """
+    """Write and remove a little, to see whether writes come through."""
     disk.write(path, bytes(_CHUNK_BYTES), sync=True)
     disk.remove(path)
 

@@ -1,6 +1,4 @@
-"""
-The run store over a disk and an index, whatever these are.
-"""
+"""The run store over a disk and an index, whatever these are."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class _Parts:
 
 
 class DiskStore(abc.ABC):
-    """
-    `stores.RunStore` over whatever disk and index a subclass brings.
-    """
+    """`stores.RunStore` over whatever disk and index a subclass brings."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         self._adopt = adopt
@@ -62,9 +58,7 @@ class DiskStore(abc.ABC):
         self._hold: LogHold | None = None
 
     async def start(self, *, serve: bool = True) -> None:
-        """
-        Bring the index up to date; as the service, also sweep what a crash left behind.
-        """
+        """Bring the index up to date; as the service, also sweep what a crash left behind."""
         if self._found is not None:
             return
         self._serves = serve
@@ -91,9 +85,7 @@ class DiskStore(abc.ABC):
             self._sweep_soon()
 
     async def close(self) -> None:
-        """
-        Close what is open and let go of everything.
-        """
+        """Close what is open and let go of everything."""
         parts = self._found
         self._stopping.set()
         if parts is None:
@@ -115,9 +107,7 @@ class DiskStore(abc.ABC):
         self._let_go()
 
     def abandon(self) -> None:
-        """
-        Let go of everything as a killed process does.
-        """
+        """Let go of everything as a killed process does."""
         parts, self._found = self._found, None
         self._stopping.set()
         if self._sweeping is not None:
@@ -143,27 +133,19 @@ class DiskStore(abc.ABC):
     # -- runs
 
     async def create(self, start: runs.RunStart, *, exclusive: bool = False) -> stores.Created:
-        """
-        Make an accepted run durable.
-        """
+        """Make an accepted run durable."""
         return await workers.uncut(self._parts.admission.create(start, exclusive=exclusive))
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
-        """
-        Return the run that an earlier request with this key made, or None.
-        """
+        """Return the run that an earlier request with this key made, or None."""
         return await self._parts.admission.find_repeated(idempotency_key, request_sha256)
 
     async def open(self, run_id: str) -> FolderLog:
-        """
-        Open a run for writing.
-        """
+        """Open a run for writing."""
         return await self._parts.opener.open(run_id)
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """
-        Read a run without taking or changing it; its row follows what is found.
-        """
+        """Read a run without taking or changing it; its row follows what is found."""
         opener, found = self._parts.opener, await self._parts.means.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await opener.look(run_id, deep=doubted)
@@ -172,167 +154,119 @@ class DiskStore(abc.ABC):
         return loaded
 
     async def delete(self, run_id: str) -> None:
-        """
-        Put a finished run into the trash.
-        """
+        """Put a finished run into the trash."""
         await workers.uncut(self._delete(run_id))
 
     async def has_room(self) -> bool:
-        """
-        Tell whether new runs can be taken.
-        """
+        """Tell whether new runs can be taken."""
         return await self._parts.admission.has_room()
 
     # -- what is in a run's folder
 
     async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
-        """
-        Return a blob of a run.
-        """
+        """Return a blob of a run."""
         return await self._parts.archive.blob(run_id, blob)
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-        """
-        Return the events numbered above `after`, or the next of them.
-        """
+        """Return the events numbered above `after`, or the next of them."""
         return await self._parts.archive.events(run_id, after, most)
 
     async def read_log(self, run_id: str, name: str) -> bytes:
-        """
-        Return a file under `logs/`.
-        """
+        """Return a file under `logs/`."""
         return await self._parts.archive.log(run_id, name)
 
     async def list_logs(self, run_id: str) -> list[str]:
-        """
-        Return the names under `logs/`.
-        """
+        """Return the names under `logs/`."""
         return await self._parts.archive.log_names(run_id)
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """
-        Return run.json and cache.json as they stand.
-        """
+        """Return run.json and cache.json as they stand."""
         return await self._parts.archive.snapshots(run_id)
 
     # -- rows
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
-        """
-        Return how far runs have come.
-        """
+        """Return how far runs have come."""
         return await self._parts.archive.progress(run_ids)
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """
-        Return a run's row; a folder that turned up since the start gets one.
-        """
+        """Return a run's row; a folder that turned up since the start gets one."""
         return await self._parts.reconciliation.summary(run_id)
 
     def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
-        """
-        Return the file of a run that cannot be read now.
-        """
+        """Return the file of a run that cannot be read now."""
         return self._parts.means.read_faults.by_run().get(run_id)
 
     async def until_readable(self, run_id: str) -> None:
-        """
-        Wait until every file of a run that could not be read can be.
-        """
+        """Wait until every file of a run that could not be read can be."""
         await self._parts.means.read_faults.until_readable(run_id)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return runs, newest first.
-        """
+        """Return runs, newest first."""
         found = await self._parts.reconciliation.list_runs(query)
         if await self._parts.opener.rechecks.check(found):
             found = await self._parts.reconciliation.list_runs(query)
         return found
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return the runs that this service must continue, oldest first.
-        """
+        """Return the runs that this service must continue, oldest first."""
         await self._parts.reconciliation.compare()
         found = await self._parts.reconciliation.unread.list_unfinished()
         return [run for run in found if run.owner == "service"]
 
     async def count_by_status(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state that occurs.
-        """
+        """Return how many runs are in each state that occurs."""
         return await self._parts.reconciliation.unread.count_by_status()
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt.
-        """
+        """Return a receipt."""
         await self._parts.reconciliation.index_unread_receipts()
         return await self._parts.archive.receipt(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
-        """
-        Return a page of receipts.
-        """
+        """Return a page of receipts."""
         await self._parts.reconciliation.index_unread_receipts()
         return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """
-        Return a receipt that is as its run has written it.
-        """
+        """Return a receipt that is as its run has written it."""
         return await self._parts.archive.proven(receipt_id)
 
     @property
     def read_faults(self) -> ReadFaults:
-        """
-        Return the files that cannot be read now.
-        """
+        """Return the files that cannot be read now."""
         return self._parts.means.read_faults
 
     @property
     def issues(self) -> Issues:
-        """
-        Return the issues.
-        """
+        """Return the issues."""
         return self._parts.issues
 
     @property
     def plans(self) -> Plans:
-        """
-        Return the session plans.
-        """
+        """Return the session plans."""
         return self._parts.plans
 
     # -- care
 
     @property
     def care(self) -> Care:
-        """
-        Return what checks and repairs runs.
-        """
+        """Return what checks and repairs runs."""
         return self._parts.care
 
     @property
     def rechecks(self) -> Rechecks:
-        """
-        Return what notices that folders were changed.
-        """
+        """Return what notices that folders were changed."""
         return self._parts.opener.rechecks
 
     async def sweep(self) -> None:
-        """
-        Remove what lies in the trash; for who has the data directory alone, since the service does it unasked.
-        """
+        """Remove what lies in the trash; for who has the data directory alone, since the service does it unasked."""
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         await self._sweep()
 
     async def rebuild_index(self) -> dict[str, int]:
-        """
-        Make every row anew from the folders, and tell how many there are.
-        """
+        """Make every row anew from the folders, and tell how many there are."""
         return await self._parts.reconciliation.rebuild()
 
     @property
@@ -343,15 +277,11 @@ class DiskStore(abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self) -> tuple[Means, str]:
-        """
-        Return what logs share, and the identity of the data directory.
-        """
+        """Return what logs share, and the identity of the data directory."""
 
     @abc.abstractmethod
     def _let_go(self) -> None:
-        """
-        Stop what `_prepare` brought, finishing what is under way.
-        """
+        """Stop what `_prepare` brought, finishing what is under way."""
 
     async def _begin(self, means: Means, identity: str) -> _Parts:
         hold = self._hold

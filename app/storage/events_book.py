@@ -1,5 +1,4 @@
-"""
-The events book: numbers events, and keeps those that are not written yet.
+"""The events book: numbers events, and keeps those that are not written yet.
 
 Each time a run is taken, a new block of numbers is opened: its `taken` line is synced, so no number of the block was
 ever used before, even if the end of events.jsonl was lost with the power. Where a run is opened without being taken,
@@ -25,9 +24,7 @@ NumberedLine: TypeAlias = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """
-    What events.jsonl was found to hold.
-    """
+    """What events.jsonl was found to hold."""
 
     last: int = 0
     """Highest number."""
@@ -42,9 +39,7 @@ class Written:
 
 
 class EventsBook:
-    """
-    Events of one run that is open.
-    """
+    """Events of one run that is open."""
 
     def __init__(self, run_id: str, written: Written, taken: int) -> None:
         self._run_id = run_id
@@ -56,37 +51,28 @@ class EventsBook:
 
     @property
     def last(self) -> int:
-        """
-        Return the highest number given.
-        """
+        """Return the highest number given."""
         return self._last
 
     @property
     def unwritten(self) -> bool:
-        """
-        Tell whether there is something to write.
-        """
+        """Tell whether there is something to write."""
         return bool(self._lines)
 
     def open_block(self, taken: int) -> None:
-        """
-        Number from a new block, since its `taken` line is durable.
-        """
-        self._floor, self._fresh = taken * BLOCK, True
+        """Number from a new block, since its `taken` line is durable."""
+        self._floor = taken * BLOCK
+        self._fresh = True
 
     def go_on(self, taken: int, last: int) -> None:
-        """
-        Number on in the block that this process has opened, behind the last number that it gave.
-        """
+        """Number on in the block that this process has opened, behind the last number that it gave."""
         self.open_block(taken)
         self._last = max(self._last, last)
 
     def add(
         self, at: str, type: events.EventType, key: str | None, data: Mapping[str, plain.Json] | None
     ) -> events.Event:
-        """
-        Number an event and keep it for writing.
-        """
+        """Number an event and keep it for writing."""
         self._last = max(self._last, self._floor) + 1
         event = events.Event(seq=self._last, at=at, type=type.value, run_id=self._run_id, key=key, data=data or {})
         self._lines.append((event.seq, encoded(event)))
@@ -94,44 +80,32 @@ class EventsBook:
         return event
 
     def take(self) -> tuple[list[NumberedLine], bool]:
-        """
-        Hand out what is to be written, and whether it must be synced.
-        """
+        """Hand out what is to be written, and whether it must be synced."""
         lines, self._lines = self._lines, []
         return lines, self._sync
 
     def put_back(self, lines: list[NumberedLine]) -> None:
-        """
-        Take back what could not be written.
-        """
+        """Take back what could not be written."""
         self._lines = lines + self._lines
 
     def note_written(self) -> None:
-        """
-        Note that what was handed out is in the file.
-        """
+        """Note that what was handed out is in the file."""
         self._sync = self._sync and bool(self._lines)
 
 
 def encoded(event: events.Event) -> bytes:
-    """
-    Write an event as a line.
-    """
+    """Write an event as a line."""
     return plain.encode(event.to_json()) + b"\n"
 
 
 def parse(content: bytes, after: int = 0) -> list[events.Event]:
-    """
-    Return the events numbered above `after` among complete lines; lines that are no events are passed over.
-    """
+    """Return the events numbered above `after` among complete lines; lines that are no events are passed over."""
     found = map(_event, content.split(b"\n")[:-1])
     return [event for event in found if event is not None and event.seq > after]
 
 
 def written(content: bytes) -> Written:
-    """
-    Tell what a file holds.
-    """
+    """Tell what a file holds."""
     # A line that somebody doubled tells nothing new.
     told = list({event.seq: event for event in parse(content)}.values())
     note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON

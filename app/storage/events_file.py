@@ -1,5 +1,4 @@
-"""
-The events file: any part of it, without reading what is before.
+"""The events file: any part of it, without reading what is before.
 
 Numbers rise along the file, so that the place of each is found by halves.
 """
@@ -14,9 +13,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-    """
-    Return the events that follow on a number, at most so many; lines that are no events are passed over.
-    """
+    """Return the events that follow on a number, at most so many; lines that are no events are passed over."""
     if not files.has_file(path):
         return []
     found: list[events.Event] = []
@@ -31,16 +28,14 @@ def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> lis
 
 
 def last(files: Disk, path: str) -> list[events.Event]:
-    """
-    Return the last events, as many as lie in one chunk.
-    """
+    """Return the last events, as many as lie in one chunk."""
     chunk = files.read(path, max(0, files.size(path) - _CHUNK_BYTES))
     return events_book.parse(chunk)
 
 
 def _place(files: Disk, path: str, after: int) -> int:
-    """
-    Return the beginning of a line before which no number is above `after`, a chunk from the last such place at most.
+    """Return the beginning of a line before which no number is above `after`, a chunk from the last
+    such place at most.
     """
     low, high = 0, files.size(path) if after else 0
     while high - low > _CHUNK_BYTES:

@@ -1,6 +1,4 @@
-"""
-A run's folder in the hands of its one writer.
-"""
+"""A run's folder in the hands of its one writer."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ _UNFINISHED = frozenset(state for state in states.RunState if not state.finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """
-    What opening a folder for writing brought.
-    """
+    """What opening a folder for writing brought."""
 
     authority: Authority
     """The run, its torn ends cut off."""
@@ -53,17 +49,18 @@ class Opened:
 
 
 class FolderLog:
-    """
-    `stores.RunLog` over a run's folder, whatever disk it lies on.
-    """
+    """`stores.RunLog` over a run's folder, whatever disk it lies on."""
 
     def __init__(self, opened: Opened, means: Means, data_directory_id: str, released: Released) -> None:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
         self.loaded = dataclasses.replace(authority.loaded(opened.written.notes), missing=opened.missing)
-        self._means, self._lock, self._data_directory_id = means, opened.lock, data_directory_id
-        self._start, self._released = authority.start, released
+        self._means = means
+        self._lock = opened.lock
+        self._data_directory_id = data_directory_id
+        self._start = authority.start
+        self._released = released
         self._folder = layout.run_folder(self.run_id)
         steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
         self._steps = Journal(steps, "storage.append", means, authority.steps, means.disk.append_to(steps))
@@ -78,8 +75,7 @@ class FolderLog:
         self._closed = self._aside = False
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
-        """
-        Append a journal line and return its record once it is synced.
+        """Append a journal line and return its record once it is synced.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -91,8 +87,7 @@ class FolderLog:
         return records.read(placed.position, {**line, **placed.ending})
 
     async def decide(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
-        """
-        Append a control line and fold it in; of a cancel and an ending the first wins.
+        """Append a control line and fold it in; of a cancel and an ending the first wins.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -108,8 +103,7 @@ class FolderLog:
         return True
 
     async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
-        """
-        Keep an output in `blobs/`.
+        """Keep an output in `blobs/`.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -117,20 +111,15 @@ class FolderLog:
         return await workers.uncut(self._put_blob(content, text=text))
 
     async def get_blob(self, blob: records.BlobRef) -> plain.Json:
-        """
-        Return a blob's text or JSON.
-        """
+        """Return a blob's text or JSON."""
         return await self._means.workers.run(lambda: blobs.value(self._means.disk, self.run_id, self._folder, blob))
 
     async def add_receipt(self, record: records.Record) -> None:
-        """
-        Queue the receipt of a tool execution; the journal completes it after a crash.
-        """
+        """Queue the receipt of a tool execution; the journal completes it after a crash."""
         self._projections.add_receipt(record)
 
     async def write_log(self, name: str, text: str) -> None:
-        """
-        Keep a text under `logs/`.
+        """Keep a text under `logs/`.
 
         Raises:
             errors.StorageFault: it could not be written.
@@ -146,28 +135,21 @@ class FolderLog:
     def add_event(
         self, type: events.EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None
     ) -> events.Event:
-        """
-        Number an event and queue it.
-        """
+        """Number an event and queue it."""
         event = self._book.add(self._now(), type, key, data)
         self._projections.note_event()
         return event
 
     def wait_for(self, fault: errors.Unreadable) -> None:
-        """
-        Show the file that the run waits for.
-        """
+        """Show the file that the run waits for."""
         self._means.read_faults.wait_for(self.run_id, fault)
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """
-        Say that the snapshots are out of date.
-        """
+        """Say that the snapshots are out of date."""
         self._projections.refresh(lambda: missing.counted(files(), self._steps.count))
 
     async def rest(self) -> None:
-        """
-        Write snapshots, events and receipts out now.
+        """Write snapshots, events and receipts out now.
 
         Raises:
             errors.StorageFault: they could not be written.
@@ -175,8 +157,7 @@ class FolderLog:
         await self._projections.flush()
 
     async def move(self, transition: runs.Transition) -> None:
-        """
-        Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
+        """Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
 
         A row becomes finished only when what its run shows is durable: from then on nobody opens the folder again.
 
@@ -211,14 +192,11 @@ class FolderLog:
 
     @property
     def owes_move(self) -> bool:
-        """
-        Tell whether a move could not be written to the row.
-        """
+        """Tell whether a move could not be written to the row."""
         return self._owed is not None
 
     async def heal(self) -> None:
-        """
-        Continue each failed file from a fresh copy of its confirmed prefix.
+        """Continue each failed file from a fresh copy of its confirmed prefix.
 
         Raises:
             errors.StorageFault: there is still no room.
@@ -227,9 +205,7 @@ class FolderLog:
         await workers.uncut(self._heal())
 
     async def close(self) -> None:
-        """
-        Write everything out and let go of the files; projections that cannot be written are made anew next time.
-        """
+        """Write everything out and let go of the files; projections that cannot be written are made anew next time."""
         if self._closed:
             return
         self._closed = True
@@ -249,16 +225,12 @@ class FolderLog:
             self._released(self.run_id, self._bookmark() if self._aside else None)
 
     async def set_aside(self) -> None:
-        """
-        Close, so that this process may go on later where it stopped.
-        """
+        """Close, so that this process may go on later where it stopped."""
         self._aside = True
         await self.close()
 
     def abandon(self) -> None:
-        """
-        Let go of the files as a killed process does.
-        """
+        """Let go of the files as a killed process does."""
         self._closed = True
         self._projections.close()
         self._steps.abandon()
@@ -266,21 +238,15 @@ class FolderLog:
         self._lock.release()
 
     async def read_events(self, after: int, most: int | None = None) -> list[events.Event]:
-        """
-        Return the next events numbered above `after`, those that are queued included.
-        """
+        """Return the next events numbered above `after`, those that are queued included."""
         return await self._projections.read_events(after, most)
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """
-        Tell whether a receipt of this run is known, perhaps not written yet.
-        """
+        """Tell whether a receipt of this run is known, perhaps not written yet."""
         return self._projections.holds_receipt(receipt_id)
 
     def go_on(self, bookmark: Bookmark) -> None:
-        """
-        Number events as if the folder had never been set aside.
-        """
+        """Number events as if the folder had never been set aside."""
         self._book.go_on(self.loaded.decisions.taken, bookmark.event)
 
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:

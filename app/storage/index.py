@@ -1,6 +1,4 @@
-"""
-The index port: rows about runs, receipts and issues, all of them rebuildable from the folders.
-"""
+"""The index port: rows about runs, receipts and issues, all of them rebuildable from the folders."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _INSTANT_CHARACTERS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedRun:
-    """
-    A run's row.
-    """
+    """A run's row."""
 
     summary: stores.RunSummary
     """What lists show."""
@@ -34,9 +30,7 @@ class IndexedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptPlace:
-    """
-    Where a receipt lies.
-    """
+    """Where a receipt lies."""
 
     receipt_id: str
     """The receipt."""
@@ -49,171 +43,113 @@ class ReceiptPlace:
 
     @property
     def position(self) -> tuple[str, int]:
-        """
-        Return its place in the order of lists.
-        """
+        """Return its place in the order of lists."""
         return self.session_id, self.offset_bytes
 
     def fits(self, query: receipts.ReceiptQuery) -> bool:
-        """
-        Tell whether it is among those that a query means, whatever its limit.
-        """
+        """Tell whether it is among those that a query means, whatever its limit."""
         wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
         return wanted and (query.cursor is None or self.position > query.cursor)
 
 
 class Index(Protocol):
-    """
-    Rows about runs, receipts and issues.
-    """
+    """Rows about runs, receipts and issues."""
 
     async def start(self) -> bool:
-        """
-        Bring the tables up to date; tell whether they are new, so that everything must be read again.
-        """
+        """Bring the tables up to date; tell whether they are new, so that everything must be read again."""
 
     async def close(self) -> None:
-        """
-        Let go of the database.
-        """
+        """Let go of the database."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        """
-        Write a run's row, in place of one of the same id.
-        """
+        """Write a run's row, in place of one of the same id."""
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """
-        Write rows, then make moves, then note receipts, all in one go; none of the moves leaves a finished state.
-        """
+        """Write rows, then make moves, then note receipts, all in one go; none of the moves leaves a finished state."""
 
     async def settle(self) -> None:
-        """
-        Make sure that other processes see what was written.
-        """
+        """Make sure that other processes see what was written."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        """
-        Write the rows of runs that have none.
-        """
+        """Write the rows of runs that have none."""
 
     async def remove_run(self, run_id: str) -> None:
-        """
-        Remove a run's row.
-        """
+        """Remove a run's row."""
 
     async def move(self, transition: runs.Transition) -> bool:
-        """
-        Apply a move if the run is in a state that it may move from; tell whether it was.
+        """Apply a move if the run is in a state that it may move from; tell whether it was.
 
         A move out of a finished state is durable when this returns: the row may err towards unfinished only.
         """
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """
-        Apply a move, perhaps a moment later, if the run is in a state that it may move from; none of these is finished.
+        """Apply a move, perhaps a moment later, if the run is in a state that it may move from; none of these is
+        finished.
         """
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """
-        Note who continues a run from now on.
-        """
+        """Note who continues a run from now on."""
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        """
-        Return a run's row.
-        """
+        """Return a run's row."""
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """
-        Return the run that was made under a key.
-        """
+        """Return the run that was made under a key."""
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """
-        Return an unfinished run of a recipe, foreign ones aside.
-        """
+        """Return an unfinished run of a recipe, foreign ones aside."""
 
     async def run_ids(self) -> set[str]:
-        """
-        Return the ids of all rows.
-        """
+        """Return the ids of all rows."""
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return runs, newest first.
-        """
+        """Return runs, newest first."""
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return every unfinished run whoever owns it, oldest first.
-        """
+        """Return every unfinished run whoever owns it, oldest first."""
 
     async def count_by_status(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state that occurs.
-        """
+        """Return how many runs are in each state that occurs."""
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """
-        Note where receipts lie.
-        """
+        """Note where receipts lie."""
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """
-        Return where a receipt lies.
-        """
+        """Return where a receipt lies."""
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """
-        Return where the receipts of a page lie, in the order of their sessions and files.
-        """
+        """Return where the receipts of a page lie, in the order of their sessions and files."""
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """
-        Write rows of issues in place of those of the same ids; none of them is marked any more.
+        """Write rows of issues in place of those of the same ids; none of them is marked any more.
 
         Args:
             doubtful: Whether rows that are not marked are newer than these, and stay.
         """
 
     async def mark_issue(self, issue_id: str) -> None:
-        """
-        Note, durably, that an issue's file is about to change.
-        """
+        """Note, durably, that an issue's file is about to change."""
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        """
-        Remove rows of issues.
-        """
+        """Remove rows of issues."""
 
     async def issue_rows(self) -> dict[str, bool]:
-        """
-        Return the ids of all issues with rows, and which of these are marked.
-        """
+        """Return the ids of all issues with rows, and which of these are marked."""
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """
-        Return issues, newest first.
-        """
+        """Return issues, newest first."""
 
     async def has_session(self, session_id: str) -> bool:
-        """
-        Tell whether a run belongs to a work session.
-        """
+        """Tell whether a run belongs to a work session."""
 
     async def clear(self) -> None:
-        """
-        Remove every row.
-        """
+        """Remove every row."""
 
 
 def instant(text: str) -> str:
-    """
-    Return an instant in the one form in which texts sort as times do; a text that is none stands for itself.
-    """
+    """Return an instant in the one form in which texts sort as times do; a text that is none stands for itself."""
     try:
         return clock.stamp(clock.instant(text))
     except ValueError:
@@ -230,8 +166,7 @@ def row_of(
     error_code: str | None = None,
     keyed: bool = True,
 ) -> IndexedRun:
-    """
-    Make the row of a run.
+    """Make the row of a run.
 
     Args:
         at: When it last moved.
@@ -265,16 +200,12 @@ def row_of(
 
 
 def age(run: stores.RunSummary) -> tuple[str, str]:
-    """
-    Return what orders runs in lists.
-    """
+    """Return what orders runs in lists."""
     return run.created_at, run.run_id
 
 
 def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
-    """
-    Tell whether a run is among those that a query means, whatever its limit.
-    """
+    """Tell whether a run is among those that a query means, whatever its limit."""
     wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
         return False
@@ -288,9 +219,7 @@ def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
 
 
 def moved(summary: stores.RunSummary, transition: runs.Transition) -> stores.RunSummary:
-    """
-    Return a row as a move leaves it.
-    """
+    """Return a row as a move leaves it."""
     at = instant(transition.at)
     return dataclasses.replace(
         summary,

@@ -1,6 +1,4 @@
-"""
-Issues on a disk: a file for each is the truth, its row a projection that errs only towards "look again".
-"""
+"""Issues on a disk: a file for each is the truth, its row a projection that errs only towards "look again"."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ class _Read:
 
 
 class Issues:
-    """
-    `issues.IssueStore` over files and rows.
+    """`issues.IssueStore` over files and rows.
 
     Before a file is changed its row is marked, durably; a crash between file and row leaves the mark, and the next
     start reads the file again. Whoever marks rows or takes marks off has the folder alone until rows and files agree.
@@ -49,30 +46,23 @@ class Issues:
         self._folder = FolderTurns(means.disk, layout.ISSUES, means.workers)
 
     async def open(self, issue: issues.Issue) -> None:
-        """
-        Keep what a step has found.
-        """
+        """Keep what a step has found."""
         found = plain.plain(issue)
         await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
 
     async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
-        """
-        Change an issue, or make it; once begun that ends, whatever becomes of the caller.
-        """
+        """Change an issue, or make it; once begun that ends, whatever becomes of the caller."""
         return await workers.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
-        """
-        Return an issue as its file has it.
-        """
+        """Return an issue as its file has it."""
         found = await self._means.workers.run(lambda: _read(self._means.disk, issue_id))
         if found is None:
             raise _unknown(issue_id)
         return issues.whole(found)
 
     async def list(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """
-        Return issues, newest first.
+        """Return issues, newest first.
 
         Raises:
             errors.Unreadable: the file of an issue that has no row cannot be read now.
@@ -87,9 +77,7 @@ class Issues:
         return await self._means.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
-        """
-        Tell whether a work session has runs, receipts or a plan.
-        """
+        """Tell whether a work session has runs, receipts or a plan."""
         may_have_plan = layout.can_have_plan(session_id)
 
         def look() -> bool:
@@ -100,9 +88,7 @@ class Issues:
         return await self._means.workers.run(look) or await self._means.index.has_session(session_id)
 
     async def compare(self, *, everything: bool = False) -> int:
-        """
-        Bring rows in line with files and return how many issues there are; files whose row is sound are not read.
-        """
+        """Bring rows in line with files and return how many issues there are; files whose row is sound are not read."""
         async with self._comparing:
             return await self._compare(everything=everything)
 
@@ -190,9 +176,7 @@ def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """
-    Return what is wrong with an issue's file, by its name; None: nothing.
-    """
+    """Return what is wrong with an issue's file, by its name; None: nothing."""
     try:
         issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,4 @@
-"""
-A journal: lines in the order of their callers, as many as possible to one sync.
-"""
+"""A journal: lines in the order of their callers, as many as possible to one sync."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from app.storage.means import Means
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """
-    A line in its file.
-    """
+    """A line in its file."""
 
     position: int
     """Its number, from 0."""
@@ -45,12 +41,14 @@ _MOST_LOOSE_BYTES = 64 * 1024
 
 
 class Journal:
-    """
-    The one writer of a journal file; lives on the loop, which writes into the kernel's memory and waits for no disk.
+    """The one writer of a journal file; lives on the loop, which writes into the kernel's memory
+    and waits for no disk.
     """
 
     def __init__(self, path: str, points: str, means: Means, reading: chain.Reading, file: AppendFile) -> None:
-        self._path, self._points, self._means = path, points, means
+        self._path = path
+        self._points = points
+        self._means = means
         self._run_id = path.rpartition("/")[0].rpartition("/")[2]
         self._anchor = reading.anchor
         self._file = file
@@ -64,8 +62,7 @@ class Journal:
         """Why nothing can be appended until it is healed."""
 
     def append(self, fields: bytes, *, sync: bool = True, landed: Landed | None = None) -> asyncio.Future[Placed]:
-        """
-        Append an encoded JSON object; what is returned is done once the line is durable, or written if not `sync`.
+        """Append an encoded JSON object; what is returned is done once the line is durable, or written if not `sync`.
 
         Lines are written in the order of these calls, whatever becomes of the callers.
         """
@@ -83,14 +80,11 @@ class Journal:
         return waiter
 
     async def drained(self) -> None:
-        """
-        Wait until nothing is under way.
-        """
+        """Wait until nothing is under way."""
         await self._idle.given()
 
     async def heal(self) -> None:
-        """
-        After a failure, go on in a fresh copy of what was accepted.
+        """After a failure, go on in a fresh copy of what was accepted.
 
         Raises:
             errors.StorageFault: it cannot be made.
@@ -107,16 +101,12 @@ class Journal:
         self.fault = None
 
     async def close(self) -> None:
-        """
-        Finish what is under way and let go of the file.
-        """
+        """Finish what is under way and let go of the file."""
         await self.drained()
         self.abandon()
 
     def abandon(self) -> None:
-        """
-        Let go of the file at once.
-        """
+        """Let go of the file at once."""
         self._file.close()
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
 
@@ -195,7 +185,8 @@ class Journal:
             content=content,
             points=self._points,
         )
-        self._loose, self._loose_bytes = [], 0
+        self._loose = []
+        self._loose_bytes = 0
         return commit
 
     def _seal(self, entries: list[_Entry]) -> list[chain.Sealed]:
@@ -209,7 +200,9 @@ class Journal:
     def _accept(self, entries: list[_Entry], sealed: list[chain.Sealed]) -> None:
         for entry, line in zip(entries, sealed, strict=True):
             placed = Placed(position=self.count, ending=line.ending)
-            self.count, self.head, self._size = self.count + 1, line.digest, self._size + len(line.content)
+            self.count = self.count + 1
+            self.head = line.digest
+            self._size = self._size + len(line.content)
             if entry.landed is not None:
                 entry.landed(placed)
             if not entry.waiter.done():

@@ -1,6 +1,4 @@
-"""
-Layout: where everything lies in a data directory, and which names may lie there.
-"""
+"""Layout: where everything lies in a data directory, and which names may lie there."""
 
 from __future__ import annotations
 
@@ -48,8 +46,7 @@ _LONGEST_NAME = 200
 
 
 def run_folder(run_id: str) -> str:
-    """
-    Return a run's folder.
+    """Return a run's folder.
 
     Raises:
         errors.NotFound: no run can have that id.
@@ -60,8 +57,8 @@ def run_folder(run_id: str) -> str:
 
 
 def run_of(path: str) -> tuple[str, str] | None:
-    """
-    Return the run that a path belongs to, and the path within its folder, `.` for the folder; None if it is no run's.
+    """Return the run that a path belongs to, and the path within its folder, `.` for the folder; None if it is no
+    run's.
     """
     first, _, rest = path.partition("/")
     run_id, _, file = rest.partition("/")
@@ -69,36 +66,27 @@ def run_of(path: str) -> tuple[str, str] | None:
 
 
 def no_run(run_id: str) -> errors.NotFound:
-    """
-    Make the error that says there is no such run.
-    """
+    """Make the error that says there is no such run."""
     return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found", detail={"run_id": run_id[:80]})
 
 
 def new_folder(run_id: str) -> str:
-    """
-    Return the folder in which a run is built.
-    """
+    """Return the folder in which a run is built."""
     return f"{RUNS}/{_NEW}{run_id}"
 
 
 def unfinished_folders(names: Iterable[str]) -> list[str]:
-    """
-    Return the folders among the names in `runs/` whose building was cut off.
-    """
+    """Return the folders among the names in `runs/` whose building was cut off."""
     return [f"{RUNS}/{name}" for name in names if name.startswith(_NEW)]
 
 
 def run_ids(names: Iterable[str]) -> list[str]:
-    """
-    Return the names in `runs/` that can be runs.
-    """
+    """Return the names in `runs/` that can be runs."""
     return [name for name in names if _RUN_ID.fullmatch(name) and name != LATEST]
 
 
 def projection(name: str) -> str:
-    """
-    Check the name of a snapshot or of a driver's projection.
+    """Check the name of a snapshot or of a driver's projection.
 
     Raises:
         errors.DriverFault: the name leads elsewhere, or belongs to the authority.
@@ -109,9 +97,7 @@ def projection(name: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """
-    Return a name that stays in its folder, whatever the text; a safe text stands for itself.
-    """
+    """Return a name that stays in its folder, whatever the text; a safe text stands for itself."""
     name = _UNSAFE.sub(lambda found: quote(found.group().encode("utf-8", "replace"), safe=""), text)
     if name.startswith("."):
         name = f"%2E{name[1:]}"
@@ -124,22 +110,18 @@ def file_name(text: str) -> str:
 
 
 def receipts_file(session_id: str) -> str:
-    """
-    Return the file of a session's receipts.
-    """
+    """Return the file of a session's receipts."""
     return f"{session_folder(session_id)}/{RECEIPTS}"
 
 
 def session_folder(session_id: str) -> str:
-    """
-    Return the folder of a session's receipts.
-    """
+    """Return the folder of a session's receipts."""
     return f"{SESSIONS}/{file_name(session_id)}"
 
 
 def agent_session_folder(agent_session_id: str) -> str:
-    """
-    Return the folder of a conversation: its id as it stands where that is harmless in any file system, else a hash.
+    """Return the folder of a conversation: its id as it stands where that is harmless in any file
+    system, else a hash.
     """
     if _AGENT_SESSION.fullmatch(agent_session_id):
         return f"{AGENT_SESSIONS}/{agent_session_id}"
@@ -148,22 +130,17 @@ def agent_session_folder(agent_session_id: str) -> str:
 
 
 def issue_file(issue_id: str) -> str:
-    """
-    Return the file of an issue.
-    """
+    """Return the file of an issue."""
     return f"{ISSUES}/{file_name(issue_id)}.json"
 
 
 def plan_file(session_id: str) -> str:
-    """
-    Return the file of a session's plan.
-    """
+    """Return the file of a session's plan."""
     return f"{PLANS}/{file_name(session_id)}/{PLAN}"
 
 
 def plan_marker(kind: str, session_id: str) -> str:
-    """
-    Return the empty file that tells that a plan of a session was made, or that it was removed.
+    """Return the empty file that tells that a plan of a session was made, or that it was removed.
 
     Args:
         kind: Folder of such files.
@@ -172,7 +149,5 @@ def plan_marker(kind: str, session_id: str) -> str:
 
 
 def can_have_plan(session_id: str) -> bool:
-    """
-    Tell whether a session may have a plan: not where its folder would be that of all conversations.
-    """
+    """Tell whether a session may have a plan: not where its folder would be that of all conversations."""
     return f"{PLANS}/{file_name(session_id)}" != AGENT_SESSIONS

@@ -1,5 +1,4 @@
-"""
-The mark of a data directory's layout: what keeps a program from writing to files that it does not understand.
+"""The mark of a data directory's layout: what keeps a program from writing to files that it does not understand.
 
 `layout.json` is `{"layout": N, "written_by": VERSION}`. A directory without it has layout 1, from before the mark.
 The number is raised only by a change that an older program would read wrongly, and only by a process that holds the
@@ -25,8 +24,7 @@ LAYOUT = 1
 
 
 def check(files: Disk, path: Path) -> bool:
-    """
-    Refuse a directory whose layout is newer than this program, and tell whether it has no mark yet.
+    """Refuse a directory whose layout is newer than this program, and tell whether it has no mark yet.
 
     Args:
         path: The directory, for the message.
@@ -55,8 +53,7 @@ def check(files: Disk, path: Path) -> bool:
 
 
 def write(files: Disk) -> None:
-    """
-    Mark a directory with the layout of this program, durably.
+    """Mark a directory with the layout of this program, durably.
 
     Raises:
         OSError: the mark could not be written.

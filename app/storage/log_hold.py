@@ -1,6 +1,4 @@
-"""
-The hold on the commit log: which process recovers from it, and which one writes to it.
-"""
+"""The hold on the commit log: which process recovers from it, and which one writes to it."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.storage.means import Means
 
 
 class LogHold:
-    """
-    Hold the log for as long as this process may write to it, and the runs until it has recovered from it.
-    """
+    """Hold the log for as long as this process may write to it, and the runs until it has recovered from it."""
 
     def __init__(self, files: Disk, *, serves: bool) -> None:
         self._serves = serves
@@ -25,14 +21,13 @@ class LogHold:
 
     @property
     def writes(self) -> bool:
-        """
-        Tell whether this process writes to the log; one of a single run beside the service has nobody to share it with.
+        """Tell whether this process writes to the log; one of a single run beside the service has nobody to share it
+        with.
         """
         return self._serves and self._log is not None
 
     async def recover(self, means: Means) -> commit_recovery.Recovered:
-        """
-        Complete the runs' files, unless another process has the log.
+        """Complete the runs' files, unless another process has the log.
 
         Raises:
             errors.ConfigurationError: `commit_log_unusable`.
@@ -50,8 +45,7 @@ class LogHold:
         return recovered
 
     async def drop(self, means: Means, recovered: commit_recovery.Recovered) -> None:
-        """
-        Drop what was recovered from.
+        """Drop what was recovered from.
 
         Raises:
             errors.ConfigurationError: `commit_log_unusable`.
@@ -64,9 +58,7 @@ class LogHold:
             raise _unrecovered(error) from error
 
     def let_others_in(self) -> None:
-        """
-        Let go of what recovery alone needed.
-        """
+        """Let go of what recovery alone needed."""
         if not self._serves:
             # First, since whoever is let in looks for it once.
             _release(self._log)
@@ -75,9 +67,7 @@ class LogHold:
         self._runs = None
 
     def release(self) -> None:
-        """
-        Let go of everything.
-        """
+        """Let go of everything."""
         _release(self._runs)
         _release(self._log)
         self._runs = self._log = None

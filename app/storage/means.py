@@ -1,6 +1,4 @@
-"""
-Means: what every log of a store shares.
-"""
+"""Means: what every log of a store shares."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from app.storage.workers import Workers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """
-    What every log of a store shares.
-    """
+    """What every log of a store shares."""
 
     disk: Disk
     """Files and folders."""

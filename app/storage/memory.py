@@ -1,6 +1,4 @@
-"""
-The run store in memory: the same code, and so the same bytes, chains and rules, over a disk that can forget.
-"""
+"""The run store in memory: the same code, and so the same bytes, chains and rules, over a disk that can forget."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _NO_PROBES = probes.NoProbes()
 
 
 class MemoryStore(DiskStore):
-    """
-    Runs in memory; no file, no thread, no database.
-    """
+    """Runs in memory; no file, no thread, no database."""
 
     def __init__(
         self,
@@ -39,15 +35,15 @@ class MemoryStore(DiskStore):
         index: MemoryIndex | None = None,
     ) -> None:
         super().__init__(adopt)
-        self._clock, self._probes = clock, probes
+        self._clock = clock
+        self._probes = probes
         self.disk = disk or MemoryDisk()
         """What its runs lie on."""
         self.index = index or MemoryIndex()
         """Its rows."""
 
     def crashed(self, *, lose_unsynced: bool = False, probes: probes.Probes | None = None) -> MemoryStore:
-        """
-        Return the store that a restart finds; this one is dead.
+        """Return the store that a restart finds; this one is dead.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
@@ -82,6 +78,4 @@ class MemoryStore(DiskStore):
         return means, _IDENTITY
 
     def _let_go(self) -> None:
-        """
-        Do nothing; nothing is held.
-        """
+        """Do nothing; nothing is held."""

@@ -1,5 +1,4 @@
-"""
-Missing lines: what else than the journals tells of lines that they do not have.
+"""Missing lines: what else than the journals tells of lines that they do not have.
 
 A journal that lost its end at a line's end is sound in itself. What counts its lines elsewhere are the control lines
 that were written later, the events of lines, and run.json; each of them is written only when the lines are durable.
@@ -36,9 +35,7 @@ _DECIDED = {
 
 
 def find(files: Disk, found: Authority, written: Written) -> missing_lines.Missing | None:
-    """
-    Return what a run's journals are known to lack, unless a person has been told of it and let the run continue.
-    """
+    """Return what a run's journals are known to lack, unless a person has been told of it and let the run continue."""
     manifest = _manifest(files, found.run_id)
     have = len(found.steps.lines)
     for known, told_by in _counts(found, written, manifest):
@@ -51,8 +48,7 @@ def find(files: Disk, found: Authority, written: Written) -> missing_lines.Missi
 
 
 def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
-    """
-    Read a run's authority; where lines are known to be gone, the run is paused for that, as its next opening writes.
+    """Read a run's authority; where lines are known to be gone, the run is paused for that, as its next opening writes.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
@@ -64,8 +60,7 @@ def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
 
 
 def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.Missing | None]:
-    """
-    Read a run's authority, and tell what an unfinished run's journals are known to lack.
+    """Read a run's authority, and tell what an unfinished run's journals are known to lack.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
@@ -83,24 +78,18 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
 
 
 def parks(decided: decisions.Decisions) -> bool:
-    """
-    Tell whether a run would execute, so that its next opening parks it.
-    """
+    """Tell whether a run would execute, so that its next opening parks it."""
     return decided.ended is None and decided.paused is None and decided.cancel_requested_at is None
 
 
 def pause(lost: missing_lines.Missing, run_id: str, at: str) -> dict[str, plain.Json]:
-    """
-    Return the decision that a run waits for a person, because it lacks lines.
-    """
+    """Return the decision that a run waits for a person, because it lacks lines."""
     error = lost.error(run_id).to_json()
     return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.LINES_MISSING, "error": error}
 
 
 def counted(files: Mapping[str, plain.Json], lines: int) -> Mapping[str, plain.Json]:
-    """
-    Return snapshots whose run.json has the number of lines that it was made from.
-    """
+    """Return snapshots whose run.json has the number of lines that it was made from."""
     manifest = files.get(layout.MANIFEST)
     if not isinstance(manifest, dict) or "run_id" not in manifest:
         return files

@@ -1,6 +1,4 @@
-"""
-The nursery: runs that are being made here, or were just now and are not opened yet.
-"""
+"""The nursery: runs that are being made here, or were just now and are not opened yet."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _MOST_HELD = 256
 
 
 class Nursery:
-    """
-    Keep new runs held and known, since as a rule each is opened at once.
-    """
+    """Keep new runs held and known, since as a rule each is opened at once."""
 
     def __init__(self) -> None:
         self._births: dict[str, asyncio.Future[None]] = {}
@@ -29,9 +25,7 @@ class Nursery:
 
     @contextlib.contextmanager
     def birth(self, run_id: str) -> Iterator[None]:
-        """
-        Let whoever opens the run wait until the block is over.
-        """
+        """Let whoever opens the run wait until the block is over."""
         birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._births[run_id] = birth
         try:
@@ -41,9 +35,7 @@ class Nursery:
             birth.set_result(None)
 
     def keep(self, start: runs.RunStart, born: Born) -> None:
-        """
-        Keep a run as it was made; one too many is let go of.
-        """
+        """Keep a run as it was made; one too many is let go of."""
         if born.lock is None:
             return
         if len(self._held) >= _MOST_HELD:
@@ -58,17 +50,13 @@ class Nursery:
         )
 
     async def take(self, run_id: str) -> Opened | None:
-        """
-        Hand a new run out; None if it must be read from its folder.
-        """
+        """Hand a new run out; None if it must be read from its folder."""
         if (birth := self._births.get(run_id)) is not None:
             await asyncio.shield(birth)
         return self._held.pop(run_id, None)
 
     def let_go(self, run_id: str | None = None) -> None:
-        """
-        Let go of a run that was not opened, or of all of them.
-        """
+        """Let go of a run that was not opened, or of all of them."""
         for name in [run_id] if run_id is not None else list(self._held):
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()

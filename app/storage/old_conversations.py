@@ -1,6 +1,4 @@
-"""
-Old conversations: what is kept of one is forgotten when no run has used it for long.
-"""
+"""Old conversations: what is kept of one is forgotten when no run has used it for long."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 async def sweep(sessions: StoredAgentSessions, store: stores.RunStore, before: datetime) -> int:
-    """
-    Forget every conversation whose last run ended before an instant, and return how many they were.
+    """Forget every conversation whose last run ended before an instant, and return how many they were.
 
     A conversation of a run that has not ended is kept, however old it is, and so is what cannot be read.
     """

@@ -1,5 +1,5 @@
-"""
-The opener: takes a run's folder for writing, adopts one that was written by hand, and declares a damaged one failed.
+"""The opener: takes a run's folder for writing, adopts one that was written by hand, and declares a
+damaged one failed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]
 
 
 class Opener:
-    """
-    Open runs for writing, and know which are open here.
-    """
+    """Open runs for writing, and know which are open here."""
 
     def __init__(
         self,
@@ -40,12 +38,14 @@ class Opener:
         renew: Callable[[str], Awaitable[None]],
         ended: dict[str, stores.RunSummary],
     ) -> None:
+        """Args:
+        renew: Makes the row of a run anew from its folder.
+        ended: Runs that are shown as ended until they have been opened.
         """
-        Args:
-            renew: Makes the row of a run anew from its folder.
-            ended: Runs that are shown as ended until they have been opened.
-        """
-        self._means, self._identity, self._adopt, self._ended = means, identity, adopt, ended
+        self._means = means
+        self._identity = identity
+        self._adopt = adopt
+        self._ended = ended
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self.rechecks = Rechecks(means, self.logs, renew)
@@ -56,8 +56,7 @@ class Opener:
         """New runs, which need not be read."""
 
     async def open(self, run_id: str) -> FolderLog:
-        """
-        Take a run's folder for writing.
+        """Take a run's folder for writing.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
@@ -77,8 +76,7 @@ class Opener:
             raise
 
     async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
-        """
-        Read a run without taking or changing it.
+        """Read a run without taking or changing it.
 
         Args:
             deep: Whether blobs are hashed too.

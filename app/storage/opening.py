@@ -1,6 +1,4 @@
-"""
-Opening: what is read and repaired before a run's folder is written on.
-"""
+"""Opening: what is read and repaired before a run's folder is written on."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untold:
-    """
-    An event that is missing.
-    """
+    """An event that is missing."""
 
     type: events.EventType
     """What happened."""
@@ -53,9 +49,7 @@ class Untold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """
-    A folder made ready for writing.
-    """
+    """A folder made ready for writing."""
 
     opened: Opened
     """What its log is made from."""
@@ -70,8 +64,8 @@ class Opening:
 
 
 def is_as_made(files: Disk, made: Authority) -> bool:
-    """
-    Tell whether a run's authority is still what it was when the run was made, so that it need not be read and judged.
+    """Tell whether a run's authority is still what it was when the run was made, so that it need not be read and
+    judged.
     """
     folder = layout.run_folder(made.run_id)
     try:
@@ -83,8 +77,7 @@ def is_as_made(files: Disk, made: Authority) -> bool:
 
 
 def take(files: Disk, run_id: str) -> Lock:
-    """
-    Hold a run's folder against other writers.
+    """Hold a run's folder against other writers.
 
     Raises:
         errors.NotFound: there is no such folder.
@@ -101,8 +94,7 @@ def take(files: Disk, run_id: str) -> Lock:
 
 
 def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
-    """
-    Read a run that is held, cut torn ends off, and find out what its projections lack.
+    """Read a run that is held, cut torn ends off, and find out what its projections lack.
 
     Raises:
         errors.NotFound: there is no start.json.
@@ -120,8 +112,7 @@ def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
 
 
 def reopen(means: Means, run_id: str, lock: Lock, bookmark: Bookmark) -> Opening:
-    """
-    Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
+    """Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `prepare`.
@@ -147,9 +138,7 @@ def _opening(means: Means, found: Authority, lock: Lock, cuts: list[Untold]) -> 
 
 
 def read_written(files: Disk, run_id: str) -> Written:
-    """
-    Mend events.jsonl and tell what it holds.
-    """
+    """Mend events.jsonl and tell what it holds."""
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     with contextlib.suppress(FileNotFoundError):
         disk.mend(files, path)

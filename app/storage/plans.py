@@ -1,6 +1,4 @@
-"""
-Session plans on a disk: a file for each is the truth; what files say that have not changed is remembered.
-"""
+"""Session plans on a disk: a file for each is the truth; what files say that have not changed is remembered."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class _Known:
 
 
 class Plans:
-    """
-    `plan_stores.PlanStore` over files.
-    """
+    """`plan_stores.PlanStore` over files."""
 
     def __init__(self, means: Means) -> None:
         self._means = means
@@ -59,9 +55,7 @@ class Plans:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
-        """
-        Return a plan as its file has it.
-        """
+        """Return a plan as its file has it."""
         if not layout.can_have_plan(session_id):
             return None
         known = self._known.get(session_id)
@@ -72,42 +66,31 @@ class Plans:
         return found.plan
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
-        """
-        Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller.
-        """
+        """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller."""
         await workers.uncut(self._put(plan, known))
 
     async def remove(self, session_id: str) -> None:
-        """
-        Remove a plan's file for good; once begun that ends, whatever becomes of the caller.
-        """
+        """Remove a plan's file for good; once begun that ends, whatever becomes of the caller."""
         await workers.uncut(self._remove(session_id))
 
     async def was_removed(self, session_id: str) -> bool:
-        """
-        Tell whether a session had a plan that was removed.
-        """
+        """Tell whether a session had a plan that was removed."""
         marker = layout.plan_marker(layout.PLANS_REMOVED, session_id)
         return await self._means.workers.run(lambda: self._means.disk.has_file(marker))
 
     async def was_lost(self, session_id: str) -> bool:
-        """
-        Tell whether a session had a plan whose file is gone, though nobody removed it here.
-        """
+        """Tell whether a session had a plan whose file is gone, though nobody removed it here."""
         name = layout.file_name(session_id)
         return await self._means.workers.run(lambda: _is_lost(self._means.disk, name))
 
     async def tell_losses(self) -> None:
-        """
-        Log each plan whose file is gone, though nobody removed it here.
-        """
+        """Log each plan whose file is gone, though nobody removed it here."""
         lost = await self._means.workers.run(lambda: _lost(self._means.disk))
         for name in lost:
             _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """
-        Return plans, newest first; of one whose file cannot be read any more, what was read last.
+        """Return plans, newest first; of one whose file cannot be read any more, what was read last.
 
         Raises:
             errors.Unreadable: a file that was never read cannot be read now.
@@ -200,9 +183,7 @@ class Plans:
             self._known.popitem(last=False)
 
     async def _look(self) -> None:
-        """
-        Read the files that are new, or have changed since they were read last.
-        """
+        """Read the files that are new, or have changed since they were read last."""
         run, files = self._means.workers.run, self._means.disk
         signatures, unread = await run(lambda: _signatures(files))
         stale = {
@@ -244,9 +225,7 @@ def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
 
 
 def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
-    """
-    Refuse to go on where a plan's file does not say what is known of it.
-    """
+    """Refuse to go on where a plan's file does not say what is known of it."""
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
         told = f"the file of the plan {known.session_id} has been changed by somebody else; it stays as it is"
@@ -275,9 +254,7 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """
-    Return what is wrong with a plan's file, by the name of its folder; None: nothing.
-    """
+    """Return what is wrong with a plan's file, by the name of its folder; None: nothing."""
     try:
         plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
     except errors.InputRefused as error:

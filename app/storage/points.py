@@ -1,6 +1,4 @@
-"""
-The points that storage passes, before and after each of its writes, so that crash tests can stop at every one.
-"""
+"""The points that storage passes, before and after each of its writes, so that crash tests can stop at every one."""
 
 from __future__ import annotations
 

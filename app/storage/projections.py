@@ -1,6 +1,4 @@
-"""
-Projections of an open run: snapshots, events and receipts, written behind its back and never in its way.
-"""
+"""Projections of an open run: snapshots, events and receipts, written behind its back and never in its way."""
 
 from __future__ import annotations
 
@@ -40,12 +38,15 @@ class _Load:
 
 
 class Projections:
-    """
-    Write what is queued in one go, soon; where that comes often, seldom enough to stay within its share of the time.
+    """Write what is queued in one go, soon; where that comes often, seldom enough to stay within
+    its share of the time.
     """
 
     def __init__(self, name: str, session_id: str, means: Means, book: EventsBook, proven: Iterable[str]) -> None:
-        self._name, self._session_id, self._means, self._book = name, session_id, means, book
+        self._name = name
+        self._session_id = session_id
+        self._means = means
+        self._book = book
         self._folder = layout.run_folder(name)
         self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
@@ -61,36 +62,27 @@ class Projections:
         self._closed = False
 
     def refresh(self, make: Snapshots) -> None:
-        """
-        Note that the snapshots are out of date.
-        """
+        """Note that the snapshots are out of date."""
         self._make = make
         self._write_soon()
 
     def add_receipt(self, record: records.Record) -> None:
-        """
-        Queue a receipt, unless it was queued before.
-        """
+        """Queue a receipt, unless it was queued before."""
         if record.receipt_id is not None and record.receipt_id not in self._proven:
             self._proven[record.receipt_id] = None
             self._receipts.append(record)
             self._write_soon()
 
     def note_event(self) -> None:
-        """
-        Note that the book has something to write.
-        """
+        """Note that the book has something to write."""
         self._write_soon()
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """
-        Tell whether a receipt is known here, perhaps not written yet.
-        """
+        """Tell whether a receipt is known here, perhaps not written yet."""
         return receipt_id in self._proven
 
     async def flush(self) -> None:
-        """
-        Write all that is queued now.
+        """Write all that is queued now.
 
         Raises:
             errors.StorageFault: it could not be written, and stays queued.
@@ -98,8 +90,7 @@ class Projections:
         await self._flush(whole=True)
 
     async def make_durable(self) -> None:
-        """
-        Sync what is written, since nobody reads the folder of a finished run again to complete it.
+        """Sync what is written, since nobody reads the folder of a finished run again to complete it.
 
         Raises:
             errors.StorageFault: it could not be synced.
@@ -110,9 +101,7 @@ class Projections:
             raise self._means.room.failed(f"{self._folder}/*", error) from error
 
     async def read_events(self, after: int, most: int | None) -> list[events.Event]:
-        """
-        Write queued events, and return the next ones numbered above `after` that are written.
-        """
+        """Write queued events, and return the next ones numbered above `after` that are written."""
         if self._book.last <= after:
             return []
         with contextlib.suppress(errors.StorageFault):
@@ -121,9 +110,7 @@ class Projections:
         return await self._means.workers.run(lambda: events_file.read(self._means.disk, path, after, most))
 
     def close(self) -> None:
-        """
-        Write nothing more.
-        """
+        """Write nothing more."""
         if not self._closed:
             self._means.pace.open -= 1
         self._closed = True
@@ -182,8 +169,10 @@ class Projections:
     def _fill(self, load: _Load, whole: bool) -> None:
         load.events, load.sync_events = self._book.take()
         if whole:
-            load.receipts, self._receipts = self._receipts, []
-            load.make, self._make = self._make, None
+            load.receipts = self._receipts
+            self._receipts = []
+            load.make = self._make
+            self._make = None
             load.files = load.make() if load.make else {}
 
     def _workers(self, load: _Load) -> Workers:

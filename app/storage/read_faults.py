@@ -1,5 +1,4 @@
-"""
-Read faults: files that cannot be read now, and when each is read again.
+"""Read faults: files that cannot be read now, and when each is read again.
 
 A file that cannot be read says nothing about what it holds: it is neither damaged nor absent.
 """
@@ -53,16 +52,12 @@ class _Fault:
 
 
 def passes(error: OSError) -> bool:
-    """
-    Tell whether an error of reading says nothing about the file: it is neither absent nor of another kind.
-    """
+    """Tell whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
     return error.errno not in (*_ABSENT, *_NO_FILE)
 
 
 class ReadFaults:
-    """
-    Remember the reads that failed, and repeat them with growing waits until they succeed.
-    """
+    """Remember the reads that failed, and repeat them with growing waits until they succeed."""
 
     def __init__(self, clock: clock.Clock) -> None:
         self._clock = clock
@@ -71,7 +66,8 @@ class ReadFaults:
         self._held: dict[str, errors.Unreadable] = {}
         self._restoring = ("", 0)
         self._guard = threading.Lock()
-        self._news, self._readable = signals.Signal(), signals.Signal()
+        self._news = signals.Signal()
+        self._readable = signals.Signal()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: Workers | None = None
         self._task: asyncio.Task[None] | None = None
@@ -79,8 +75,7 @@ class ReadFaults:
     # -- on any thread
 
     def failed(self, call: Call, error: OSError, again: Callable[[], Any]) -> errors.Unreadable:
-        """
-        Note a read that failed, and return the fault to raise.
+        """Note a read that failed, and return the fault to raise.
 
         Args:
             again: Repeats it.
@@ -88,7 +83,8 @@ class ReadFaults:
         with self._guard:
             known = self._found.get(call)
             fault = known or _Fault(path=call[1], number=0, since=clock.stamp(self._clock.now()), again=again)
-            fault.number, fault.again = error.errno or errno.EIO, again
+            fault.number = error.errno or errno.EIO
+            fault.again = again
             if known is None or self._clock.monotonic() >= fault.due:
                 self._postpone(fault, known is not None)
             if len(self._found) < _MOST:
@@ -99,16 +95,12 @@ class ReadFaults:
         return _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
     def succeeded(self, call: Call) -> None:
-        """
-        Note that something can be read again.
-        """
+        """Note that something can be read again."""
         if call in self._found:
             self._clear(call)
 
     def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
-        """
-        Let nobody read a run before it is restored, since it may lack lines that are known elsewhere.
-        """
+        """Let nobody read a run before it is restored, since it may lack lines that are known elsewhere."""
 
         def again() -> None:
             self._restoring = run_id, threading.get_ident()
@@ -125,8 +117,7 @@ class ReadFaults:
         self.failed(("restore", fault.detail["path"]), OSError(number, os.strerror(number)), again)
 
     def check(self, path: str) -> None:
-        """
-        Refuse to read a run that is held back.
+        """Refuse to read a run that is held back.
 
         Raises:
             errors.Unreadable: it is.
@@ -138,9 +129,7 @@ class ReadFaults:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def by_run(self) -> dict[str, unreadables.Unreadable]:
-        """
-        Return the runs of whose files one cannot be read now, each with the one that failed first.
-        """
+        """Return the runs of whose files one cannot be read now, each with the one that failed first."""
         found: dict[str, unreadables.Unreadable] = {}
         with self._guard:
             faults = sorted(self._found.values(), key=lambda fault: fault.since) if self._found else []
@@ -154,39 +143,32 @@ class ReadFaults:
         return found
 
     def wait_for(self, run_id: str, fault: errors.Unreadable) -> None:
-        """
-        Note that a run goes on only when a file that is not its own can be read, as a conversation's or its receipts'.
+        """Note that a run goes on only when a file that is not its own can be read, as a conversation's or its
+        receipts'.
         """
         if fault.detail["run_id"] != run_id:
             self._waiting[run_id] = fault.detail["path"]
 
     def forget(self, run_id: str) -> None:
-        """
-        Note that a run waits for no such file any more.
-        """
+        """Note that a run waits for no such file any more."""
         self._waiting.pop(run_id, None)
 
     # -- on the loop
 
     def begin(self, workers: Workers) -> None:
-        """
-        Repeat failed reads from now on.
-        """
-        self._loop, self._workers = asyncio.get_running_loop(), workers
+        """Repeat failed reads from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._workers = workers
         self._tell()
 
     def end(self) -> None:
-        """
-        Repeat nothing any more.
-        """
+        """Repeat nothing any more."""
         task, self._task, self._loop = self._task, None, None
         if task is not None:
             task.cancel()
 
     async def until_readable(self, run_id: str) -> None:
-        """
-        Wait until every file of a run that could not be read can be.
-        """
+        """Wait until every file of a run that could not be read can be."""
         while run_id in self.by_run():
             self._readable.take_back()
             await self._readable.given()

@@ -1,6 +1,4 @@
-"""
-Receipts: proofs of tool executions, in one file for each work session; they outlive the runs.
-"""
+"""Receipts: proofs of tool executions, in one file for each work session; they outlive the runs."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
 
 
 def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
-    """
-    Make a record's receipt; what is too large for its line is read from its blob.
+    """Make a record's receipt; what is too large for its line is read from its blob.
 
     Raises:
         errors.JournalCorrupt: a blob is missing or wrong.
@@ -49,8 +46,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
 
 
 def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:
-    """
-    Append receipts to their session's file, all or none, and tell where each lies.
+    """Append receipts to their session's file, all or none, and tell where each lies.
 
     The session's folder is held meanwhile: several runs, and other processes, write to the same file.
     """
@@ -70,9 +66,7 @@ def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Js
 
 
 def make_durable(files: Disk, session_id: str) -> None:
-    """
-    Sync a session's file with its names, before nobody completes it any more: its runs have ended or are deleted.
-    """
+    """Sync a session's file with its names, before nobody completes it any more: its runs have ended or are deleted."""
     with contextlib.suppress(FileNotFoundError):
         disk.sync_file(files, layout.receipts_file(session_id))
         files.sync_folder(layout.session_folder(session_id))
@@ -80,9 +74,7 @@ def make_durable(files: Disk, session_id: str) -> None:
 
 
 def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, ReceiptPlace]:
-    """
-    Return where the wanted receipts lie in a session's file, as far as they do.
-    """
+    """Return where the wanted receipts lie in a session's file, as far as they do."""
     content, found = _content(files, session_id), {}
     for offset, line in _lines(content):
         if any(name.decode("utf-8", "replace") in wanted for name in _ID.findall(line)):
@@ -93,17 +85,13 @@ def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, Rec
 
 
 def scan(files: Disk, session_id: str) -> list[ReceiptPlace]:
-    """
-    Return where every receipt of a session lies.
-    """
+    """Return where every receipt of a session lies."""
     parsed = ((offset, _parsed(line)) for offset, line in _lines(_content(files, session_id)))
     return [_place(receipt, session_id, offset) for offset, receipt in parsed if receipt is not None]
 
 
 def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
-    """
-    Return the receipt that lies at a place; None if it does not.
-    """
+    """Return the receipt that lies at a place; None if it does not."""
     path, size = layout.receipts_file(place.session_id), _LINE_BYTES
     with contextlib.suppress(OSError):
         while True:
@@ -117,8 +105,7 @@ def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
 
 
 def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | None:
-    """
-    Return what is wrong with a receipt as its line has it, in words that follow its name; None: nothing.
+    """Return what is wrong with a receipt as its line has it, in words that follow its name; None: nothing.
 
     Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
     all that there is.
@@ -141,9 +128,7 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
 
 
 def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
-    """
-    Return how many receipts the file in a session's folder has, and the first line that is none, with the reason.
-    """
+    """Return how many receipts the file in a session's folder has, and the first line that is none, with the reason."""
     count = 0
     for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
         receipt = _parsed(line)
@@ -157,9 +142,7 @@ def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
 
 
 def sessions(files: Disk) -> list[str]:
-    """
-    Return the names of all folders of receipts.
-    """
+    """Return the names of all folders of receipts."""
     return files.names(layout.SESSIONS)
 
 

@@ -1,5 +1,5 @@
-"""
-Rechecks: a run at rest is believed as long as nothing in its folder has changed since; its row follows what is found.
+"""Rechecks: a run at rest is believed as long as nothing in its folder has changed since; its row follows what is
+found.
 
 Journals are written before the manifest that shows their last line. So a file of the authority that was changed later
 than the manifest was changed by somebody else, or a process died in between: then the folder is read again.
@@ -31,48 +31,39 @@ _Mark: TypeAlias = tuple[int, ...]
 
 
 class Rechecks:
-    """
-    Keep rows in line with folders that were changed while their run was at rest.
-    """
+    """Keep rows in line with folders that were changed while their run was at rest."""
 
     def __init__(self, means: Means, opened: Mapping[str, object], renew: Callable[[str], Awaitable[None]]) -> None:
+        """Args:
+        opened: Runs that are open here, which are believed.
+        renew: Makes the row of a run anew from its folder.
         """
-        Args:
-            opened: Runs that are open here, which are believed.
-            renew: Makes the row of a run anew from its folder.
-        """
-        self._means, self._opened, self._renew = means, opened, renew
+        self._means = means
+        self._opened = opened
+        self._renew = renew
         self._believed: OrderedDict[str, _Mark] = OrderedDict()
         self._doubted: dict[str, _Mark] = {}
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
-        """
-        Return the runs whose folders were changed since their manifest was written, and not looked at since.
-        """
+        """Return the runs whose folders were changed since their manifest was written, and not looked at since."""
         resting = [run_id for run_id in run_ids if run_id not in self._opened]
         return await self._means.workers.run(lambda: [name for name in resting if self._is_touched(name)])
 
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
-        """
-        Read the folders among these that were changed, and tell whether a row is another one now.
-        """
+        """Read the folders among these that were changed, and tell whether a row is another one now."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self.touched(list(known)):
             changed |= await self._check(known[run_id])
         return changed
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
-        """
-        Make the row of a run that was read without fault agree with what was found.
-        """
+        """Make the row of a run that was read without fault agree with what was found."""
         if row.run_id not in self._opened and (row.error_code == _CORRUPT or _is_ahead(row, found)):
             await self._renewed(row.run_id)
         self._believe(row.run_id)
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
-        """
-        Show a damaged run as failed, in its row, its manifest and its events; its authority is left as it is.
-        """
+        """Show a damaged run as failed, in its row, its manifest and its events; its authority is left as it is."""
         row = await self._means.index.get_run(run_id)
         self._believe(run_id)
         if row is None or run_id in self._opened or _is_declared(row.summary):

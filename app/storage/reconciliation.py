@@ -1,6 +1,4 @@
-"""
-Reconciliation: bring the index in line with the folders, reading no more of them than is needed.
-"""
+"""Reconciliation: bring the index in line with the folders, reading no more of them than is needed."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciliation:
-    """
-    Compare rows and folders.
-    """
+    """Compare rows and folders."""
 
     def __init__(
         self,
@@ -39,7 +35,10 @@ class Reconciliation:
         index_is_new: bool,
         serves: bool = False,
     ) -> None:
-        self._means, self._identity, self._issues, self._serves = means, identity, issues, serves
+        self._means = means
+        self._identity = identity
+        self._issues = issues
+        self._serves = serves
         self.unread = Unread(means, identity)
         """Runs that cannot be read now, and have no row."""
         self._unread_sessions: set[str] = set()
@@ -47,24 +46,19 @@ class Reconciliation:
         self._turn = asyncio.Lock()
         self._compared = False
         self.ended: dict[str, stores.RunSummary] = {}
-        """
-        Runs that have ended though their rows lag behind, as after a power cut: shown as their journals have them. The
-        rows stay as they are until the engine has opened the runs, whose projections may lag behind, too.
+        """Runs that have ended though their rows lag behind, as after a power cut: shown as their journals have them.
+        The rows stay as they are until the engine has opened the runs, whose projections may lag behind, too.
         """
 
     async def once(self) -> None:
-        """
-        Compare rows and folders unless that was done since the start.
-        """
+        """Compare rows and folders unless that was done since the start."""
         if not self._compared:
             async with self._turn:
                 if not self._compared:
                     await self._compare()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return runs as rows and journals have them, newest first.
-        """
+        """Return runs as rows and journals have them, newest first."""
         await self.once()
         if not (ended := dict(self.ended)):
             return await self.unread.list_runs(query)
@@ -74,8 +68,7 @@ class Reconciliation:
         return sorted(found, key=index.age, reverse=True)[: query.limit]
 
     async def compare(self) -> None:
-        """
-        Compare rows and folders.
+        """Compare rows and folders.
 
         Only folders without a row and unfinished rows are read; every row without a folder goes.
         """
@@ -83,8 +76,7 @@ class Reconciliation:
             await self._compare()
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """
-        Return a run's row, or what is known of one that cannot be read now; a folder that turned up since the start
+        """Return a run's row, or what is known of one that cannot be read now; a folder that turned up since the start
         gets a row.
 
         Raises:
@@ -101,17 +93,15 @@ class Reconciliation:
         return self.unread.marked([self.ended.get(run_id, summary)])[0]
 
     async def rebuild(self) -> dict[str, int]:
-        """
-        Make every row anew, and tell how many there are.
-        """
+        """Make every row anew, and tell how many there are."""
         async with self._turn:
             await self._means.index.clear()
             self._everything = True
             return await self._compare()
 
     async def doubt(self, suspects: frozenset[str], parked: frozenset[str]) -> None:
-        """
-        Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are not.
+        """Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are
+        not.
 
         Args:
             parked: Runs whose journals were written to, so that their rows are made anew.
@@ -131,15 +121,11 @@ class Reconciliation:
             await kept.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
 
     async def renew(self, run_id: str) -> None:
-        """
-        Make the row of a run that is held anew, in place of what it was: its key is never unknown.
-        """
+        """Make the row of a run that is held anew, in place of what it was: its key is never unknown."""
         await self._means.index.apply(await self._means.workers.run(lambda: self._rows([run_id])), (), ())
 
     async def look_at(self, run_id: str) -> None:
-        """
-        Give a folder that turned up since the start its row.
-        """
+        """Give a folder that turned up since the start its row."""
         await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
@@ -158,7 +144,8 @@ class Reconciliation:
         with contextlib.suppress(errors.Unreadable):
             issues = await self._issues.compare(everything=self._everything)
             counts |= {"issues": issues} if self._everything else {}
-        self._everything, self._compared = False, True
+        self._everything = False
+        self._compared = True
         return counts
 
     async def _forget(self, name: str) -> None:
@@ -197,8 +184,7 @@ class Reconciliation:
         return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
 
     async def index_unread_receipts(self) -> None:
-        """
-        Index the receipts of sessions whose file could not be read before.
+        """Index the receipts of sessions whose file could not be read before.
 
         Raises:
             errors.Unreadable: one cannot be read now either.

@@ -1,6 +1,4 @@
-"""
-Verify and repair: say what of a run can be believed, and keep just that.
-"""
+"""Verify and repair: say what of a run can be believed, and keep just that."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ class _Journal:
 
 
 def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
-    """
-    Report on each file of a run's authority; nothing is changed.
+    """Report on each file of a run's authority; nothing is changed.
 
     Raises:
         errors.NotFound: there is no such run.
@@ -49,9 +46,7 @@ def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
 
 
 def report(kind: str, name: str, files: list[dict[str, plain.Json]]) -> dict[str, plain.Json]:
-    """
-    Return what was found in all files of one thing: damage tells more than what cannot be read now.
-    """
+    """Return what was found in all files of one thing: damage tells more than what cannot be read now."""
     states = {file["state"] for file in files}
     state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
     told: dict[str, plain.Json] = {"kind": kind, "id": name, "state": state, "ok": state == "sound"}
@@ -62,23 +57,18 @@ def report(kind: str, name: str, files: list[dict[str, plain.Json]]) -> dict[str
 def entry(
     file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
 ) -> dict[str, plain.Json]:
-    """
-    Return what was found in one file.
-    """
+    """Return what was found in one file."""
     told = str(reason) if reason else None
     return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
 
 
 def unreadable(fault: errors.Unreadable) -> dict[str, plain.Json]:
-    """
-    Return that a file cannot be read now, of which nothing else is known.
-    """
+    """Return that a file cannot be read now, of which nothing else is known."""
     return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
 
 
 def repair(means: Means, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
-    """
-    Keep what can be believed of a run that is held; what was there is put aside, whole.
+    """Keep what can be believed of a run that is held; what was there is put aside, whole.
 
     The run is left paused, so that nothing goes on before a person has looked.
 
@@ -108,9 +98,7 @@ def repair(means: Means, run_id: str, *, dry_run: bool = False) -> dict[str, pla
 
 
 def _prefix(found: Authority) -> _Prefix:
-    """
-    Decide how many lines of each journal are kept: an ending that no longer fits goes, with what came after it.
-    """
+    """Decide how many lines of each journal are kept: an ending that no longer fits goes, with what came after it."""
     lines = [damage.line for damage in found.damages if damage.file == layout.STEPS and damage.line is not None]
     steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
     heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]

@@ -1,6 +1,4 @@
-"""
-Room: whether the data directory takes writes, as the last of them showed.
-"""
+"""Room: whether the data directory takes writes, as the last of them showed."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _LEAST_BYTES = 128 * 1024
 
 
 class Room:
-    """
-    Remember whether the last write failed.
-    """
+    """Remember whether the last write failed."""
 
     def __init__(self) -> None:
         self.free = True
@@ -29,33 +25,25 @@ class Room:
         """Whether the last rows that were to be written could be."""
 
     def succeeded(self) -> None:
-        """
-        Note a write that came through.
-        """
+        """Note a write that came through."""
         self.free = True
 
     def failed(self, path: str, error: OSError) -> errors.StorageFault:
-        """
-        Note a write that did not, and return the fault to raise.
-        """
+        """Note a write that did not, and return the fault to raise."""
         _log.error("a write failed", extra={"file": path, "error": str(error)})
         self.free = False
         return errors.StorageFault(f"{path} could not be written: {told(error)}", detail=facts(path, error))
 
 
 def told(error: OSError) -> str:
-    """
-    Say in a few words why the system refused.
-    """
+    """Say in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def is_full(folder: Path) -> bool:
-    """
-    Tell whether the disk below a folder has no room for what has to be written to open a data directory.
-    """
+    """Tell whether the disk below a folder has no room for what has to be written to open a data directory."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -64,9 +52,7 @@ def is_full(folder: Path) -> bool:
 
 
 def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
-    """
-    Return the error of a data directory in which something could not be written or read.
-    """
+    """Return the error of a data directory in which something could not be written or read."""
     if error.errno in _FULL:
         return no_room(f"the data directory {path}")
     message = f"the data directory {path} cannot be used: {told(error)}"
@@ -74,15 +60,11 @@ def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
 
 
 def no_room(what: str) -> errors.ConfigurationError:
-    """
-    Return the error of something that cannot be opened on a full disk.
-    """
+    """Return the error of something that cannot be opened on a full disk."""
     message = f"{what} cannot be used: no space is left on its disk; make room there, then repeat the command"
     return errors.ConfigurationError(message, code=errors.NoRoom.default_code)
 
 
 def facts(path: str, error: OSError) -> dict[str, str]:
-    """
-    Return file and reason for machines.
-    """
+    """Return file and reason for machines."""
     return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": told(error)}

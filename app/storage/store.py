@@ -1,6 +1,4 @@
-"""
-The run store over the folders of a machine.
-"""
+"""The run store over the folders of a machine."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ _NO_PROBES = probes.NoProbes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadCounts:
-    """
-    How many threads a store may have.
-    """
+    """How many threads a store may have."""
 
     commit: int = 1
     """Threads that make journal lines durable."""
@@ -38,9 +34,7 @@ class ThreadCounts:
 
 
 class FolderStore(DiskStore):
-    """
-    Runs in folders, their rows in a database.
-    """
+    """Runs in folders, their rows in a database."""
 
     def __init__(
         self,
@@ -53,7 +47,9 @@ class FolderStore(DiskStore):
         threads: ThreadCounts = ThreadCounts(),
     ) -> None:
         super().__init__(adopt)
-        self._directory, self._index, self._clock = directory, index, clock
+        self._directory = directory
+        self._index = index
+        self._clock = clock
         self._probes = probes or _NO_PROBES
         self._queue: IndexQueue | None = None
         self._commits = Threads(threads.commit, "commit")

@@ -1,5 +1,4 @@
-"""
-Unread: folders of runs that have no row because they cannot be read now, shown by what is known of them.
+"""Unread: folders of runs that have no row because they cannot be read now, shown by what is known of them.
 
 They are kept in memory alone: a row without the run's key would let a repeated request start it twice.
 """
@@ -22,32 +21,26 @@ _log = logging.getLogger(__name__)
 
 
 class Unread:
-    """
-    Read folders for their rows, and remember those that cannot be read now.
-    """
+    """Read folders for their rows, and remember those that cannot be read now."""
 
     def __init__(self, means: Means, identity: str) -> None:
-        self._means, self._identity = means, identity
+        self._means = means
+        self._identity = identity
         self._runs: dict[str, tuple[stores.RunSummary, errors.Unreadable]] = {}
 
     def rows(self, run_ids: Iterable[str]) -> list[IndexedRun]:
-        """
-        Return the rows of folders; those that are no run, or cannot be read now, have none. For a worker.
-        """
+        """Return the rows of folders; those that are no run, or cannot be read now, have none. For a worker."""
         return list(self._read(run_ids))
 
     async def read_again(self) -> None:
-        """
-        Give a row to each run that can be read by now.
-        """
+        """Give a row to each run that can be read by now."""
         faults = self._means.read_faults.by_run() if self._runs else {}
         readable = [run_id for run_id in self._runs if run_id not in faults]
         if readable:
             await self._means.index.apply(await self._means.workers.run(partial(self.rows, readable)), (), ())
 
     async def make_sure(self) -> None:
-        """
-        Refuse to answer what depends on every run while some are not read.
+        """Refuse to answer what depends on every run while some are not read.
 
         Raises:
             errors.Unreadable: a run cannot be read now.
@@ -57,38 +50,28 @@ class Unread:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def get(self, run_id: str) -> stores.RunSummary | None:
-        """
-        Return what is known of a run that cannot be read now.
-        """
+        """Return what is known of a run that cannot be read now."""
         return self._runs[run_id][0] if run_id in self._runs else None
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return a page of runs, newest first, those without a row included.
-        """
+        """Return a page of runs, newest first, those without a row included."""
         await self.read_again()
         found = await self._means.index.list_runs(query)
         added = [run for run in self._without(found) if index.fits(run, query)]
         return self.marked(sorted([*found, *added], key=index.age, reverse=True)[: query.limit])
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return every unfinished run, oldest first, and those that may be.
-        """
+        """Return every unfinished run, oldest first, and those that may be."""
         found = await self._means.index.list_unfinished()
         return self.marked(sorted([*found, *self._without(found)], key=index.age))
 
     async def count_by_status(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state that occurs.
-        """
+        """Return how many runs are in each state that occurs."""
         counted = Counter(await self._means.index.count_by_status())
         return dict(counted + Counter(run.status for run, _ in list(self._runs.values())))
 
     def marked(self, found: list[stores.RunSummary]) -> list[stores.RunSummary]:
-        """
-        Return runs with their files that cannot be read now.
-        """
+        """Return runs with their files that cannot be read now."""
         unreadable = self._means.read_faults.by_run()
         if not unreadable:
             return found

@@ -1,5 +1,5 @@
-"""
-Verification: everything in a data directory that has a chain, a hash or a shape, checked without changing anything.
+"""Verification: everything in a data directory that has a chain, a hash or a shape, checked without
+changing anything.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _ORDER = list(_ENTRIES)
 
 
 def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool]) -> upkeep.Verified:
-    """
-    Check the next things behind a cursor, at most so many, and no further one when the time is over.
+    """Check the next things behind a cursor, at most so many, and no further one when the time is over.
 
     Raises:
         errors.RequestInvalid: the cursor is not one of these.

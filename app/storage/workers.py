@@ -1,6 +1,4 @@
-"""
-Workers: where blocking work is done, so that the event loop never waits for a disk.
-"""
+"""Workers: where blocking work is done, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -22,42 +20,31 @@ _LARGEST_SHARE = 1 / 50
 
 
 class Workers(Protocol):
-    """
-    Do blocking work away from the loop.
-    """
+    """Do blocking work away from the loop."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """
-        Start a job; `done` is called on the present loop when it is over.
-        """
+        """Start a job; `done` is called on the present loop when it is over."""
 
     async def run(self, job: Callable[[], T]) -> T:
-        """
-        Do a job and return its result; once begun it ends, whatever becomes of the caller.
-        """
+        """Do a job and return its result; once begun it ends, whatever becomes of the caller."""
 
     def close(self) -> None:
-        """
-        Finish what was begun and stop.
-        """
+        """Finish what was begun and stop."""
 
 
 class Threads:
-    """
-    Threads with one queue; a bare hop costs half of what an executor's does.
-    """
+    """Threads with one queue; a bare hop costs half of what an executor's does."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._count, self._name = count, name
+        self._count = count
+        self._name = name
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop] | None]
         self._jobs = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._busy = 0
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """
-        Queue a job; a further thread is started while all are busy.
-        """
+        """Queue a job; a further thread is started while all are busy."""
         self._busy += 1
         if self._busy > len(self._threads) < self._count:
             thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -66,15 +53,11 @@ class Threads:
         self._jobs.put((job, done, asyncio.get_running_loop()))
 
     async def run(self, job: Callable[[], T]) -> T:
-        """
-        Do a job on a thread.
-        """
+        """Do a job on a thread."""
         return await _run(self, job)
 
     def close(self) -> None:
-        """
-        Let every thread finish its job, and wait for them.
-        """
+        """Let every thread finish its job, and wait for them."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
@@ -96,8 +79,7 @@ class Threads:
 
 
 class Near:
-    """
-    The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
+    """The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
 
     When the disk lets one of them wait, the next ones go to threads for so long that the loop has lost no more than its
     share of the time.
@@ -108,9 +90,7 @@ class Near:
         self._not_before = 0.0
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """
-        Do a job now, if jobs are short now.
-        """
+        """Do a job now, if jobs are short now."""
         now = asyncio.get_running_loop().time
         began = now()
         if began < self._not_before:
@@ -123,38 +103,26 @@ class Near:
         done(result, error)
 
     async def run(self, job: Callable[[], T]) -> T:
-        """
-        Do a job now, if jobs are short now.
-        """
+        """Do a job now, if jobs are short now."""
         return await _run(self, job)
 
     def close(self) -> None:
-        """
-        Do nothing; the threads have an owner.
-        """
+        """Do nothing; the threads have an owner."""
 
 
 class Inline:
-    """
-    The loop itself, one turn later; for disks that never make anybody wait.
-    """
+    """The loop itself, one turn later; for disks that never make anybody wait."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """
-        Do a job at the loop's next turn.
-        """
+        """Do a job at the loop's next turn."""
         asyncio.get_running_loop().call_soon(lambda: done(*_outcome(job)))
 
     async def run(self, job: Callable[[], T]) -> T:
-        """
-        Do a job at the loop's next turn.
-        """
+        """Do a job at the loop's next turn."""
         return await _run(self, job)
 
     def close(self) -> None:
-        """
-        Do nothing; there is nothing to stop.
-        """
+        """Do nothing; there is nothing to stop."""
 
 
 def _outcome(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -180,9 +148,7 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
 
 
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
-    """
-    Finish some work even if its caller is cut off.
-    """
+    """Finish some work even if its caller is cut off."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(_seen)
     return await asyncio.shield(task)

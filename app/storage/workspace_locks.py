@@ -1,6 +1,4 @@
-"""
-Locks of workspaces: which process of a project executes a run in which folder alone.
-"""
+"""Locks of workspaces: which process of a project executes a run in which folder alone."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ _NAME_CHARACTERS = 32
 
 
 class WorkspaceLocks:
-    """
-    Lock workspaces against other processes; a lock ends with the process that has it at the latest.
+    """Lock workspaces against other processes; a lock ends with the process that has it at the latest.
 
     What is locked lies in the data directory: programs that lock the workspace itself are not disturbed.
     """
@@ -27,8 +24,7 @@ class WorkspaceLocks:
         self._taken: list[os_disk.OsLock] = []
 
     def take(self, workspace: str, above: str | None = None) -> bool:
-        """
-        Lock a workspace until `close`; tell whether it could be, or another process has it.
+        """Lock a workspace until `close`; tell whether it could be, or another process has it.
 
         Args:
             above: Run that has the workspace and lets its children enter, one at a time.
@@ -41,8 +37,7 @@ class WorkspaceLocks:
         return lock is not None
 
     def lock(self, workspace: str, above: str | None = None) -> os_disk.OsLock | None:
-        """
-        Lock a workspace until what is returned is released; None if another process has it.
+        """Lock a workspace until what is returned is released; None if another process has it.
 
         Raises:
             errors.ConfigurationError: the data directory cannot be written.
@@ -56,8 +51,6 @@ class WorkspaceLocks:
             raise errors.ConfigurationError(message, code="data_directory_unusable") from error
 
     def close(self) -> None:
-        """
-        Let others enter.
-        """
+        """Let others enter."""
         while self._taken:
             self._taken.pop().release()

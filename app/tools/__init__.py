@@ -1,3 +1,1 @@
-"""
-Model-free tools: each reads text files of the workspace and answers with plain JSON, the same for the same files.
-"""
+"""Model-free tools: each reads text files of the workspace and answers with plain JSON, the same for the same files."""

@@ -1,6 +1,4 @@
-"""
-Arguments of tools: how their schemas are written and how what a recipe gives is checked against them.
-"""
+"""Arguments of tools: how their schemas are written and how what a recipe gives is checked against them."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ Schema = dict[str, plain.Json]
 
 
 def schema(*, required: Iterable[str], **properties: Schema) -> Schema:
-    """
-    Return the schema of an arguments object that allows the named properties and no others.
-    """
+    """Return the schema of an arguments object that allows the named properties and no others."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -38,59 +34,44 @@ def schema(*, required: Iterable[str], **properties: Schema) -> Schema:
 
 
 def path(description: str) -> Schema:
-    """
-    Return the schema of a path in the workspace.
-    """
+    """Return the schema of a path in the workspace."""
     return {"type": "string", "minLength": 1, "maxLength": _PATH_CHARACTERS, "description": description}
 
 
 def paths(description: str) -> Schema:
-    """
-    Return the schema of a list of paths in the workspace.
-    """
+    """Return the schema of a list of paths in the workspace."""
     entry = {"type": "string", "minLength": 1, "maxLength": _PATH_CHARACTERS}
     return {"type": "array", "items": entry, "minItems": 1, "maxItems": MAX_PATHS, "description": description}
 
 
 def text(description: str, *, max_length: int, min_length: int = 1) -> Schema:
-    """
-    Return the schema of a text.
-    """
+    """Return the schema of a text."""
     return {"type": "string", "minLength": min_length, "maxLength": max_length, "description": description}
 
 
 def texts(description: str, *, max_items: int) -> Schema:
-    """
-    Return the schema of a list of short texts.
-    """
+    """Return the schema of a list of short texts."""
     entry = {"type": "string", "minLength": 1, "maxLength": 200}
     return {"type": "array", "items": entry, "maxItems": max_items, "description": description}
 
 
 def choice(description: str, *names: str, default: str | None = None) -> Schema:
-    """
-    Return the schema of a name out of several.
-    """
+    """Return the schema of a name out of several."""
     return {"type": "string", "enum": list(names), "description": description} | _default(default)
 
 
 def count(description: str, *, minimum: int, maximum: int, default: int | None = None) -> Schema:
-    """
-    Return the schema of a whole number.
-    """
+    """Return the schema of a whole number."""
     return {"type": "integer", "minimum": minimum, "maximum": maximum, "description": description} | _default(default)
 
 
 def flag(description: str) -> Schema:
-    """
-    Return the schema of a switch that is off unless it is given.
-    """
+    """Return the schema of a switch that is off unless it is given."""
     return {"type": "boolean", "description": description, "default": False}
 
 
 def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-    """
-    Return the arguments with the defaults filled in.
+    """Return the arguments with the defaults filled in.
 
     Raises:
         errors.ToolFailed: `invalid_args`, with every flaw under `flaws`.
@@ -112,15 +93,12 @@ def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str
 
 
 def flaws(args_schema: Mapping[str, plain.Json], args: plain.Json) -> list[errors.Flaw]:
-    """
-    Return everything that is wrong with arguments, in the order of their paths.
-    """
+    """Return everything that is wrong with arguments, in the order of their paths."""
     return _flaws(args_schema, args, references=frozenset())
 
 
 def literal_flaws(args_schema: Mapping[str, plain.Json], args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
-    """
-    Return what is wrong with a recipe's arguments before its `$ref`s are resolved.
+    """Return what is wrong with a recipe's arguments before its `$ref`s are resolved.
 
     An argument that holds a reference anywhere counts as given and is otherwise left alone.
     """

@@ -1,6 +1,4 @@
-"""
-Keep what tools return small enough for journals, receipts and prompts.
-"""
+"""Keep what tools return small enough for journals, receipts and prompts."""
 
 from __future__ import annotations
 
@@ -25,17 +23,13 @@ SUMMARY_CHARACTERS = 200
 
 
 def clipped(text: str, limit: int = QUOTE_CHARACTERS) -> str:
-    """
-    Return a text on one line, cut to a number of characters.
-    """
+    """Return a text on one line, cut to a number of characters."""
     line = " ".join(text[: 8 * limit].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def report(lines: Iterable[str]) -> str:
-    """
-    Join the lines of a report as far as they fit, and say if some did not.
-    """
+    """Join the lines of a report as far as they fit, and say if some did not."""
     shown: list[str] = []
     room = REPORT_CHARACTERS - len("…")
     for line in lines:
@@ -47,8 +41,7 @@ def report(lines: Iterable[str]) -> str:
 
 
 def fitted(payload: dict[str, plain.Json], lists: Sequence[str]) -> dict[str, plain.Json]:
-    """
-    Return the payload with its named lists cut to fit, with their true lengths in `totals`.
+    """Return the payload with its named lists cut to fit, with their true lengths in `totals`.
 
     The list that takes most room is halved until all fit, so a short list is never cut for the sake of a long one.
     """
@@ -66,14 +59,10 @@ def fitted(payload: dict[str, plain.Json], lists: Sequence[str]) -> dict[str, pl
 
 
 def mean(values: Sequence[float]) -> float:
-    """
-    Return the mean, 0 of nothing.
-    """
+    """Return the mean, 0 of nothing."""
     return sum(values) / len(values) if values else 0.0
 
 
 def share(part: float, whole: float) -> float:
-    """
-    Return a part as a fraction rounded to three places, 0 of nothing.
-    """
+    """Return a part as a fraction rounded to three places, 0 of nothing."""
     return round(part / whole, 3) if whole else 0.0

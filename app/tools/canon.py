@@ -1,6 +1,4 @@
-"""
-Canon cards: one file for each character, place, item or event, with the facts that scenes must keep to.
-"""
+"""Canon cards: one file for each character, place, item or event, with the facts that scenes must keep to."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ _MAX_ALIASES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """
-    Something that a card says of its subject.
-    """
+    """Something that a card says of its subject."""
 
     subject: str
     """Name of the card's subject."""
@@ -64,9 +60,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """
-    Someone or something that the canon knows.
-    """
+    """Someone or something that the canon knows."""
 
     name: str
     """Name by which findings call it."""
@@ -82,15 +76,12 @@ class Entity:
     """The card; None for a name found in prose."""
 
     def first(self, attribute: str) -> Fact | None:
-        """
-        Return the first fact about an attribute.
-        """
+        """Return the first fact about an attribute."""
         return next((fact for fact in self.facts if fact.attribute == attribute), None)
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Entity]:
-    """
-    Read the cards at the paths, folders included.
+    """Read the cards at the paths, folders included.
 
     Raises:
         errors.ToolFailed: a path cannot be read as text.
@@ -99,9 +90,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Entity]:
 
 
 def of_document(document: documents.Document) -> Entity:
-    """
-    Read a card.
-    """
+    """Read a card."""
     name = document.title.strip() or PurePosixPath(document.path).stem
     kind = kind_of(document) or "unknown"
     pronouns = re.findall(r"[a-z]+", (document.scalar("pronouns") or "").lower())
@@ -116,9 +105,7 @@ def of_document(document: documents.Document) -> Entity:
 
 
 def kind_of(document: documents.Document) -> EntityKind | None:
-    """
-    Return what a card is about, by its front matter, its file's prefix or its folder; None if it is no card.
-    """
+    """Return what a card is about, by its front matter, its file's prefix or its folder; None if it is no card."""
     path = PurePosixPath(document.path)
     stated = (document.scalar("kind", "type") or "").lower()
     prefix = path.stem.split("-", 1)[0].lower() if "-" in path.stem else ""

@@ -1,6 +1,4 @@
-"""
-The tool `canon_checker`: hold a scene against the cards of the canon.
-"""
+"""The tool `canon_checker`: hold a scene against the cards of the canon."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _LISTS = ("conflicts", "facts", "unknown_names")
 
 
 class CanonChecker:
-    """
-    Compare what a scene states with what the canon cards say, and the cards with each other.
-    """
+    """Compare what a scene states with what the canon cards say, and the cards with each other."""
 
     name = "canon_checker"
     description = (
@@ -36,9 +32,7 @@ class CanonChecker:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the conflicts and the canon's facts, those of the scene's own cast first.
-        """
+        """Return the conflicts and the canon's facts, those of the scene's own cast first."""
         given = arguments.complete(self.name, self.args_schema, args)
         cards = folders.read_all(workspace, given["canon_paths"])
         scene = _scene(workspace, given.get("scene_path"), given["allow_missing_scene"])
@@ -117,9 +111,7 @@ def _message(one: Fact, other: Fact) -> str:
 def _facts_by_relevance(
     cards: Sequence[documents.Document], result: comparison.Comparison, scene: Scene | None
 ) -> list[canon.Fact]:
-    """
-    Return what the cards say in fields and in prose, the scene's own cast first.
-    """
+    """Return what the cards say in fields and in prose, the scene's own cast first."""
     entities = [canon.of_document(card) for card in cards]
     read = [fact for entity in entities for fact in entity.facts]
     lines = {(fact.path, fact.line) for fact in read}

@@ -1,6 +1,5 @@
-"""
-Captures: what a step's standard output becomes in the state, and what it must hold (workflow-dsl, output capture modes
-and JSON output validation).
+"""Captures: what a step's standard output becomes in the state, and what it must hold (workflow-dsl, output capture
+modes and JSON output validation).
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ _NO_SECRETS = plain.Masker()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """
-    What a program wrote to its standard output.
-    """
+    """What a program wrote to its standard output."""
 
     text: str
     """Its beginning, as much as is held."""
@@ -49,9 +46,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """
-    What a step says about its output.
-    """
+    """What a step says about its output."""
 
     mode: str = "text"
     """`text`, `lines` or `json`."""
@@ -67,9 +62,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """
-    What an output became.
-    """
+    """What an output became."""
 
     exit_code: int
     """Exit code of the step."""
@@ -84,9 +77,7 @@ class Captured:
 
 
 def captured(output: Output, exit_code: int, rules: Rules) -> Captured:
-    """
-    Return what an output becomes. A program that failed keeps its own exit code, whatever it has written.
-    """
+    """Return what an output becomes. A program that failed keeps its own exit code, whatever it has written."""
     match rules.mode:
         case "lines":
             return _lines(output, exit_code)
@@ -97,9 +88,7 @@ def captured(output: Output, exit_code: int, rules: Rules) -> Captured:
 
 
 def problem_of_schema(schema: plain.Json) -> str | None:
-    """
-    Return why a document cannot be used as an `output_schema`, None if it can.
-    """
+    """Return why a document cannot be used as an `output_schema`, None if it can."""
     if not isinstance(schema, dict):
         return f"it must be an object, not {json_schemas.kind_of(schema)}"
     if found := json_schemas.flaws(_metaschema(), schema, most_checks=_MOST_CHECKS):
@@ -109,9 +98,7 @@ def problem_of_schema(schema: plain.Json) -> str | None:
 
 
 def tail(text: str) -> list[str]:
-    """
-    Return the last ten lines of an output, for the error context.
-    """
+    """Return the last ten lines of an output, for the error context."""
     return [line[-_TAIL_CHARACTERS:] for line in text.rstrip("\r\n").split("\n")[-_TAIL_LINES:]] if text.strip() else []
 
 

@@ -1,6 +1,4 @@
-"""
-The cast: who and what a text can mean by a name or a pronoun.
-"""
+"""The cast: who and what a text can mean by a name or a pronoun."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _NEAR_MENTIONS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """
-    A name in a paragraph.
-    """
+    """A name in a paragraph."""
 
     entity: Entity
     """Whom it means."""
@@ -38,9 +34,7 @@ class Mention:
 
     @property
     def is_possessive(self) -> bool:
-        """
-        Whether something is said to be theirs.
-        """
+        """Whether something is said to be theirs."""
         return self.after > self.end
 
 
@@ -51,9 +45,7 @@ class _Alias:
 
 
 class Cast:
-    """
-    The known entities, found again by their names.
-    """
+    """The known entities, found again by their names."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
         self.entities = tuple(entities)
@@ -68,9 +60,7 @@ class Cast:
         """Items of a known material by the last word of their names."""
 
     def mentions(self, text: str) -> list[Mention]:
-        """
-        Return the names in a text in order; where several fit, the longest.
-        """
+        """Return the names in a text in order; where several fit, the longest."""
         tokens = list(_TOKEN.finditer(text))
         found, position = [], 0
         while position < len(tokens):
@@ -86,9 +76,7 @@ class Cast:
         return found
 
     def named(self, text: str) -> Entity | None:
-        """
-        Return the entity that a value such as `owner: Mira Voss` names.
-        """
+        """Return the entity that a value such as `owner: Mira Voss` names."""
         return next((mention.entity for mention in self.mentions(text)), None)
 
     def _learn(self, alias: str, entity: Entity) -> None:
@@ -105,9 +93,7 @@ class Cast:
 
 
 class Reading:
-    """
-    A paragraph read with the cast in mind, after the paragraph before it.
-    """
+    """A paragraph read with the cast in mind, after the paragraph before it."""
 
     def __init__(self, paragraph: Paragraph, cast: Cast, before: Reading | None, pov: Entity | None) -> None:
         self.paragraph = paragraph
@@ -118,15 +104,11 @@ class Reading:
         self._pov = pov
 
     def last_subject(self) -> Entity | None:
-        """
-        Return the person whom the last sentence that names one names first.
-        """
+        """Return the person whom the last sentence that names one names first."""
         return self._subject_of(self.people[-_NEAR_MENTIONS:])
 
     def owner(self, position: int) -> Entity | None:
-        """
-        Return the person to whom what stands at a position is said to belong, by name or by pronoun.
-        """
+        """Return the person to whom what stands at a position is said to belong, by name or by pronoun."""
         text = self.paragraph.text
         for mention in self._people_before(position)[-1:]:
             if mention.is_possessive and _ADJECTIVES.fullmatch(text, mention.after, position):
@@ -135,8 +117,7 @@ class Reading:
         return self.meant(pronoun[1], position) if pronoun else None
 
     def meant(self, pronoun: str, position: int) -> Entity | None:
-        """
-        Return the person whom a pronoun at a position means, or None where it could be several.
+        """Return the person whom a pronoun at a position means, or None where it could be several.
 
         The subject of the same sentence is meant first, then that of the sentence before, of the paragraph before, and
         last the point of view.
@@ -166,16 +147,12 @@ class Reading:
 
 
 def is_person(entity: Entity) -> bool:
-    """
-    Return whether an entity can be one who sees and speaks.
-    """
+    """Return whether an entity can be one who sees and speaks."""
     return entity.kind in {"character", "unknown"}
 
 
 def _by_head(entities: Iterable[Entity]) -> dict[str, Entity]:
-    """
-    Index the items of a known material by the last word of their names, where that names one item only.
-    """
+    """Index the items of a known material by the last word of their names, where that names one item only."""
     heads: dict[str, list[Entity]] = {}
     for entity in entities:
         if entity.kind == "item":
@@ -193,9 +170,7 @@ def _can_be(entity: Entity, pronoun: str) -> bool:
 
 
 def _unambiguous(entities: Sequence[Entity]) -> Entity | None:
-    """
-    Return the first whose pronoun is known, or else the only one.
-    """
+    """Return the first whose pronoun is known, or else the only one."""
     known = [entity for entity in entities if entity.pronoun is not None]
     if known:
         return known[0]

@@ -1,6 +1,4 @@
-"""
-Perform checks of the workspace, and put texts into it.
-"""
+"""Perform checks of the workspace, and put texts into it."""
 
 from __future__ import annotations
 
@@ -17,16 +15,13 @@ from app.tools.workspaces import Workspaces
 
 
 class CheckPerformer:
-    """
-    Look at one fact of the workspace.
-    """
+    """Look at one fact of the workspace."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.Check`; the output is `{"check", "path", "holds"}`.
+        """Perform one try of an `operations.Check`; the output is `{"check", "path", "holds"}`.
 
         Raises:
             errors.ToolFailed: `unknown_check`, `invalid_subject`, `path_outside_workspace`, `workspace_not_allowed`.
@@ -48,16 +43,13 @@ class CheckPerformer:
 
 
 class CommitFilePerformer:
-    """
-    Put a text into a file of the workspace, once, however often the step is tried.
-    """
+    """Put a text into a file of the workspace, once, however often the step is tried."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.CommitFile`; the output is `{"path", "sha256", "size_bytes"}`.
+        """Perform one try of an `operations.CommitFile`; the output is `{"path", "sha256", "size_bytes"}`.
 
         A write that has begun is finished before a cancellation goes on, so that none lands afterwards.
 
@@ -84,8 +76,7 @@ async def _text(call: ports.Call, text: plain.Json) -> str:
 
 
 def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, attempt: int) -> WrittenFile:
-    """
-    Write the file, at its second path where the first has one, unless an earlier try has done it unrecorded.
+    """Write the file, at its second path where the first has one, unless an earlier try has done it unrecorded.
 
     A later try takes a file with the very same bytes for its own. If it was somebody else's after all, nothing is lost
     either: what should stand there does.
@@ -106,9 +97,7 @@ def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, a
 
 
 def _sync_folders(root: Path, path: Path) -> None:
-    """
-    Make the names on the way to a file durable: the try that made them may have died before it did.
-    """
+    """Make the names on the way to a file durable: the try that made them may have died before it did."""
     for folder in path.parents:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,6 +1,4 @@
-"""
-What a command's standard output is read as, and the schema that it is held to.
-"""
+"""What a command's standard output is read as, and the schema that it is held to."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from app.tools.workspace import Workspace
 async def rules(
     workspace: Workspace, capture: operations.Capture | None, masker: plain.Masker
 ) -> captures.Rules | None:
-    """
-    Return what a command's output has to be, None where nothing is said.
+    """Return what a command's output has to be, None where nothing is said.
 
     The schema is read before the program starts: one that cannot be used fails the step before it costs anything, and a
     program cannot change what it will be held to.
@@ -40,8 +37,7 @@ async def rules(
 
 
 def made_of(output: commands.Output, text: str, exit_code: int, wanted: captures.Rules) -> captures.Captured:
-    """
-    Return what an output becomes.
+    """Return what an output becomes.
 
     Args:
         text: All that is held of it, masked.

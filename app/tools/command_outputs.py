@@ -1,5 +1,4 @@
-"""
-Outputs of commands: how much of them is kept, as text, without secrets.
+"""Outputs of commands: how much of them is kept, as text, without secrets.
 
 Of standard output the beginning is kept, where a result or a list begins; of standard error the end, where a program
 says why it gave up.
@@ -15,9 +14,7 @@ from app.processes import commands
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """
-    One output, ready to be kept.
-    """
+    """One output, ready to be kept."""
 
     text: str
     """As much as the operation wants, for the record."""
@@ -30,8 +27,7 @@ class Said:
 
 
 def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> Said:
-    """
-    Make an output ready: what is held of it is masked first, and cut afterwards.
+    """Make an output ready: what is held of it is masked first, and cut afterwards.
 
     Args:
         at_end: Whether its end is kept, not its beginning.
@@ -48,9 +44,7 @@ def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_
 
 
 def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str:
-    """
-    Return all that is held of an output.
-    """
+    """Return all that is held of an output."""
     text = output.content.decode(errors="replace")
     if len(output.content) < output.size_bytes:
         return masker.mask_held(text, at_end=at_end)
@@ -59,9 +53,7 @@ def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str
 
 
 def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
-    """
-    Return the text of an output for a log, which tells how much is missing, if any is.
-    """
+    """Return the text of an output for a log, which tells how much is missing, if any is."""
     missing = output.size_bytes - len(output.content)
     if missing <= 0:
         return text

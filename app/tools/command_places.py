@@ -1,6 +1,4 @@
-"""
-Places of commands: the folder that one runs in and the file that its output goes to, both inside the workspace.
-"""
+"""Places of commands: the folder that one runs in and the file that its output goes to, both inside the workspace."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _WRITTEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK 
 
 
 def folder(workspace: Workspace, path: str) -> int:
-    """
-    Return the descriptor of the workspace's root or a folder below it, which is the caller's.
+    """Return the descriptor of the workspace's root or a folder below it, which is the caller's.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `cwd_missing`.
@@ -43,8 +40,7 @@ def folder(workspace: Workspace, path: str) -> int:
 
 
 def output(workspace: Workspace, path: str) -> int:
-    """
-    Return the descriptor of an empty file, which is the caller's; folders on the way are made, and links followed.
+    """Return the descriptor of an empty file, which is the caller's; folders on the way are made, and links followed.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.

@@ -1,6 +1,4 @@
-"""
-Results of commands: what a record says of a program that has ended.
-"""
+"""Results of commands: what a record says of a program that has ended."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _LAST_WORDS_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """
-    A command that has ended, with its outputs made ready.
-    """
+    """A command that has ended, with its outputs made ready."""
 
     result: records.Result
     """What its record says."""
@@ -38,8 +34,7 @@ def heard(
     masker: plain.Masker,
     env_count: int,
 ) -> Heard:
-    """
-    Make the outputs of a command ready, and its result of them.
+    """Make the outputs of a command ready, and its result of them.
 
     Args:
         wanted: What standard output has to be; None: it is kept as it is.
@@ -99,8 +94,7 @@ def _breach(made: captures.Captured) -> records.StepError | None:
 
 
 def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
-    """
-    Decide whether a command failed.
+    """Decide whether a command failed.
 
     Args:
         said: Its standard error, masked; the last line tells most often why.

@@ -1,6 +1,4 @@
-"""
-Perform commands: one program in the run's workspace, and what it said.
-"""
+"""Perform commands: one program in the run's workspace, and what it said."""
 
 from __future__ import annotations
 
@@ -22,13 +20,10 @@ _MUCH_BYTES = 128 * 1024
 
 
 class Supervisor(Protocol):
-    """
-    Whoever runs commands.
-    """
+    """Whoever runs commands."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
-        """
-        Run a command to its end; a cancellation ends it first, with everything it has started.
+        """Run a command to its end; a cancellation ends it first, with everything it has started.
 
         Raises:
             commands.NotStarted, commands.LauncherLost: it could not be run.
@@ -40,9 +35,7 @@ def _nothing(_: str) -> Collection[str]:
 
 
 class CommandPerformer:
-    """
-    Run a program; success is an exit code that the operation expects.
-    """
+    """Run a program; success is an exit code that the operation expects."""
 
     def __init__(
         self,
@@ -58,8 +51,7 @@ class CommandPerformer:
         self._withheld = withheld
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.Command`.
+        """Perform one try of an `operations.Command`.
 
         The output is `{"exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "stdout_truncated",
         "stderr_truncated", "leftovers", "survivors", "cpu_seconds", "peak_bytes", "env_count"}`, of a failed try too.
@@ -161,9 +153,7 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
 
 
 async def _explain(call: ports.Call, name: str, variables: list[str], masker: plain.Masker) -> None:
-    """
-    Write down how the command was made, and which variables it gets; of these never what they hold.
-    """
+    """Write down how the command was made, and which variables it gets; of these never what they hold."""
     for ending, text in call.place.notes.items():
         if ending == "debug":
             text = "\n".join([text.rstrip("\n"), f"environment: {len(variables)} variables", *variables, ""])

@@ -1,6 +1,4 @@
-"""
-Put a text into a folder so that its name leads to the whole of it, or to what was there before.
-"""
+"""Put a text into a folder so that its name leads to the whole of it, or to what was there before."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLIN
 
 
 def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
-    """
-    Write a file by way of a temporary one in the same folder, synced before it gets its name.
+    """Write a file by way of a temporary one in the same folder, synced before it gets its name.
 
     The temporary file has one name per folder, so a crash leaves at most one behind, and the next write removes it.
     Writers take turns by a lock on the folder.

@@ -1,5 +1,4 @@
-"""
-Walk relative paths below one folder without ever leaving it.
+"""Walk relative paths below one folder without ever leaving it.
 
 Each component is opened relative to the descriptor of the folder before it and never follows a link by itself. A link
 is read and its target walked by the same rules, so links inside the workspace work and links out of it are refused.
@@ -36,8 +35,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def components(path: str) -> tuple[str, ...]:
-    """
-    Split a relative path, refusing every form that could name something outside.
+    """Split a relative path, refusing every form that could name something outside.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, with the reason.
@@ -59,9 +57,7 @@ def components(path: str) -> tuple[str, ...]:
 
 
 class Descent:
-    """
-    The folders held open on the way from the root to one path; leaving the context closes them.
-    """
+    """The folders held open on the way from the root to one path; leaving the context closes them."""
 
     def __init__(self, root: Root | Path, path: str) -> None:
         self._root = root if isinstance(root, Root) else Root.of(root)
@@ -86,15 +82,11 @@ class Descent:
 
     @property
     def folder(self) -> int:
-        """
-        Descriptor of the folder reached.
-        """
+        """Descriptor of the folder reached."""
         return self._folders[-1]
 
     def enter(self, parts: Iterable[str], *, create: bool = False) -> None:
-        """
-        Go down into a folder; with `create`, missing ones are made and synced.
-        """
+        """Go down into a folder; with `create`, missing ones are made and synced."""
         pending = deque(parts)
         try:
             while pending:
@@ -105,9 +97,7 @@ class Descent:
             raise failures.of_system(self._path, error, "write_failed" if create else "file_unreadable") from error
 
     def open_file(self, parts: Iterable[str]) -> int:
-        """
-        Return a descriptor of a regular file, opened for reading; it is closed with the context.
-        """
+        """Return a descriptor of a regular file, opened for reading; it is closed with the context."""
         pending = deque(parts)
         try:
             while pending:
@@ -121,8 +111,7 @@ class Descent:
         raise failures.not_a_file(self._path)
 
     def reach(self, parts: Iterable[str]) -> str:
-        """
-        Go down to where a file is or can be, folders on the way made and links followed, and return its name there.
+        """Go down to where a file is or can be, folders on the way made and links followed, and return its name there.
 
         Raises:
             errors.ToolFailed: `not_a_file` where the path leads to a folder that links have named.
@@ -140,9 +129,7 @@ class Descent:
         raise failures.not_a_file(self._path)
 
     def status(self, parts: Iterable[str]) -> os.stat_result:
-        """
-        Return the status of whatever a path leads to: a file, a folder, or anything else.
-        """
+        """Return the status of whatever a path leads to: a file, a folder, or anything else."""
         pending = deque(parts)
         try:
             while pending:
@@ -158,15 +145,12 @@ class Descent:
             raise failures.of_system(self._path, error) from error
 
     def sync(self) -> None:
-        """
-        Make the names of the folders on the way durable, and those in the last one.
-        """
+        """Make the names of the folders on the way durable, and those in the last one."""
         for folder in reversed(self._folders):
             os.fsync(folder)
 
     def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
-        """
-        Tell whether an entry of the folder reached is reserved, and so not shown.
+        """Tell whether an entry of the folder reached is reserved, and so not shown.
 
         Args:
             folder: Descriptor of another folder below it.
@@ -182,8 +166,7 @@ class Descent:
         return (found.st_dev, found.st_ino) in self._known
 
     def refuse_to_move(self, name: str) -> None:
-        """
-        Refuse to move an entry of the folder reached that is a data directory, or holds one.
+        """Refuse to move an entry of the folder reached that is a data directory, or holds one.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.
@@ -200,9 +183,7 @@ class Descent:
             os.close(folder)
 
     def _next_real(self, pending: deque[str]) -> str | None:
-        """
-        Take the next component; a link puts its target in its place and gives None.
-        """
+        """Take the next component; a link puts its target in its place and gives None."""
         name = pending.popleft()
         if name in {"", "."}:
             return None

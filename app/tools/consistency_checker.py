@@ -1,6 +1,4 @@
-"""
-The tool `consistency_checker`: hold the scenes of a story against each other.
-"""
+"""The tool `consistency_checker`: hold the scenes of a story against each other."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _CHANGING = frozenset({"age", "possession", "trade"})
 
 
 class ConsistencyChecker:
-    """
-    Find what scenes say differently of the same thing, names spelled in two ways, and time that runs backwards.
-    """
+    """Find what scenes say differently of the same thing, names spelled in two ways, and time that runs backwards."""
 
     name = "consistency_checker"
     description = (
@@ -38,9 +34,7 @@ class ConsistencyChecker:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the conflicts between the scenes.
-        """
+        """Return the conflicts between the scenes."""
         given = arguments.complete(self.name, self.args_schema, args)
         told = scenes.read_all(workspace, given["scene_paths"])
         cards = folders.read_all(workspace, given["canon_paths"]) if "canon_paths" in given else []

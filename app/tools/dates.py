@@ -1,6 +1,4 @@
-"""
-Dates and numbers as stories write them: `12 October 1893`, `the twelfth of October`, `thirty-four`.
-"""
+"""Dates and numbers as stories write them: `12 October 1893`, `the twelfth of October`, `thirty-four`."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ NUMBER = rf"(?:\d{{1,3}}|(?:{'|'.join(_TENS)})(?:-(?:{'|'.join(_UNITS[1:10])}))?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryDate:
-    """
-    A date as far as a text states it.
-    """
+    """A date as far as a text states it."""
 
     year: int | None = None
     """Year, None where the text leaves it open."""
@@ -71,16 +67,12 @@ class StoryDate:
         return named if self.year is None else f"{named} {self.year}"
 
     def contradicts(self, other: StoryDate) -> bool:
-        """
-        Return whether a part that both state differs.
-        """
+        """Return whether a part that both state differs."""
         pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
         return any(own is not None and theirs is not None and own != theirs for own, theirs in pairs)
 
     def is_before(self, other: StoryDate) -> bool:
-        """
-        Return whether this date is certainly earlier; dates without a year are compared within one year.
-        """
+        """Return whether this date is certainly earlier; dates without a year are compared within one year."""
         if (self.year is None) != (other.year is None):
             return False
         own = (self.year or 0, self.month or 0, self.day or 0)
@@ -90,9 +82,7 @@ class StoryDate:
 
 
 def find(text: str, *, bare_years: bool = False) -> list[StoryDate]:
-    """
-    Return the dates that a text states, in order; bare years only if asked for.
-    """
+    """Return the dates that a text states, in order; bare years only if asked for."""
     patterns = (*_PATTERNS, *([_BARE_YEAR] if bare_years else []))
     stated = (date for pattern in patterns for match in pattern.finditer(text) if (date := _date(match)))
     found: list[StoryDate] = []
@@ -103,9 +93,7 @@ def find(text: str, *, bare_years: bool = False) -> list[StoryDate]:
 
 
 def number(text: str) -> int | None:
-    """
-    Read a count in figures or words, or return None.
-    """
+    """Read a count in figures or words, or return None."""
     bare = text.strip().lower()
     if bare.isascii() and bare.isdecimal():
         return int(bare[:9])
@@ -114,9 +102,7 @@ def number(text: str) -> int | None:
 
 
 def in_words(count: int) -> str:
-    """
-    Write a count below one hundred in words; others in figures.
-    """
+    """Write a count below one hundred in words; others in figures."""
     if not 0 <= count < 100:
         return str(count)
     tens, units = divmod(count, 10)
@@ -127,16 +113,12 @@ def in_words(count: int) -> str:
 
 
 def month(name: str) -> int | None:
-    """
-    Return the number of a month's name, None if it is none.
-    """
+    """Return the number of a month's name, None if it is none."""
     return _MONTHS.index(name.lower()) + 1 if name.lower() in _MONTHS else None
 
 
 def ordinal(text: str) -> int | None:
-    """
-    Read a rank such as `twelfth`, `21st` or `forty-third`, or return None.
-    """
+    """Read a rank such as `twelfth`, `21st` or `forty-third`, or return None."""
     bare = text.strip().lower()
     figures = re.fullmatch(r"(\d{1,3})(?:st|nd|rd|th)", bare)
     if figures:

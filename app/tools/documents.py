@@ -1,6 +1,4 @@
-"""
-Text files as tools read them: front matter, headings, fields and paragraphs, each with its line.
-"""
+"""Text files as tools read them: front matter, headings, fields and paragraphs, each with its line."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _HEADING = re.compile(r"\s{0,3}(#{1,6})\s{1,8}(\S.{0,400})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """
-    A Markdown heading.
-    """
+    """A Markdown heading."""
 
     level: int
     """1 to 6."""
@@ -32,9 +28,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """
-    An entry of a list.
-    """
+    """An entry of a list."""
 
     depth: int
     """Blanks before its mark."""
@@ -46,9 +40,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """
-    Lines of prose that belong together: a paragraph or one entry of a list.
-    """
+    """Lines of prose that belong together: a paragraph or one entry of a list."""
 
     lines: tuple[str, ...]
     """The lines."""
@@ -58,9 +50,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """
-    A text file taken apart.
-    """
+    """A text file taken apart."""
 
     path: str
     """Path in the workspace; empty for a text that is not a file."""
@@ -75,9 +65,7 @@ class Document:
 
     @property
     def title(self) -> str:
-        """
-        The front matter's title, else the first heading, else the file's name.
-        """
+        """The front matter's title, else the first heading, else the file's name."""
         stated = self.front_matter.get("title") or self.front_matter.get("name")
         if isinstance(stated, str) and stated:
             return stated
@@ -85,9 +73,7 @@ class Document:
         return first.text if first else PurePosixPath(self.path).stem
 
     def scalar(self, *names: str) -> str | None:
-        """
-        Return the first of the named front matter values that is set, lists joined with commas.
-        """
+        """Return the first of the named front matter values that is set, lists joined with commas."""
         for name in names:
             value = self.front_matter.get(name)
             if value:
@@ -95,9 +81,7 @@ class Document:
         return None
 
     def entries(self, *names: str) -> tuple[str, ...]:
-        """
-        Return the first of the named front matter values that is set, as a list.
-        """
+        """Return the first of the named front matter values that is set, as a list."""
         for name in names:
             value = self.front_matter.get(name)
             if value:
@@ -106,8 +90,7 @@ class Document:
 
 
 def read(workspace: Workspace, path: str) -> Document:
-    """
-    Read a file of the workspace and take it apart.
+    """Read a file of the workspace and take it apart.
 
     Raises:
         errors.ToolFailed: the file cannot be read as text.
@@ -116,9 +99,7 @@ def read(workspace: Workspace, path: str) -> Document:
 
 
 def parse(text: str, *, path: str = "") -> Document:
-    """
-    Take a text apart; line ends of every kind count as one.
-    """
+    """Take a text apart; line ends of every kind count as one."""
     lines = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     end = front_matter_end(lines)
     fields = front_matter(lines[1:end], first_line=2) if end else []
@@ -132,9 +113,7 @@ def parse(text: str, *, path: str = "") -> Document:
 
 
 def headings(document: Document) -> list[Heading]:
-    """
-    Return the headings outside of code.
-    """
+    """Return the headings outside of code."""
     found = []
     for line, text in body(document):
         match = _HEADING.match(text)
@@ -144,9 +123,7 @@ def headings(document: Document) -> list[Heading]:
 
 
 def items(document: Document) -> list[Item]:
-    """
-    Return the entries of all lists.
-    """
+    """Return the entries of all lists."""
     found = []
     for line, text in body(document):
         match = ITEM.match(text)
@@ -156,9 +133,7 @@ def items(document: Document) -> list[Item]:
 
 
 def fields(document: Document) -> list[Field]:
-    """
-    Return the front matter's fields and the `Name: value` lines of the body.
-    """
+    """Return the front matter's fields and the `Name: value` lines of the body."""
     found = [
         Field(
             name=name,
@@ -176,9 +151,7 @@ def fields(document: Document) -> list[Field]:
 
 
 def blocks(document: Document) -> list[Block]:
-    """
-    Return the prose of the body: its paragraphs, without headings, rules and code.
-    """
+    """Return the prose of the body: its paragraphs, without headings, rules and code."""
     found: list[Block] = []
     gathered: list[str] = []
     first = 0
@@ -195,9 +168,7 @@ def blocks(document: Document) -> list[Block]:
 
 
 def body(document: Document) -> list[tuple[int, str]]:
-    """
-    Return the numbered lines of the body outside of fenced code.
-    """
+    """Return the numbered lines of the body outside of fenced code."""
     inside = False
     found = []
     for line, text in enumerate(document.lines[document.body_line - 1 :], start=document.body_line):

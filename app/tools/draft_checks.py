@@ -1,6 +1,4 @@
-"""
-The checks of a scene's draft: what is asked of it, and what speaks against it.
-"""
+"""The checks of a scene's draft: what is asked of it, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _FIRST_PERSON_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """
-    A scene to be checked.
-    """
+    """A scene to be checked."""
 
     scene: Scene
     """The scene."""
@@ -39,9 +35,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """
-    A beat of the outline, looked for in the draft.
-    """
+    """A beat of the outline, looked for in the draft."""
 
     text: str
     """What should happen."""
@@ -52,17 +46,13 @@ class Beat:
 
     @property
     def is_covered(self) -> bool:
-        """
-        Whether the draft tells it, as far as words can show.
-        """
+        """Whether the draft tells it, as far as words can show."""
         return self.score >= _COVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """
-    What is asked of a draft, by the task or by its outline.
-    """
+    """What is asked of a draft, by the task or by its outline."""
 
     in_outline: bool | None
     """Whether its scene was found in the outline; None without an outline."""
@@ -82,9 +72,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """
-    One check that was asked for, with what speaks against it.
-    """
+    """One check that was asked for, with what speaks against it."""
 
     name: str
     """Its name."""
@@ -92,17 +80,13 @@ class Check:
     """What was found; the check is passed without any."""
 
     def to_json(self) -> dict[str, object]:
-        """
-        Return `{check, pass, message}`.
-        """
+        """Return `{check, pass, message}`."""
         message = " ".join(finding["message"] for finding in self.against[:5]) or "as asked"
         return {"check": self.name, "pass": not self.against, "message": bounds.clipped(message, 400)}
 
 
 def of_scene(scene: Scene) -> Draft:
-    """
-    Take a scene apart for its checks.
-    """
+    """Take a scene apart for its checks."""
     paragraphs = prose.paragraphs(scene.document)
     sentences = [(paragraph, sentence) for paragraph in paragraphs for sentence in paragraph.sentences]
     return Draft(
@@ -114,18 +98,14 @@ def of_scene(scene: Scene) -> Draft:
 
 
 def find_beats(texts: Sequence[str], draft: Draft) -> tuple[Beat, ...]:
-    """
-    Find for each beat the few sentences in a row that hold most of its words.
-    """
+    """Find for each beat the few sentences in a row that hold most of its words."""
     by_sentence = [set(matching.terms(sentence.text)) for sentence in draft.sentences]
     windows = [set().union(*by_sentence[start : start + _WINDOW_SENTENCES]) for start in range(len(by_sentence))]
     return tuple(_found(text, windows, draft) for text in texts[:MAX_BEATS])
 
 
 def checked(draft: Draft, wishes: Wishes) -> list[Check]:
-    """
-    Make every check that is asked for.
-    """
+    """Make every check that is asked for."""
     return [
         Check(name=name, against=tuple(find(draft, wishes)))
         for name, (is_asked, find) in _CHECKS.items()
@@ -165,9 +145,7 @@ def _wrong_length(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
 
 
 def _wrong_pov(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
-    """
-    Compare through whose eyes the draft says, or seems, to be told with whose they should be.
-    """
+    """Compare through whose eyes the draft says, or seems, to be told with whose they should be."""
     wanted = set(matching.terms(wishes.pov or ""))
     stated = draft.scene.pov
     if stated is not None and not wanted & set(matching.terms(stated)):

@@ -1,6 +1,4 @@
-"""
-Perform `check_evidence`: find quotes in files of the workspace, and receipts in the session.
-"""
+"""Perform `check_evidence`: find quotes in files of the workspace, and receipts in the session."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ ProveReceipt = Callable[[str], Awaitable[Mapping[str, plain.Json]]]
 
 
 class EvidencePerformer:
-    """
-    Look whether a reply's evidence is where it says.
-    """
+    """Look whether a reply's evidence is where it says."""
 
     def __init__(self, workspaces: Workspaces, prove_receipt: ProveReceipt) -> None:
         self._workspaces = workspaces
@@ -35,8 +31,7 @@ class EvidencePerformer:
         self._threads = FileThreads()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.CheckEvidence`.
+        """Perform one try of an `operations.CheckEvidence`.
 
         A quote must stand word for word in the file; how the text is set does not count (`quotes`).
 

@@ -1,6 +1,4 @@
-"""
-The expected failures of tools, made in one place so that each code has one wording.
-"""
+"""The expected failures of tools, made in one place so that each code has one wording."""
 
 from __future__ import annotations
 
@@ -14,63 +12,47 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
 def outside(path: str, reason: str) -> errors.ToolFailed:
-    """
-    Return the refusal of a path that is not one of the workspace.
-    """
+    """Return the refusal of a path that is not one of the workspace."""
     return _about(path, "path_outside_workspace", f"is not a path inside the workspace: {reason}")
 
 
 def no_workspace(path: str, error: OSError) -> errors.ToolFailed | errors.WorkspaceFault:
-    """
-    Return the failure of a workspace whose folder cannot be opened.
-    """
+    """Return the failure of a workspace whose folder cannot be opened."""
     if workspace_faults.passes(error.errno):
         return workspace_faults.waits(path, error)
     return errors.ToolFailed(f"The workspace cannot be opened: {error.strerror}.", code="workspace_missing")
 
 
 def not_allowed(working_dir: str) -> errors.ToolFailed:
-    """
-    Return the refusal of a folder that runs may not work in.
-    """
+    """Return the refusal of a folder that runs may not work in."""
     message = f"The run's working_dir {working_dir!r:.200} is not in the folders that runs may work in, or is reserved."
     return errors.ToolFailed(message, code="workspace_not_allowed", detail={"working_dir": working_dir})
 
 
 def missing(path: str) -> errors.ToolFailed:
-    """
-    Return the failure of a path at which there is nothing.
-    """
+    """Return the failure of a path at which there is nothing."""
     return _about(path, "file_not_found", "does not exist in the workspace")
 
 
 def not_a_file(path: str) -> errors.ToolFailed:
-    """
-    Return the failure of a path that names a folder, a device or a pipe.
-    """
+    """Return the failure of a path that names a folder, a device or a pipe."""
     return _about(path, "not_a_file", "is not a regular file")
 
 
 def not_text(path: str, reason: str) -> errors.ToolFailed:
-    """
-    Return the failure of a file, or of a text to be written, that is not UTF-8 text.
-    """
+    """Return the failure of a file, or of a text to be written, that is not UTF-8 text."""
     return _about(path, "not_text", f"is not text: {reason}")
 
 
 def too_large(path: str, size_bytes: int, limit_bytes: int) -> errors.ToolFailed:
-    """
-    Return the failure of a file over the limit.
-    """
+    """Return the failure of a file over the limit."""
     failure = _about(path, "file_too_large", f"has {size_bytes} bytes, more than the {limit_bytes} that a tool reads")
     failure.detail.update(size_bytes=size_bytes, limit_bytes=limit_bytes)
     return failure
 
 
 def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
-    """
-    Return the failure of files that are together more than a tool reads.
-    """
+    """Return the failure of files that are together more than a tool reads."""
     return errors.ToolFailed(
         f"The files are more than a tool reads at once: {max_files} files, {max_characters} characters.",
         code="too_much_text",
@@ -79,40 +61,30 @@ def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
 
 
 def taken(path: str) -> errors.ToolFailed:
-    """
-    Return the failure of a write to a path that has a file already.
-    """
+    """Return the failure of a write to a path that has a file already."""
     return _about(path, "file_exists", "exists already, and the write may not replace it")
 
 
 def invalid_pattern(pattern: str, reason: str) -> errors.ToolFailed:
-    """
-    Return the refusal of a pattern that cannot be understood.
-    """
+    """Return the refusal of a pattern that cannot be understood."""
     return _about(pattern, "invalid_pattern", f"is not a pattern: {reason}")
 
 
 def too_many(pattern: str, most: int) -> errors.ToolFailed:
-    """
-    Return the failure of a pattern that more files fit than are listed.
-    """
+    """Return the failure of a pattern that more files fit than are listed."""
     failure = _about(pattern, "too_many_files", f"fits more than the {most} files that are listed")
     failure.detail["limit"] = most
     return failure
 
 
 def overrun(what: str, seconds: float) -> errors.ToolFailed:
-    """
-    Return the failure of work that took longer than it may.
-    """
+    """Return the failure of work that took longer than it may."""
     message = f"{what} did not end within {seconds:g} seconds."
     return errors.ToolFailed(message, code="timeout", detail={"timeout_seconds": seconds})
 
 
 def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed | errors.WorkspaceFault:
-    """
-    Return the failure that an error of the operating system stands for, or the fault that passes.
-    """
+    """Return the failure that an error of the operating system stands for, or the fault that passes."""
     if workspace_faults.passes(error.errno, reading=code == "file_unreadable"):
         return workspace_faults.waits(path, error)
     if error.errno in _MISSING:

@@ -1,6 +1,4 @@
-"""
-`Name: value` lines, in front matter and elsewhere.
-"""
+"""`Name: value` lines, in front matter and elsewhere."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _FRONT_MATTER_LINES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """
-    A `Name: value` line, in front matter or in the body.
-    """
+    """A `Name: value` line, in front matter or in the body."""
 
     name: str
     """Name in lower case with `_` between its words."""
@@ -35,9 +31,7 @@ class Field:
 
 
 def field_of(text: str, line: int) -> Field | None:
-    """
-    Read one line as `Name: value`; the value is empty where a list follows.
-    """
+    """Read one line as `Name: value`; the value is empty where a list follows."""
     match = _FIELD.match(text.strip())
     if match is None:
         return None
@@ -46,16 +40,12 @@ def field_of(text: str, line: int) -> Field | None:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """
-    Split a value at its commas and semicolons.
-    """
+    """Split a value at its commas and semicolons."""
     return tuple(part for part in (part.strip(" []\"'\t") for part in re.split("[,;]", value)) if part)
 
 
 def front_matter_end(lines: Sequence[str]) -> int:
-    """
-    Return the index of the line that closes the front matter, 0 if there is none.
-    """
+    """Return the index of the line that closes the front matter, 0 if there is none."""
     if not lines or lines[0].strip() != "---":
         return 0
     closing = (
@@ -65,9 +55,7 @@ def front_matter_end(lines: Sequence[str]) -> int:
 
 
 def front_matter(lines: Sequence[str], first_line: int) -> list[tuple[str, FrontMatterValue, int]]:
-    """
-    Read the subset of YAML that notes use: scalars, `[a, b]` and `- a` lists; anything deeper is left out.
-    """
+    """Read the subset of YAML that notes use: scalars, `[a, b]` and `- a` lists; anything deeper is left out."""
     found: list[tuple[str, FrontMatterValue, int]] = []
     for line, text in enumerate(lines, start=first_line):
         item = ITEM.match(text)
@@ -93,7 +81,5 @@ def _scalar(text: str) -> str:
 
 
 def name_of(label: str) -> str:
-    """
-    Return a field's name in lower case with `_` between its words.
-    """
+    """Return a field's name in lower case with `_` between its words."""
     return "_".join(label.strip().lower().replace("-", " ").replace("/", " ").split())

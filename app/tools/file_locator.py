@@ -1,6 +1,4 @@
-"""
-The tool `file_locator`: find the files of a story that a task is about.
-"""
+"""The tool `file_locator`: find the files of a story that a task is about."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class _Hit:
 
 
 class FileLocator:
-    """
-    Rank the text files of the workspace by how well they fit a task.
-    """
+    """Rank the text files of the workspace by how well they fit a task."""
 
     name = "file_locator"
     description = "Find the scenes, outlines, canon cards and other files that a task is about, best first."
@@ -73,9 +69,7 @@ class FileLocator:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the matching files, best first.
-        """
+        """Return the matching files, best first."""
         given = arguments.complete(self.name, self.args_schema, args)
         read, truncated = story_files.read_all(workspace, given.get("folder", ""))
         deep = given["scan_mode"] == "DEEP_SCAN"
@@ -102,9 +96,7 @@ _LISTS = ("matches", "scene_paths", "canon_paths", "other_paths")
 
 
 def _meant(files: Sequence[StoryFile], criteria: str) -> tuple[Located | None, str | None]:
-    """
-    Return the scene that the criteria mean, or why that is not sure; neither where they mean none.
-    """
+    """Return the scene that the criteria mean, or why that is not sure; neither where they mean none."""
     try:
         return Story(files).locate(clue_of(criteria)), None
     except errors.ToolFailed as failure:
@@ -159,9 +151,7 @@ def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> lis
 
 
 def _asked(criteria: str) -> dict[str, str]:
-    """
-    Return the words that are looked for by their stems; what only says that there is work to do is left out.
-    """
+    """Return the words that are looked for by their stems; what only says that there is work to do is left out."""
     words = (token for token in matching.tokens(criteria) if token not in matching.STOPWORDS | _TASK_WORDS)
     asked: dict[str, str] = {}
     for word in itertools.islice(words, _MAX_TERMS):
@@ -179,8 +169,8 @@ def _weight(file: _File, term: str) -> float:
 
 
 def _named_cards(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]) -> list[_Hit]:
-    """
-    Return the cards of those who appear in the planned scene that the task means, else in the best matching scene.
+    """Return the cards of those who appear in the planned scene that the task means, else in the
+    best matching scene.
     """
     source = _source_of_names(files, criteria, hits)
     if source is None:
@@ -219,9 +209,7 @@ def _shown(hit: _Hit, best_score: float, criteria: str, deep: bool) -> dict[str,
 
 
 def _snippet(document: documents.Document, terms: frozenset[str], deep: bool) -> str:
-    """
-    Return the line that holds most of the terms, the first of them; only headings count unless the scan is deep.
-    """
+    """Return the line that holds most of the terms, the first of them; only headings count unless the scan is deep."""
     lines = [heading.text for heading in documents.headings(document)]
     if deep:
         lines += [text for _, text in documents.body(document)]

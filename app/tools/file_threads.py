@@ -1,6 +1,4 @@
-"""
-Threads for operations on files that only look: how many at a time, and how long each may take.
-"""
+"""Threads for operations on files that only look: how many at a time, and how long each may take."""
 
 from __future__ import annotations
 
@@ -22,16 +20,13 @@ T = TypeVar("T")
 
 
 class FileThreads:
-    """
-    Look at files off the loop; a look that is not waited for does no harm.
-    """
+    """Look at files off the loop; a look that is not waited for does no harm."""
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._threads = Threads(at_a_time)
 
     async def look(self, operation: operations.Operation, work: Callable[[], T]) -> T:
-        """
-        Return what the work returns, within the time that the operation gives it.
+        """Return what the work returns, within the time that the operation gives it.
 
         Raises:
             errors.ToolFailed: `timeout`, or what the work raises.

@@ -1,6 +1,4 @@
-"""
-Perform `find_files`: which paths of the workspace patterns fit.
-"""
+"""Perform `find_files`: which paths of the workspace patterns fit."""
 
 from __future__ import annotations
 
@@ -14,17 +12,14 @@ from app.tools.workspaces import Workspaces
 
 
 class FindFilesPerformer:
-    """
-    Look for files and folders.
-    """
+    """Look for files and folders."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
         self._threads = FileThreads()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `file_operations.FindFiles`.
+        """Perform one try of a `file_operations.FindFiles`.
 
         Raises:
             errors.ToolFailed: `timeout`, or as `globs.fitting`; `too_many_files` also for all patterns together.

@@ -1,6 +1,4 @@
-"""
-Findings: what a tool tells a writer, each with its place, so that it can become an issue.
-"""
+"""Findings: what a tool tells a writer, each with its place, so that it can become an issue."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _RANKS = {"error": 0, "warning": 1, "hint": 2}
 def finding(
     kind: str, severity: Severity, message: str, *, path: str = "", line: int = 0, quote: str = "", **facts: plain.Json
 ) -> Finding:
-    """
-    Return a finding as plain JSON.
-    """
+    """Return a finding as plain JSON."""
     return {
         "kind": kind,
         "severity": severity,
@@ -37,39 +33,29 @@ def finding(
 
 
 def place(path: str, line: int, quote: str) -> dict[str, plain.Json]:
-    """
-    Return a place in a file as plain JSON.
-    """
+    """Return a place in a file as plain JSON."""
     return {"path": path, "line": line, "quote": bounds.clipped(quote)}
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
-    """
-    Order findings by severity, path and line.
-    """
+    """Order findings by severity, path and line."""
     return sorted(found, key=lambda entry: (_RANKS[entry["severity"]], entry["path"], entry["line"], entry["kind"]))
 
 
 def has_error(found: Iterable[Finding]) -> bool:
-    """
-    Return whether one of the findings is an error.
-    """
+    """Return whether one of the findings is an error."""
     return any(entry["severity"] == "error" for entry in found)
 
 
 def lines(found: Sequence[Finding], otherwise: str) -> list[str]:
-    """
-    Return findings as lines of a report.
-    """
+    """Return findings as lines of a report."""
     if not found:
         return [otherwise]
     return [f"- {entry['severity']}: {entry['message']}{_at(entry)}" for entry in found]
 
 
 def counted(number: int, noun: str) -> str:
-    """
-    Return a number with its noun, e.g. `1 conflict`, `3 conflicts`.
-    """
+    """Return a number with its noun, e.g. `1 conflict`, `3 conflicts`."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 

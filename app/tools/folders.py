@@ -1,6 +1,4 @@
-"""
-Reading several files at once, folders among them, within a bound on their text.
-"""
+"""Reading several files at once, folders among them, within a bound on their text."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _SKIPPED = frozenset({"not_text", "file_too_large", "file_unreadable", "file_not
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Document]:
-    """
-    Read the named files, and the text files below the named folders; nothing is read twice.
+    """Read the named files, and the text files below the named folders; nothing is read twice.
 
     A file that was named must be readable; one that only lies in a named folder is left out if it is not text.
 
@@ -47,9 +44,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Docum
 
 
 def _expanded(workspace: Workspace, paths: Iterable[str]) -> dict[str, bool]:
-    """
-    Return the files to read, and whether each was named itself.
-    """
+    """Return the files to read, and whether each was named itself."""
     found: dict[str, bool] = {}
     for path in paths:
         plain_path = "/".join(confinement.components(path))

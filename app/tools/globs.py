@@ -1,5 +1,4 @@
-"""
-Globs: which paths of a workspace a pattern fits (workflow-dsl, file dependencies).
+"""Globs: which paths of a workspace a pattern fits (workflow-dsl, file dependencies).
 
 Names are matched component by component, and every folder on the way is entered as every other path is: from the root,
 held open, never out of the workspace. A link that a pattern fits is a match if it leads to something inside, no match
@@ -27,8 +26,7 @@ _Parts = tuple[str, ...]
 
 
 def fitting(root: Root | Path, pattern: str) -> list[str]:
-    """
-    Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
+    """Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
 
     A pattern that ends with a slash fits folders only. Names that are not UTF-8 are left out.
 
@@ -76,9 +74,7 @@ class _Search:
         return found
 
     def _listed(self, parts: _Parts, name: Wildcard, *, is_named: bool, is_last: bool) -> list[_Entry]:
-        """
-        Return the entries of a folder that fit; of those that the path goes through, what may be a folder.
-        """
+        """Return the entries of a folder that fit; of those that the path goes through, what may be a folder."""
         found: list[_Entry] = []
         with Descent(self._root, "/".join(parts)) as descent:
             try:
@@ -138,9 +134,7 @@ def _is_text(name: str) -> bool:
 
 
 def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:
-    """
-    Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to.
-    """
+    """Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to."""
     failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
     if isinstance(failure, errors.Fault):
         raise failure

@@ -1,6 +1,4 @@
-"""
-Perform what runs do with issues: open them, and close those whose cause is gone.
-"""
+"""Perform what runs do with issues: open them, and close those whose cause is gone."""
 
 from __future__ import annotations
 
@@ -22,23 +20,18 @@ _PAGE = 1000
 
 
 class IssuePerformer:
-    """
-    Write issue records. Their ids are derived, so that a repetition finds its own.
-    """
+    """Write issue records. Their ids are derived, so that a repetition finds its own."""
 
     def __init__(self, kept: issues.IssueStore, clock: clock.Clock, project: Path) -> None:
-        """
-        Args:
-            project: Folder that workspaces are named relative to, so that findings keep their identity if it moves.
+        """Args:
+        project: Folder that workspaces are named relative to, so that findings keep their identity if it moves.
         """
         self._kept = kept
         self._clock = clock
         self._project = project
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.OpenIssue`, `CloseFindings` or `CloseFailedChecks`.
-        """
+        """Perform one try of an `operations.OpenIssue`, `CloseFindings` or `CloseFailedChecks`."""
         operation = call.operation
         if isinstance(operation, operations.OpenIssue):
             return await self._open(call, operation)
@@ -139,16 +132,12 @@ class IssuePerformer:
 
 
 def issue_id(run_id: str, key: str) -> str:
-    """
-    Return `iss_` and twenty hexadecimal digits.
-    """
+    """Return `iss_` and twenty hexadecimal digits."""
     return f"iss_{plain.sha256(f'{run_id}:{key}'.encode())[:20]}"
 
 
 def finding_id(workspace: str, recipe_id: str, identity: Mapping[str, plain.Json]) -> str:
-    """
-    Return the id of a finding's issue, the same for every run that finds it.
-    """
+    """Return the id of a finding's issue, the same for every run that finds it."""
     named = {name: identity.get(name) for name in ("kind", "file", "words")}
     return f"iss_{plain.sha256(plain.canonical({**named, 'workspace': workspace, 'recipe_id': recipe_id}))[:20]}"
 
@@ -160,9 +149,7 @@ def _is_newer(known: issues.Issue, run: runs.RunStart) -> bool:
 
 
 def _is_about(known: issues.Issue, workspace: str, looked_at: tuple[str, ...]) -> bool:
-    """
-    Tell whether everything that a finding of this workspace is about was looked at.
-    """
+    """Tell whether everything that a finding of this workspace is about was looked at."""
     facts: Any = known.get("facts") or {}
     identity = facts.get("identity")
     if not isinstance(identity, dict) or identity.get("workspace") != workspace:

@@ -1,6 +1,4 @@
-"""
-The signs by which a text opens a loop in its reader's mind, and those by which it answers.
-"""
+"""The signs by which a text opens a loop in its reader's mind, and those by which it answers."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ _FEWEST_TERMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """
-    A sentence of one of the scenes.
-    """
+    """A sentence of one of the scenes."""
 
     scene: int
     """Place of the scene in the telling, from 0."""
@@ -72,9 +68,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """
-    Something the reader waits for.
-    """
+    """Something the reader waits for."""
 
     kind: LoopKind
     """How it was opened."""
@@ -94,9 +88,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """
-    A sentence with what is looked for in it.
-    """
+    """A sentence with what is looked for in it."""
 
     place: Place
     """Where it stands."""
@@ -109,9 +101,7 @@ class Line:
 
 
 def lines(index: int, scene: Scene) -> Iterator[Line]:
-    """
-    Yield the sentences of a scene.
-    """
+    """Yield the sentences of a scene."""
     paragraphs = prose.paragraphs(scene.document)
     position = 0
     for paragraph, following in itertools.zip_longest(paragraphs, paragraphs[1:]):
@@ -133,9 +123,7 @@ def lines(index: int, scene: Scene) -> Iterator[Line]:
 
 
 def opened_by(line: Line) -> Iterator[Loop]:
-    """
-    Yield the loops that a sentence opens.
-    """
+    """Yield the loops that a sentence opens."""
     for pattern in (_HIDDEN, _UNCANNY):
         for match in pattern.finditer(line.text):
             yield from _loop("foreshadowing", match[1].lower(), match[1], line)
@@ -152,15 +140,13 @@ def opened_by(line: Line) -> Iterator[Loop]:
 
 
 def is_question(line: Line) -> bool:
-    """
-    Return whether a sentence asks; `"Who is there?" asked Kael.` does.
-    """
+    """Return whether a sentence asks; `"Who is there?" asked Kael.` does."""
     return "?" in line.text
 
 
 def answers(first: Line, following: Line | None) -> bool:
-    """
-    Decide whether a thing comes back to some effect: with such a verb beside it, or in the next sentence about `it`.
+    """Decide whether a thing comes back to some effect: with such a verb beside it, or in the next
+    sentence about `it`.
     """
     if _ANSWERS.search(first.text):
         return True

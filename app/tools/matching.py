@@ -1,6 +1,4 @@
-"""
-Matching texts by their words, without regard to accents, case and common endings.
-"""
+"""Matching texts by their words, without regard to accents, case and common endings."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _SHORTEST_STEM = 3
 
 
 def tokens(text: str) -> list[str]:
-    """
-    Return the words and numbers of a text, folded.
-    """
+    """Return the words and numbers of a text, folded."""
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
         text = "".join(character for character in decomposed if not unicodedata.combining(character))
@@ -45,16 +41,12 @@ def tokens(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """
-    Return the stems of the words that say something, each once, in order.
-    """
+    """Return the stems of the words that say something, each once, in order."""
     return list(dict.fromkeys(stem(token) for token in tokens(text) if token not in STOPWORDS))
 
 
 def stem(token: str) -> str:
-    """
-    Return a word without its ending, so that `opens`, `opened` and `opening` are one.
-    """
+    """Return a word without its ending, so that `opens`, `opened` and `opening` are one."""
     token = _IRREGULAR.get(token, token)
     for ending in _ENDINGS:
         if token.endswith(ending) and len(token) - len(ending) >= _SHORTEST_STEM:
@@ -64,9 +56,7 @@ def stem(token: str) -> str:
 
 
 def overlap(wanted: list[str], offered: set[str]) -> float:
-    """
-    Return which part of the wanted terms is offered, 0 to 1.
-    """
+    """Return which part of the wanted terms is offered, 0 to 1."""
     return sum(term in offered for term in wanted) / len(wanted) if wanted else 0.0
 
 

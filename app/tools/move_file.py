@@ -1,6 +1,4 @@
-"""
-Perform `move_file`: put a file of the workspace into another folder.
-"""
+"""Perform `move_file`: put a file of the workspace into another folder."""
 
 from __future__ import annotations
 
@@ -10,16 +8,13 @@ from app.tools.workspaces import Workspaces
 
 
 class MoveFilePerformer:
-    """
-    Move a file once, however often the step is tried.
-    """
+    """Move a file once, however often the step is tried."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `file_operations.MoveFile`; a later one finds what an earlier one has done.
+        """Perform one try of a `file_operations.MoveFile`; a later one finds what an earlier one has done.
 
         A move that has begun is finished before a cancellation goes on.
 

@@ -1,6 +1,5 @@
-"""
-Move a file or a folder within a workspace, so that every crash leaves it under its old name, its new one, or both, and
-the next try finishes what the last one has begun.
+"""Move a file or a folder within a workspace, so that every crash leaves it under its old name, its new one, or both,
+and the next try finishes what the last one has begun.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """
-    What is moved, and where to.
-    """
+    """What is moved, and where to."""
 
     source_folders: tuple[str, ...]
     """Folders on the way to it."""
@@ -37,8 +34,7 @@ class Move:
 
     @classmethod
     def of(cls, source: str, folder: str) -> Move:
-        """
-        Read what is asked for.
+        """Read what is asked for.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `not_a_file`.
@@ -50,22 +46,18 @@ class Move:
 
     @property
     def source(self) -> str:
-        """
-        Its path.
-        """
+        """Its path."""
         return "/".join((*self.source_folders, self.name))
 
     @property
     def target(self) -> str:
-        """
-        Its new path.
-        """
+        """Its new path."""
         return "/".join((*self.target_folders, self.name))
 
 
 def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
-    """
-    Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it is.
+    """Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it
+    is.
 
     Args:
         is_again: Whether an earlier try may have done it, in part or in full, and died before it could say so.
@@ -108,8 +100,8 @@ def _is_there(root: Root | Path, move: Move) -> bool:
 
 
 def _was_moved(root: Root | Path, move: Move) -> bool:
-    """
-    Tell whether it stands at its new place, and make sure that it stays there: who moved it may have died before that.
+    """Tell whether it stands at its new place, and make sure that it stays there: who moved it may have died before
+    that.
     """
     with Descent(root, move.target) as goal:
         try:

@@ -1,5 +1,4 @@
-"""
-Patterns of names: one component of a POSIX glob.
+"""Patterns of names: one component of a POSIX glob.
 
 `*` stands for any characters, `?` for one, `[a-z]`, `[!a-z]` and `[[:digit:]]` for one of a set; a backslash takes the
 meaning from what follows it. Matching takes time in proportion to pattern and name, whatever they are.
@@ -30,9 +29,7 @@ _SOME = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wildcard:
-    """
-    A pattern that more than one name can fit.
-    """
+    """A pattern that more than one name can fit."""
 
     expression: re.Pattern[str]
     """What a name must be."""
@@ -40,15 +37,12 @@ class Wildcard:
     """Whether it begins with a dot, which a hidden name needs."""
 
     def fits(self, name: str) -> bool:
-        """
-        Tell whether a name fits.
-        """
+        """Tell whether a name fits."""
         return (self.says_dot or not name.startswith(".")) and self.expression.fullmatch(name) is not None
 
 
 def parse(pattern: str) -> str | Wildcard:
-    """
-    Return the one name that fits, or a pattern.
+    """Return the one name that fits, or a pattern.
 
     Raises:
         ValueError: it names a class of characters that there is not.
@@ -82,9 +76,7 @@ def _between_stars(expressions: Iterator[str]) -> list[str]:
 
 
 def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
-    """
-    Yield each piece: the character that it stands for, None where there are several, and its expression.
-    """
+    """Yield each piece: the character that it stands for, None where there are several, and its expression."""
     position = 0
     while position < len(pattern):
         character, position = pattern[position], position + 1

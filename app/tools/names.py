@@ -1,6 +1,4 @@
-"""
-Proper names in prose: which there are, and which look like a slip for another.
-"""
+"""Proper names in prose: which there are, and which look like a slip for another."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _ADDRESSES = frozenset({"Miss", "Mister", "Missis"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """
-    A proper name at one place of a text.
-    """
+    """A proper name at one place of a text."""
 
     name: str
     """As it is written, without a possessive `'s`."""
@@ -61,9 +57,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip:
-    """
-    A name that is probably another one misspelt.
-    """
+    """A name that is probably another one misspelt."""
 
     name: str
     """What is written."""
@@ -78,8 +72,7 @@ class Slip:
 
 
 def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
-    """
-    Return all proper names of the texts in order, and words that may be some since they open a sentence.
+    """Return all proper names of the texts in order, and words that may be some since they open a sentence.
 
     A word that is also written small is no name.
     """
@@ -100,16 +93,12 @@ def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
 
 
 def certain(seen: Iterable[Sighting]) -> list[Sighting]:
-    """
-    Return those that are names for sure.
-    """
+    """Return those that are names for sure."""
     return [sighting for sighting in seen if sighting.is_certain]
 
 
 def entities(seen: Sequence[Sighting]) -> list[Entity]:
-    """
-    Return the frequent names as members of a cast of which nothing else is known.
-    """
+    """Return the frequent names as members of a cast of which nothing else is known."""
     counts = Counter(sighting.name for sighting in certain(seen))
     with_article = Counter(sighting.name for sighting in certain(seen) if sighting.has_article)
     frequent = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_NAMES]
@@ -127,8 +116,7 @@ def entities(seen: Sequence[Sighting]) -> list[Entity]:
 
 
 def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
-    """
-    Return names that are one or two letters away from a known or a more frequent one.
+    """Return names that are one or two letters away from a known or a more frequent one.
 
     Args:
         seen: Names of the texts.
@@ -180,17 +168,13 @@ def _in_paragraph(paragraph: prose.Paragraph, path: str) -> Iterator[Sighting]:
 
 
 def _has_surname(name: str, small: Set[str]) -> bool:
-    """
-    Return whether a name that opens a sentence shows by its second word that it is one.
-    """
+    """Return whether a name that opens a sentence shows by its second word that it is one."""
     first, _, rest = name.partition(" ")
     return bool(rest) and first.lower() not in small | _OPENERS and not first.lower().endswith(("ly", "ing", "ed"))
 
 
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:
-    """
-    Take the first word off `Then Kael`, which opens a sentence and is no part of the name.
-    """
+    """Take the first word off `Then Kael`, which opens a sentence and is no part of the name."""
     tail = sighting.name.partition(" ")[2]
     if sighting.opens and sighting.name not in sure and tail in sure:
         return dataclasses.replace(sighting, name=tail, opens=False)
@@ -208,9 +192,7 @@ def _is_slip(word: str, other: str, counts: Mapping[str, int], right: Set[str]) 
 
 
 def distance(one: str, other: str) -> int:
-    """
-    Count the letters to insert, drop, change or swap with a neighbour.
-    """
+    """Count the letters to insert, drop, change or swap with a neighbour."""
     before: list[int] = []
     above = list(range(len(other) + 1))
     for i, a in enumerate(one):

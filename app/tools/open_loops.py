@@ -1,5 +1,4 @@
-"""
-Open loops: what a story makes its reader wait for, and where it lets him have it.
+"""Open loops: what a story makes its reader wait for, and where it lets him have it.
 
 A loop is opened by a question that nobody answers, by a promise, or by a thing that is set before the reader with a
 marked gesture (foreshadowing). It is paid when the thing comes back with a gesture that answers, touched when it only
@@ -22,9 +21,7 @@ _MAX_LOOPS = 400
 
 
 def find(scenes: Sequence[Scene], outline: Outline | None) -> list[Loop]:
-    """
-    Return the loops of the scenes in the order in which they are opened.
-    """
+    """Return the loops of the scenes in the order in which they are opened."""
     story = _Story(scenes, outline)
     opened = [*_declared(story), *(loop for line in story.lines for loop in loop_signs.opened_by(line))]
     distinct = _merged(sorted(opened, key=lambda loop: _position(loop.planted)))
@@ -32,9 +29,7 @@ def find(scenes: Sequence[Scene], outline: Outline | None) -> list[Loop]:
 
 
 class _Story:
-    """
-    The scenes as sentences, found again by the words in them.
-    """
+    """The scenes as sentences, found again by the words in them."""
 
     def __init__(self, scenes: Sequence[Scene], outline: Outline | None) -> None:
         self.scenes = scenes
@@ -51,18 +46,14 @@ class _Story:
                 self._by_term.setdefault(term, []).append(number)
 
     def with_any(self, terms: Iterable[str]) -> Iterator[tuple[Line, Line | None]]:
-        """
-        Yield the sentences that hold one of the terms, each with the sentence that follows it.
-        """
+        """Yield the sentences that hold one of the terms, each with the sentence that follows it."""
         numbers = {number for term in terms for number in self._by_term.get(term, ())}
         for number in sorted(numbers):
             yield self.lines[number], self.lines[number + 1] if number + 1 < len(self.lines) else None
 
 
 def _declared(story: _Story) -> Iterator[Loop]:
-    """
-    Yield what front matter or outline name as planted, at the sentence that mentions it.
-    """
+    """Yield what front matter or outline name as planted, at the sentence that mentions it."""
     for index, (scene, planned) in enumerate(zip(story.scenes, story.planned, strict=True)):
         declared = (*scene.document.entries("plants", "foreshadows"), *(planned.entries("plants") if planned else ()))
         for item in declared:
@@ -78,9 +69,7 @@ def _declared(story: _Story) -> Iterator[Loop]:
 
 
 def _merged(loops: Sequence[Loop]) -> list[Loop]:
-    """
-    Leave out a thing that is set before the reader again: one whose words are among those of an earlier one.
-    """
+    """Leave out a thing that is set before the reader again: one whose words are among those of an earlier one."""
     kept: list[Loop] = []
     by_head: dict[str, list[Loop]] = {}
     for loop in loops:
@@ -98,9 +87,7 @@ def _is_same(loop: Loop, other: Loop) -> bool:
 
 
 def _followed(loop: Loop, story: _Story) -> Loop:
-    """
-    Return the loop with what has become of it.
-    """
+    """Return the loop with what has become of it."""
     return _followed_thing(loop, story) if loop.kind == "foreshadowing" else _followed_matter(loop, story)
 
 
@@ -129,9 +116,7 @@ def _followed_thing(loop: Loop, story: _Story) -> Loop:
 
 
 def _pays(line: Line, following: Line | None, declared: PlannedScene | None, story: _Story) -> bool:
-    """
-    Decide by the outline, where it says which scene pays, and else by what is done with the thing.
-    """
+    """Decide by the outline, where it says which scene pays, and else by what is done with the thing."""
     if declared is None:
         return loop_signs.answers(line, following)
     told_in = story.planned[line.place.scene]

@@ -1,6 +1,4 @@
-"""
-The tool `outline_analyzer`: take an outline apart and find the scene that a task means.
-"""
+"""The tool `outline_analyzer`: take an outline apart and find the scene that a task means."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _PLANTS_FOLLOWED = 500
 
 
 class OutlineAnalyzer:
-    """
-    List the scenes of an outline with their beats, the scene meant by a query, and what the outline leaves open.
-    """
+    """List the scenes of an outline with their beats, the scene meant by a query, and what the outline leaves open."""
 
     name = "outline_analyzer"
     description = "Read an outline: its scenes, beats, points of view and gaps, and the scene that a task means."
@@ -55,9 +51,7 @@ class OutlineAnalyzer:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the scenes and the one that is meant.
-        """
+        """Return the scenes and the one that is meant."""
         given = arguments.complete(self.name, self.args_schema, args)
         outline = outlines.of_document(documents.read(workspace, given["outline_path"]))
         match = _meant(workspace, outline, given)

@@ -1,6 +1,4 @@
-"""
-What an outline says of one scene: its fields, its beats, its prose, and what is none of these.
-"""
+"""What an outline says of one scene: its fields, its beats, its prose, and what is none of these."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ _RULE = re.compile(r"\s{0,3}([-*_=])(?:\s{0,3}\1){2,}\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
-    """
-    A part of an outline that is not read.
-    """
+    """A part of an outline that is not read."""
 
     line: int
     """Its line."""
@@ -50,9 +46,7 @@ class Ignored:
 
 @dataclass(slots=True, kw_only=True)
 class Content:
-    """
-    What is said of a scene.
-    """
+    """What is said of a scene."""
 
     fields: dict[str, Field] = field(default_factory=dict)
     """Fields that are read, by name."""
@@ -81,15 +75,12 @@ class _Open:
 
 
 def known(words: str) -> str | None:
-    """
-    Return the field that a name or a heading stands for, or None.
-    """
+    """Return the field that a name or a heading stands for, or None."""
     return _NAMES.get("_".join(words.strip(" :*_").lower().replace("-", " ").split()))
 
 
 def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: str = "") -> Content:
-    """
-    Read the lines below a scene's heading.
+    """Read the lines below a scene's heading.
 
     A field has a known name; an entry with another short name is reported; every other entry is a beat. Where no list
     tells what happens, the sentences of the prose are the beats.
@@ -112,9 +103,7 @@ def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: st
 
 
 def _taken(content: Content, line: _Line, opened: _Open | None) -> _Open | None:
-    """
-    Take one line, and return the field whose entries follow.
-    """
+    """Take one line, and return the field whose entries follow."""
     if line.kind == "heading":
         name = known(line.text)
         if name is None:
@@ -172,9 +161,7 @@ def _take_prose(content: Content, prose: Sequence[_Line]) -> None:
 
 
 def _lines(lines: Sequence[tuple[int, str]], headings: Mapping[int, str]) -> Iterator[_Line]:
-    """
-    Yield the lines that say something; a line that continues an entry is joined to it.
-    """
+    """Yield the lines that say something; a line that continues an entry is joined to it."""
     pending: _Line | None = None
     for number, text in lines:
         line = _line(number, text, headings)

@@ -1,6 +1,4 @@
-"""
-Which lines of an outline begin a scene, and which chapter, act, part or book each scene belongs to.
-"""
+"""Which lines of an outline begin a scene, and which chapter, act, part or book each scene belongs to."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ NOT_SCENES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """
-    The line on which a scene begins.
-    """
+    """The line on which a scene begins."""
 
     heading: Heading
     """The line; entries of lists have `ENTRY_LEVEL`."""
@@ -57,9 +53,7 @@ class Head:
 
 
 def all_headings(document: documents.Document) -> list[Heading]:
-    """
-    Return headings marked with `#`, underlined ones, and lines such as `Scene 21: The Arrival` that stand alone.
-    """
+    """Return headings marked with `#`, underlined ones, and lines such as `Scene 21: The Arrival` that stand alone."""
     marked = {heading.line: heading for heading in documents.headings(document)}
     lines = dict(documents.body(document))
     for line, text in lines.items():
@@ -78,8 +72,7 @@ def all_headings(document: documents.Document) -> list[Heading]:
 
 
 def of_document(document: documents.Document, headings: Sequence[Heading]) -> list[Head]:
-    """
-    Return the beginnings of the scenes, in order.
+    """Return the beginnings of the scenes, in order.
 
     They are the headings that number scenes; without any the entries of lists that do; else the headings of chapters
     or what stands right below those; else numbered headings; else the headings of the level that occurs most; else the
@@ -96,9 +89,7 @@ def of_document(document: documents.Document, headings: Sequence[Heading]) -> li
 
 
 def title_words(text: str) -> str:
-    """
-    Return a heading's words as names of fields and lists are compared.
-    """
+    """Return a heading's words as names of fields and lists are compared."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
@@ -129,9 +120,7 @@ def _may_be_scene(heading: Heading) -> bool:
 
 
 def _bare(headings: Sequence[Heading], named: dict[int, Named]) -> list[Heading]:
-    """
-    Return headings that begin with a number, where they are at least half of those of their level.
-    """
+    """Return headings that begin with a number, where they are at least half of those of their level."""
     counted = [head for head in headings if named[head.line].number is not None and not _is_container(named, head)]
     for level in sorted({head.level for head in counted}):
         found = [head for head in counted if head.level == level]
@@ -162,8 +151,8 @@ def _entries(document: documents.Document) -> list[Heading]:
 
 
 def _parted(text: str) -> tuple[Named, str]:
-    """
-    Part a list's entry into its title and what it says: `The Arrival: Kael lands` or `Scene 21 – The Arrival – …`.
+    """Part a list's entry into its title and what it says: `The Arrival: Kael lands` or `Scene 21 –
+    The Arrival – …`.
     """
     named = scene_numbers.of_heading(text)
     has_title = named.number is not None and named.title != text
@@ -197,9 +186,7 @@ def _placed(
 
 
 def _entered(above: dict[str, int], number: SceneNumber) -> dict[str, int]:
-    """
-    Return what is open after the heading of a chapter, an act, a part or a book: what is smaller has ended.
-    """
+    """Return what is open after the heading of a chapter, an act, a part or a book: what is smaller has ended."""
     unit = number.unit or ""
     larger = _CONTAINERS[: _CONTAINERS.index(unit)]
     return (

@@ -1,5 +1,5 @@
-"""
-Which scene of an outline a file, a number or a task means; a failure that names the candidates where that is not sure.
+"""Which scene of an outline a file, a number or a task means; a failure that names the candidates where that is not
+sure.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _BY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """
-    The planned scene that a task or a title means.
-    """
+    """The planned scene that a task or a title means."""
 
     scene: PlannedScene
     """The scene."""
@@ -43,38 +41,29 @@ class Match:
 
     @property
     def reason(self) -> str:
-        """
-        What it was found by, in words.
-        """
+        """What it was found by, in words."""
         return _BY[self.by]
 
 
 def catalog(outline: Outline) -> Catalog:
-    """
-    Return the scenes of an outline, to be found by number and title.
-    """
+    """Return the scenes of an outline, to be found by number and title."""
     return Catalog([_target(planned) for planned in outline.scenes])
 
 
 def match(outline: Outline, query: str) -> Match | None:
-    """
-    Return the scene that a query means, None if that is not sure.
-    """
+    """Return the scene that a query means, None if that is not sure."""
     return _match(outline, catalog(outline).choose(scene_matching.of_text(query)))
 
 
 def of_scenes(outline: Outline, found: Sequence[scenes.Scene]) -> list[PlannedScene | None]:
-    """
-    Return for each scene's file the planned scene that it means, None where that is not sure.
-    """
+    """Return for each scene's file the planned scene that it means, None where that is not sure."""
     known = catalog(outline)
     matches = (_match(outline, known.choose(of_file(scene.document))) for scene in found)
     return [match.scene if match is not None else None for match in matches]
 
 
 def find(outline: Outline, clues: Sequence[Clue]) -> Match:
-    """
-    Return the scene that clues mean, the first of them first.
+    """Return the scene that clues mean, the first of them first.
 
     Raises:
         errors.ToolFailed: `scene_ambiguous` or `scene_not_found`, with the candidates.
@@ -88,8 +77,7 @@ def find(outline: Outline, clues: Sequence[Clue]) -> Match:
 
 
 def clue_of(workspace: Workspace, outline: Outline, query: str) -> Clue:
-    """
-    Return what a query says; a path stands for its file, and what that says of itself counts before its name.
+    """Return what a query says; a path stands for its file, and what that says of itself counts before its name.
 
     Raises:
         errors.ToolFailed: the query is a path outside of the workspace.
@@ -109,9 +97,7 @@ def clue_of(workspace: Workspace, outline: Outline, query: str) -> Clue:
 
 
 def of_file(document: documents.Document) -> Clue:
-    """
-    Return what a scene's file says: its front matter and heading, then its name and folders.
-    """
+    """Return what a scene's file says: its front matter and heading, then its name and folders."""
     named, scene = scene_numbers.of_path(document.path), scenes.of_document(document)
     clue = scene_matching.of_named(document.path, named, *((scene.title,) if scene.has_title else ()))
     if scene.scene_number is None:
@@ -135,9 +121,7 @@ def _target(planned: PlannedScene) -> Target:
 
 
 def _count_anew(workspace: Workspace, path: str) -> bool:
-    """
-    Return whether files beside this one count scenes anew in each chapter, so that a number alone means nothing.
-    """
+    """Return whether files beside this one count scenes anew in each chapter, so that a number alone means nothing."""
     top = path.split("/", 1)[0] if "/" in path else ""
     if top and workspace.kind(top) != "folder":
         return False

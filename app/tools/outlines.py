@@ -1,6 +1,4 @@
-"""
-Outlines: the planned scenes of a story with their beats.
-"""
+"""Outlines: the planned scenes of a story with their beats."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _LENGTH = re.compile(r"(\d{1,6})(?:\s{0,2}(?:-|–|—|to)\s{0,2}(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScene:
-    """
-    A scene as the outline plans it.
-    """
+    """A scene as the outline plans it."""
 
     index: int
     """Place among the scenes, from 0."""
@@ -47,16 +43,12 @@ class PlannedScene:
 
     @property
     def number(self) -> int | None:
-        """
-        Its bare number, None if it has none.
-        """
+        """Its bare number, None if it has none."""
         return None if self.scene_number is None else self.scene_number.number
 
     @property
     def label(self) -> str:
-        """
-        How messages call it, e.g. `Chapter 3, Scene 2 “The Storm”`.
-        """
+        """How messages call it, e.g. `Chapter 3, Scene 2 “The Storm”`."""
         number = self.scene_number
         above = number.within if number is not None else self.within
         parts = [f"{kind.capitalize()} {value}" for kind, value in above]
@@ -66,22 +58,16 @@ class PlannedScene:
         return called if called and self.title == self.heading else f"{called} “{self.title}”".lstrip()
 
     def value(self, name: str) -> str | None:
-        """
-        Return the text of a field, or None.
-        """
+        """Return the text of a field, or None."""
         return self.fields[name].value if name in self.fields else None
 
     def entries(self, name: str) -> tuple[str, ...]:
-        """
-        Return the entries of a field that is a list.
-        """
+        """Return the entries of a field that is a list."""
         return split_list(self.value(name) or "")
 
     @property
     def words(self) -> tuple[int | None, int | None]:
-        """
-        Fewest and most words it shall have; a single number is the most.
-        """
+        """Fewest and most words it shall have; a single number is the most."""
         stated = _LENGTH.search(self.value("length") or "")
         if stated is None:
             return None, None
@@ -89,18 +75,14 @@ class PlannedScene:
 
     @property
     def date(self) -> dates.StoryDate | None:
-        """
-        When it plays.
-        """
+        """When it plays."""
         found = dates.find(self.value("date") or "", bare_years=True)
         return found[0] if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """
-    The plan of a story.
-    """
+    """The plan of a story."""
 
     title: str
     """Title of the story or of the outline."""
@@ -113,8 +95,8 @@ class Outline:
 
 
 def of_document(document: documents.Document) -> Outline:
-    """
-    Read an outline; `outline_heads.of_document` says what begins a scene, `outline_fields.read` what is read of it.
+    """Read an outline; `outline_heads.of_document` says what begins a scene, `outline_fields.read`
+    what is read of it.
     """
     headings = outline_heads.all_headings(document)
     heads = outline_heads.of_document(document, headings)
@@ -131,9 +113,7 @@ def of_document(document: documents.Document) -> Outline:
 
 
 def neighbours(outline: Outline, scene: PlannedScene) -> tuple[str | None, str | None]:
-    """
-    Return the titles of the scenes before and after one.
-    """
+    """Return the titles of the scenes before and after one."""
     titles: Sequence[str] = [planned.title for planned in outline.scenes]
     before = titles[scene.index - 1] if scene.index > 0 else None
     after = titles[scene.index + 1] if scene.index + 1 < len(titles) else None
@@ -141,9 +121,7 @@ def neighbours(outline: Outline, scene: PlannedScene) -> tuple[str | None, str |
 
 
 def _ends(heads: Sequence[Head], headings: Sequence[Heading], last: int) -> list[int]:
-    """
-    Return for each scene the line on which something of the same level or above begins.
-    """
+    """Return for each scene the line on which something of the same level or above begins."""
     levels = {place.line: place.level for place in (*headings, *(head.heading for head in heads))}
     ends, following = list[int](), [*sorted(levels), last]
     for head in heads:
@@ -169,9 +147,7 @@ def _planned(index: int, head: Head, lines: Sequence[tuple[int, str]], texts: Ma
 
 
 def _outside(body: Sequence[tuple[int, str]], headings: Mapping[int, str], taken: set[int]) -> Iterator[Ignored]:
-    """
-    Return what stands beside the scenes: headings after the first, and the first of the entries below each.
-    """
+    """Return what stands beside the scenes: headings after the first, and the first of the entries below each."""
     told, title = False, min(headings, default=0)
     for line, text in body:
         if line in taken or not text.strip():

@@ -1,6 +1,4 @@
-"""
-Perform tool calls: one model-free tool on the run's workspace.
-"""
+"""Perform tool calls: one model-free tool on the run's workspace."""
 
 from __future__ import annotations
 
@@ -22,13 +20,10 @@ TOOLS_AT_A_TIME = 4
 
 
 class Tools(Protocol):
-    """
-    Tools by name.
-    """
+    """Tools by name."""
 
     def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Check the arguments and run the tool.
+        """Check the arguments and run the tool.
 
         Raises:
             errors.ToolFailed: `unknown_tool`, `invalid_args`, or the tool's own.
@@ -36,9 +31,7 @@ class Tools(Protocol):
 
 
 class ToolPerformer:
-    """
-    Run a tool in a thread; its output is the payload.
-    """
+    """Run a tool in a thread; its output is the payload."""
 
     def __init__(self, tools: Tools, workspaces: Workspaces, at_a_time: int = TOOLS_AT_A_TIME) -> None:
         self._tools = tools
@@ -46,8 +39,7 @@ class ToolPerformer:
         self._threads = Threads(at_a_time)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of an `operations.ToolCall`. Tools only read, so one that is not waited for does no harm.
+        """Perform one try of an `operations.ToolCall`. Tools only read, so one that is not waited for does no harm.
 
         Raises:
             errors.ToolFailed: `tool_timeout`, `workspace_not_allowed`, `unknown_tool`, `invalid_args`, and the tool's.

@@ -1,6 +1,4 @@
-"""
-Prose taken apart: paragraphs, sentences, words and direct speech, each with its line in the file.
-"""
+"""Prose taken apart: paragraphs, sentences, words and direct speech, each with its line in the file."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _SINGLE_CLOSES = re.compile(r"(?<=[.,!?…—–])['’](?=$|[\s)—–])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """
-    A stretch of a paragraph's text.
-    """
+    """A stretch of a paragraph's text."""
 
     start: int
     """First character."""
@@ -38,9 +34,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """
-    A sentence of a paragraph.
-    """
+    """A sentence of a paragraph."""
 
     text: str
     """Its text on one line."""
@@ -54,9 +48,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
-    """
-    A paragraph on one line, with what is needed to find places in it again.
-    """
+    """A paragraph on one line, with what is needed to find places in it again."""
 
     index: int
     """Position among the paragraphs, from 0."""
@@ -72,53 +64,39 @@ class Paragraph:
     """What is said aloud in it, quotation marks included."""
 
     def line_at(self, position: int) -> int:
-        """
-        Return the line of the file on which a character of the text stands.
-        """
+        """Return the line of the file on which a character of the text stands."""
         return self.line + bisect.bisect_right(self.line_starts, position) - 1
 
     def is_spoken(self, position: int) -> bool:
-        """
-        Return whether a character of the text belongs to direct speech.
-        """
+        """Return whether a character of the text belongs to direct speech."""
         index = bisect.bisect_right(self.speech, position, key=lambda span: span.start) - 1
         return index >= 0 and position < self.speech[index].end
 
     def sentence_at(self, position: int) -> Sentence:
-        """
-        Return the sentence that a character of the text belongs to.
-        """
+        """Return the sentence that a character of the text belongs to."""
         index = bisect.bisect_right(self.sentences, position, key=lambda sentence: sentence.start) - 1
         return self.sentences[max(index, 0)]
 
 
 def paragraphs(document: documents.Document) -> list[Paragraph]:
-    """
-    Return the paragraphs of a document's body that hold words.
-    """
+    """Return the paragraphs of a document's body that hold words."""
     texts = [block for block in documents.blocks(document) if any(_WORD.search(line) for line in block.lines)]
     parts = ((part, line) for block in texts for part, line in _parts(block.lines, block.line))
     return [_paragraph(index, lines, line) for index, (lines, line) in enumerate(parts)]
 
 
 def words(text: str) -> list[str]:
-    """
-    Return the words of a text as they are written; figures are none.
-    """
+    """Return the words of a text as they are written; figures are none."""
     return _WORD.findall(text)
 
 
 def spoken_share(paragraph: Paragraph) -> float:
-    """
-    Return the part of a paragraph's characters that is direct speech, 0 to 1.
-    """
+    """Return the part of a paragraph's characters that is direct speech, 0 to 1."""
     return sum(span.end - span.start for span in paragraph.speech) / max(len(paragraph.text), 1)
 
 
 def _parts(lines: Sequence[str], line: int) -> Iterator[tuple[Sequence[str], int]]:
-    """
-    Cut what is longer than any paragraph into pieces, so that work within a paragraph has a bound.
-    """
+    """Cut what is longer than any paragraph into pieces, so that work within a paragraph has a bound."""
     gathered: list[str] = []
     first, characters = line, 0
     for place, text in enumerate(lines, start=line):
@@ -163,9 +141,7 @@ def _sentences(text: str, line_starts: Sequence[int], line: int) -> tuple[Senten
 
 
 def _closes(text: str, match: re.Match[str]) -> bool:
-    """
-    Decide whether a mark ends its sentence: not after `Mr.` or an initial, nor before a small letter.
-    """
+    """Decide whether a mark ends its sentence: not after `Mr.` or an initial, nor before a small letter."""
     following = text[match.end() : match.end() + 4].lstrip()[:1]
     if following.islower():
         return False
@@ -177,9 +153,7 @@ def _closes(text: str, match: re.Match[str]) -> bool:
 
 
 def _speech(text: str) -> tuple[Span, ...]:
-    """
-    Pair the quotation marks; speech that is not closed runs to the end of its paragraph, as printers do it.
-    """
+    """Pair the quotation marks; speech that is not closed runs to the end of its paragraph, as printers do it."""
     spans, position = [], 0
     while (opening := _OPENERS.search(text, position)) is not None:
         closing = text.find(_OPENING[opening[0]], opening.end())
@@ -189,9 +163,7 @@ def _speech(text: str) -> tuple[Span, ...]:
 
 
 def _single_quoted(text: str) -> tuple[Span, ...]:
-    """
-    Pair single quotation marks; one closes speech only after a mark of punctuation, so that `don't` does not.
-    """
+    """Pair single quotation marks; one closes speech only after a mark of punctuation, so that `don't` does not."""
     spans, position = [], 0
     while (opening := _SINGLE_OPENS.search(text, position)) is not None:
         closing = _SINGLE_CLOSES.search(text, opening.end())

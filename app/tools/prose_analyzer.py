@@ -1,6 +1,4 @@
-"""
-The tool `prose_analyzer`: measure the prose of a scene.
-"""
+"""The tool `prose_analyzer`: measure the prose of a scene."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _SLOW_RUN = 3
 
 
 class ProseAnalyzer:
-    """
-    Measure sentences, adverbs, passive voice, repetitions, dialogue, readability and pace of a scene.
-    """
+    """Measure sentences, adverbs, passive voice, repetitions, dialogue, readability and pace of a scene."""
 
     name = "prose_analyzer"
     description = (
@@ -34,9 +30,7 @@ class ProseAnalyzer:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the measures and what stands out.
-        """
+        """Return the measures and what stands out."""
         given = arguments.complete(self.name, self.args_schema, args)
         scene = scenes.read(workspace, given["scene_path"])
         text = prose_measures.of_paragraphs(scene.path, prose.paragraphs(scene.document))

@@ -1,6 +1,4 @@
-"""
-Measures of prose: lengths, adverbs, passive voice, repetitions, dialogue, readability and pace.
-"""
+"""Measures of prose: lengths, adverbs, passive voice, repetitions, dialogue, readability and pace."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ _VOWELS = re.compile(r"[aeiouy]{1,8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """
-    The prose of a scene, counted.
-    """
+    """The prose of a scene, counted."""
 
     path: str
     """File."""
@@ -62,9 +58,7 @@ class Text:
 
 
 def of_paragraphs(path: str, paragraphs: Sequence[Paragraph]) -> Text:
-    """
-    Count the sentences and words of paragraphs.
-    """
+    """Count the sentences and words of paragraphs."""
     sentences = [sentence for paragraph in paragraphs for sentence in paragraph.sentences]
     by_sentence = [prose.words(sentence.text) for sentence in sentences]
     return Text(
@@ -77,9 +71,7 @@ def of_paragraphs(path: str, paragraphs: Sequence[Paragraph]) -> Text:
 
 
 def measured(text: Text) -> dict[str, plain.Json]:
-    """
-    Return all measures as plain JSON.
-    """
+    """Return all measures as plain JSON."""
     adverbs = list(_adverbs(text))
     passive = list(_passive(text))
     return {
@@ -127,9 +119,7 @@ def _passive(text: Text) -> Iterator[dict[str, plain.Json]]:
 
 
 def _repeated_words(text: Text) -> list[dict[str, plain.Json]]:
-    """
-    Return content words that come back within a few lines, those that come oftenest first.
-    """
+    """Return content words that come back within a few lines, those that come oftenest first."""
     places: dict[str, list[tuple[int, int]]] = {}
     position = 0
     for sentence in text.sentences:
@@ -147,9 +137,7 @@ def _repeated_words(text: Text) -> list[dict[str, plain.Json]]:
 
 
 def _repeated_openings(text: Text) -> list[dict[str, plain.Json]]:
-    """
-    Return the words with which three or more sentences in a row begin.
-    """
+    """Return the words with which three or more sentences in a row begin."""
     openings = [(words[0].lower(), s.line) for s in text.sentences if (words := prose.words(s.text))]
     runs = (list(run) for _, run in itertools.groupby(openings, key=lambda opening: opening[0]))
     long = [run for run in runs if len(run) >= _MONOTONE_RUN]
@@ -165,9 +153,7 @@ def _dialogue(text: Text) -> dict[str, plain.Json]:
 
 
 def _readability(text: Text) -> dict[str, plain.Json]:
-    """
-    Apply the formulas of Flesch and of Flesch and Kincaid for English.
-    """
+    """Apply the formulas of Flesch and of Flesch and Kincaid for English."""
     words = len(text.words)
     if not words:
         return {"flesch_reading_ease": None, "grade_level": None}

@@ -1,5 +1,4 @@
-"""
-Quotes: whether words stand in a text, however it is set.
+"""Quotes: whether words stand in a text, however it is set.
 
 White space, marks of emphasis, the shape of quotation marks, hyphens that only break a line, and how a letter with its
 accents is encoded are the setting of a text; everything else is its words.
@@ -25,17 +24,13 @@ _UNSPACED = re.compile(
 
 
 def holds(text: str, quote: str) -> bool:
-    """
-    Tell whether words stand in a text, from the beginning of a word to the end of one.
-    """
+    """Tell whether words stand in a text, from the beginning of a word to the end of one."""
     wanted, known = _folded(quote), _folded(text)
     return bool(wanted) and any(_apart(known, place, place + len(wanted)) for place in _places(known, wanted))
 
 
 def beginning(text: str, quote: str) -> str:
-    """
-    Return how much of a quote does stand there, word by word from its first: what follows has been changed.
-    """
+    """Return how much of a quote does stand there, word by word from its first: what follows has been changed."""
     known, words, shown = _folded(text), _folded(quote).split(), quote.translate(_UNSEEN).split()
     least, most = 0, len(words)
     while least < most:

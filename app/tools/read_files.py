@@ -1,6 +1,4 @@
-"""
-Perform `read_files`: texts of the workspace, for prompts.
-"""
+"""Perform `read_files`: texts of the workspace, for prompts."""
 
 from __future__ import annotations
 
@@ -26,17 +24,14 @@ _Told = dict[str, plain.Json]
 
 
 class ReadFilesPerformer:
-    """
-    Read files as text: some whole, of others the beginning.
-    """
+    """Read files as text: some whole, of others the beginning."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
         self._threads = FileThreads()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `file_operations.ReadFiles`. Texts stay as they are, byte order marks included.
+        """Perform one try of a `file_operations.ReadFiles`. Texts stay as they are, byte order marks included.
 
         Raises:
             errors.ToolFailed: `timeout`, `file_unreadable`, `path_outside_workspace`, and of files that are read whole
@@ -83,9 +78,7 @@ def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Told]:
 
 
 def _excerpt(root: Root, path: str, room: int) -> tuple[_Told, int]:
-    """
-    Return what is told of a file, and how many of its bytes were read.
-    """
+    """Return what is told of a file, and how many of its bytes were read."""
     parts = components(path)
     try:
         with Descent(root, path) as descent:
@@ -108,9 +101,7 @@ def _beginning(content: bytes, size_bytes: int) -> str:
 
 
 def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
-    """
-    Return the beginning of an open file and its size, which may have grown meanwhile.
-    """
+    """Return the beginning of an open file and its size, which may have grown meanwhile."""
     try:
         with open(file, "rb", closefd=False) as opened:
             content = opened.read(limit)

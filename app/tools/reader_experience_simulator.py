@@ -1,6 +1,4 @@
-"""
-The tool `reader_experience_simulator`: what a reader waits for and how tense he is, scene by scene.
-"""
+"""The tool `reader_experience_simulator`: what a reader waits for and how tense he is, scene by scene."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class _Point:
 
 
 class ReaderExperienceSimulator:
-    """
-    Follow questions, promises and foreshadowing to their payoff, and draw the curve of tension.
-    """
+    """Follow questions, promises and foreshadowing to their payoff, and draw the curve of tension."""
 
     name = "reader_experience_simulator"
     description = (
@@ -63,9 +59,7 @@ class ReaderExperienceSimulator:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the loops, those that stay open, and the tension.
-        """
+        """Return the loops, those that stay open, and the tension."""
         given = arguments.complete(self.name, self.args_schema, args)
         told = scenes.read_all(workspace, given["scene_paths"])
         outline = (
@@ -90,9 +84,7 @@ _LISTS = ("unpaid", "open_loops", "tension_curve", "scenes", "findings")
 
 
 def _points(told: Sequence[Scene]) -> list[_Point]:
-    """
-    Measure the tension of each scene, in parts where there are few scenes.
-    """
+    """Measure the tension of each scene, in parts where there are few scenes."""
     parts = _PARTS if len(told) <= _PARTED_SCENES else 1
     found = []
     for index, scene in enumerate(told):
@@ -106,9 +98,7 @@ def _points(told: Sequence[Scene]) -> list[_Point]:
 
 
 def _tension(paragraphs: Sequence[Paragraph]) -> float:
-    """
-    Weigh words of danger, short sentences, and sentences that ask or cry out; 0 to 1.
-    """
+    """Weigh words of danger, short sentences, and sentences that ask or cry out; 0 to 1."""
     texts = [sentence.text for paragraph in paragraphs for sentence in paragraph.sentences]
     lengths = [len(prose.words(text)) for text in texts]
     danger = sum(len(_DANGER.findall(text)) for text in texts) / max(sum(lengths), 1)

@@ -1,6 +1,4 @@
-"""
-The registry of tools: found by name, described for recipes and people, executed with checked arguments.
-"""
+"""The registry of tools: found by name, described for recipes and people, executed with checked arguments."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ from app.tools.workspace import Workspace
 
 
 class Tool(Protocol):
-    """
-    A model-free tool: the same arguments and the same files give the same output.
-    """
+    """A model-free tool: the same arguments and the same files give the same output."""
 
     name: str
     """Id in the registry."""
@@ -36,8 +32,7 @@ class Tool(Protocol):
     """JSON Schema of its arguments."""
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Do the work, synchronously; meant for a worker thread.
+        """Do the work, synchronously; meant for a worker thread.
 
         Raises:
             errors.ToolFailed: an expected failure, with its code.
@@ -45,28 +40,21 @@ class Tool(Protocol):
 
 
 class ToolRegistry:
-    """
-    The tools by name.
-    """
+    """The tools by name."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
     def names(self) -> list[str]:
-        """
-        Return the names of all tools, sorted.
-        """
+        """Return the names of all tools, sorted."""
         return sorted(self._tools)
 
     def specs(self) -> dict[str, library.ToolSpec]:
-        """
-        Return what recipes and people need to know of each tool, by name.
-        """
+        """Return what recipes and people need to know of each tool, by name."""
         return {name: _spec(self._tools[name]) for name in self.names()}
 
     def get(self, name: str) -> Tool:
-        """
-        Return a tool.
+        """Return a tool.
 
         Raises:
             errors.ToolFailed: `unknown_tool`, with the nearest names.
@@ -77,8 +65,7 @@ class ToolRegistry:
         return tool
 
     def flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
-        """
-        Return what is wrong with arguments, all of it.
+        """Return what is wrong with arguments, all of it.
 
         Raises:
             errors.ToolFailed: `unknown_tool`.
@@ -86,8 +73,7 @@ class ToolRegistry:
         return arguments.flaws(self.get(name).args_schema, args)
 
     def literal_flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
-        """
-        Return what is wrong with a recipe's arguments as far as it shows before references are resolved.
+        """Return what is wrong with a recipe's arguments as far as it shows before references are resolved.
 
         Raises:
             errors.ToolFailed: `unknown_tool`.
@@ -95,8 +81,7 @@ class ToolRegistry:
         return arguments.literal_flaws(self.get(name).args_schema, args)
 
     def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Execute a tool.
+        """Execute a tool.
 
         Raises:
             errors.ToolFailed: `unknown_tool`, `invalid_args`, or what the tool itself raises.
@@ -105,8 +90,7 @@ class ToolRegistry:
 
 
 def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
-    """
-    Return the registry of all bundled tools.
+    """Return the registry of all bundled tools.
 
     Args:
         route: The router that `task_router` wraps.

@@ -1,5 +1,5 @@
-"""
-Reserved folders: what lies in a workspace and does not belong to it. All that opens a path or working folder asks here.
+"""Reserved folders: what lies in a workspace and does not belong to it. All that opens a path or working folder asks
+here.
 
 Some are known by their names: data of Control Room, of this project or another, with secrets and journals of runs; and
 git's own, with hooks that would be executed. The data directory is also known by what it is, wherever the settings put
@@ -29,32 +29,24 @@ Identity = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """
-    The folders that are reserved here.
-    """
+    """The folders that are reserved here."""
 
     folders: tuple[Path, ...] = ()
     """Data directories."""
 
     def identities(self) -> frozenset[Identity]:
-        """
-        Return what the data directories are, as far as they exist.
-        """
+        """Return what the data directories are, as far as they exist."""
         return frozenset(found for folder in self.folders if (found := _identity(folder)) is not None)
 
     def lies_below(self, folder: int) -> bool:
-        """
-        Tell whether an open folder is, or has somewhere below it, a data directory.
-        """
+        """Tell whether an open folder is, or has somewhere below it, a data directory."""
         wanted = identity_of(folder)
         return any(_identity(above) == wanted for own in self.folders for above in (own, *own.parents))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """
-    A folder that nothing may leave.
-    """
+    """A folder that nothing may leave."""
 
     path: Path
     """Where it is: absolute, without links."""
@@ -69,15 +61,12 @@ class Root:
 
     @classmethod
     def of(cls, folder: Path, reserved: Reserved = Reserved()) -> Root:
-        """
-        Return the root at a folder, wherever links lead to it now.
-        """
+        """Return the root at a folder, wherever links lead to it now."""
         path = folder.resolve()
         return cls(path=path, base=path, given=folder.absolute(), reserved=reserved)
 
     def open(self) -> int:
-        """
-        Return a descriptor of the folder, to be listed too.
+        """Return a descriptor of the folder, to be listed too.
 
         Raises:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
@@ -101,9 +90,7 @@ class Root:
             raise failures.no_workspace(str(self.path), error) from error
 
     def is_reserved(self) -> bool:
-        """
-        Tell whether it is one of the folders that it reserves; where nothing is, by its path alone.
-        """
+        """Tell whether it is one of the folders that it reserves; where nothing is, by its path alone."""
         if name_in(self.path.parts[len(self.base.parts) :]) is not None:
             return True
         try:
@@ -113,8 +100,7 @@ class Root:
         return False
 
     def check(self) -> None:
-        """
-        Refuse to work here if it is reserved, or not there.
+        """Refuse to work here if it is reserved, or not there.
 
         Raises:
             errors.ToolFailed: as `open`.
@@ -122,23 +108,17 @@ class Root:
         os.close(self.open())
 
     def allows(self, parts: tuple[str, ...]) -> bool:
-        """
-        Tell whether a path from here leads to the place that is granted.
-        """
+        """Tell whether a path from here leads to the place that is granted."""
         return bool(self.granted) and parts[: len(self.granted)] == self.granted
 
 
 def name_in(parts: Iterable[str]) -> str | None:
-    """
-    Return the first reserved name; None if there is none.
-    """
+    """Return the first reserved name; None if there is none."""
     return next((part for part in parts if part.casefold() in NAMES), None)
 
 
 def identity_of(folder: int) -> Identity:
-    """
-    Return what an open folder is.
-    """
+    """Return what an open folder is."""
     status = os.fstat(folder)
     return status.st_dev, status.st_ino
 

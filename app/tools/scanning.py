@@ -1,6 +1,4 @@
-"""
-Listing the files below an open folder, within limits and in a fixed order.
-"""
+"""Listing the files below an open folder, within limits and in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """
-    How much of a workspace one tool looks at.
-    """
+    """How much of a workspace one tool looks at."""
 
     file_bytes: int = _MEBIBYTE
     """Largest file that is read."""
@@ -32,9 +28,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """
-    A regular file that a scan has come upon.
-    """
+    """A regular file that a scan has come upon."""
 
     path: str
     """Path relative to the root, with `/` between its components."""
@@ -44,9 +38,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """
-    The files below a folder, in a fixed order.
-    """
+    """The files below a folder, in a fixed order."""
 
     files: tuple[FoundFile, ...]
     """What was found."""
@@ -55,8 +47,7 @@ class Scan:
 
 
 def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], bool]) -> Scan:
-    """
-    List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
+    """List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
 
     Args:
         folder: Descriptor of the open folder.
@@ -78,9 +69,7 @@ def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], b
 
 
 def _walk(top: int, prefix: str, hides: Callable[[str, int], bool]) -> Iterator[FoundFile | None]:
-    """
-    Yield each file below an open folder, and None for each entry that is not listed.
-    """
+    """Yield each file below an open folder, and None for each entry that is not listed."""
     start = len(prefix.split("/")) if prefix else 0
     # The descriptor is duplicated by way of ".", since fwalk reopens what it is given.
     for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):

@@ -1,5 +1,5 @@
-"""
-The tool `scene_draft_validator`: hold the draft of a scene against its beats in the outline and the wishes of the task.
+"""The tool `scene_draft_validator`: hold the draft of a scene against its beats in the outline and the wishes of the
+task.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _LISTS = ("findings", "beats")
 
 
 class SceneDraftValidator:
-    """
-    Check a draft for its beats, point of view, length, headings and forbidden words.
-    """
+    """Check a draft for its beats, point of view, length, headings and forbidden words."""
 
     name = "scene_draft_validator"
     description = (
@@ -48,9 +46,7 @@ class SceneDraftValidator:
     }
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return every check with its result.
-        """
+        """Return every check with its result."""
         given = arguments.complete(self.name, self.args_schema, args)
         draft = draft_checks.of_scene(_scene(given, workspace))
         outline = _outline(given, workspace)
@@ -82,8 +78,7 @@ def _outline(given: Mapping[str, plain.Json], workspace: Workspace) -> Outline |
 
 
 def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Scene) -> Match | None:
-    """
-    Return the planned scene that the task names, else the one that the draft's number, title or file name means.
+    """Return the planned scene that the task names, else the one that the draft's number, title or file name means.
 
     Raises:
         errors.ToolFailed: `scene_ambiguous`; no scene at all is a failed check instead.
@@ -99,9 +94,7 @@ def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Sc
 
 
 def _wishes(given: Mapping[str, plain.Json], draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:
-    """
-    Take what the task asks; where it is silent, what the outline says.
-    """
+    """Take what the task asks; where it is silent, what the outline says."""
     fewest, most = match.scene.words if match else (None, None)
     return Wishes(
         in_outline=None if outline is None else match is not None,

@@ -1,6 +1,4 @@
-"""
-Which scene is meant: by its number, by its title, by its words, or nobody can say.
-"""
+"""Which scene is meant: by its number, by its title, by its words, or nobody can say."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """
-    A scene that can be meant: of an outline, or a file.
-    """
+    """A scene that can be meant: of an outline, or a file."""
 
     label: str
     """How messages call it."""
@@ -54,9 +50,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clue:
-    """
-    Something that names a scene.
-    """
+    """Something that names a scene."""
 
     shown: str
     """How messages call it."""
@@ -76,9 +70,7 @@ class Clue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """
-    What a clue means.
-    """
+    """What a clue means."""
 
     index: int | None
     """Target that is meant; None if that is not sure."""
@@ -93,25 +85,19 @@ class Choice:
 
 
 def of_path(path: str) -> Clue:
-    """
-    Return what the name of a file says.
-    """
+    """Return what the name of a file says."""
     return of_named(path, scene_numbers.of_path(path))
 
 
 def of_named(shown: str, named: Named, *titles: str) -> Clue:
-    """
-    Return what a name says, with further titles that its file states.
-    """
+    """Return what a name says, with further titles that its file states."""
     known = tuple(title for title in (*titles, named.title) if title)
     numbers = (named.number,) if named.number is not None else ()
     return Clue(shown=shown, numbers=numbers, sure=named.sure, titles=known, whole=named.whole)
 
 
 def of_text(text: str) -> Clue:
-    """
-    Return what a task or a query says; one that is a path is read as the name of a file.
-    """
+    """Return what a task or a query says; one that is a path is read as the name of a file."""
     bare = text.strip()
     if _PATH.fullmatch(bare):
         return of_path(bare)
@@ -134,17 +120,13 @@ def of_text(text: str) -> Clue:
 
 
 def _lone(text: str) -> tuple[SceneNumber, ...]:
-    """
-    Return the one number that a text without labels gives, as in `review the prose of 021`.
-    """
+    """Return the one number that a text without labels gives, as in `review the prose of 021`."""
     found = {int(next(filter(None, match.groups()))) for match in _LONE.finditer(text)}
     return tuple(SceneNumber(number=number, unit=None) for number in found) if len(found) == 1 else ()
 
 
 class Catalog:
-    """
-    The scenes that can be meant, found by number and by title in one look.
-    """
+    """The scenes that can be meant, found by number and by title in one look."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self.targets = targets
@@ -161,9 +143,7 @@ class Catalog:
         self._lengths = sorted({len(key) for key in self._by_title if key}, reverse=True)
 
     def choose(self, clue: Clue) -> Choice:
-        """
-        Return what a clue means.
-        """
+        """Return what a clue means."""
         numbered = sorted({index for number in clue.numbers for index in self._numbered(number)})
         whole = self._titled((clue.whole,)) if clue.whole else set()
         if len(whole) == 1 and not set(numbered) - whole:
@@ -203,9 +183,7 @@ class Catalog:
         return _one_of(agreeing or numbered, 1.0, "number")
 
     def _next_to(self, clue: Clue) -> list[int]:
-        """
-        Return the scenes whose numbers are nearest to one that there is not.
-        """
+        """Return the scenes whose numbers are nearest to one that there is not."""
         wanted = clue.numbers[0].number
         near = sorted(self._by_number, key=lambda number: (abs(number - wanted), number))[:_NEAREST]
         return sorted(index for number in near for index in self._by_number[number])[:_CANDIDATES]
@@ -228,9 +206,7 @@ class Catalog:
         return _one_of(fitting, 0.8, "position") if fitting and len(places) == len(fitting) else None
 
     def _titled(self, titles: Iterable[str]) -> set[int]:
-        """
-        Return the targets with one of the titles; of equal words the very same writing wins.
-        """
+        """Return the targets with one of the titles; of equal words the very same writing wins."""
         found: set[int] = set()
         for title in titles:
             same = self._by_title.get(_key(title), set()) if _key(title) else set()
@@ -241,9 +217,7 @@ class Catalog:
         return found
 
     def _held(self, clue: Clue) -> set[int]:
-        """
-        Return the targets whose titles stand in a clue; one that is part of a longer one does not count.
-        """
+        """Return the targets whose titles stand in a clue; one that is part of a longer one does not count."""
         text = clue.text or (clue.titles[0] if clue.titles else "")
         words = _key(text)
         taken, found = [False] * len(words), set[int]()
@@ -273,8 +247,7 @@ class Catalog:
 
 
 def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
-    """
-    Return what clues mean together: the first that is sure; one after it settles what the ones before left open.
+    """Return what clues mean together: the first that is sure; one after it settles what the ones before left open.
 
     A later clue that asks for another scene by its number makes it unsure.
     """
@@ -291,9 +264,7 @@ def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
 
 
 def several(catalog: Catalog, clue: Clue) -> list[int]:
-    """
-    Return every target that a clue with several numbers means, as far as each means one; else none.
-    """
+    """Return every target that a clue with several numbers means, as far as each means one; else none."""
     choices = [catalog.choose(dataclasses.replace(clue, numbers=(number,), titles=())) for number in clue.numbers]
     return [choice.index for choice in choices if choice.index is not None]
 

@@ -1,6 +1,4 @@
-"""
-Numbers of scenes, as outlines, file names and tasks write them: `Scene 21`, `ch03_sc2`, `022`, `Act II, Scene 3`.
-"""
+"""Numbers of scenes, as outlines, file names and tasks write them: `Scene 21`, `ch03_sc2`, `022`, `Act II, Scene 3`."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ _HEADING_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneNumber:
-    """
-    A number that stands for a scene, with the chapter, act, part or book that it counts in.
-    """
+    """A number that stands for a scene, with the chapter, act, part or book that it counts in."""
 
     number: int
     """The number."""
@@ -76,9 +72,7 @@ class SceneNumber:
         return ", ".join([*above, f"{self.unit or 'scene'} {self.number}{self.letter}"])
 
     def means(self, other: SceneNumber) -> bool:
-        """
-        Return whether this number, from a name or a task, can mean a scene that has the other one.
-        """
+        """Return whether this number, from a name or a task, can mean a scene that has the other one."""
         theirs = dict(other.within)
         if any(theirs.get(kind, number) != number for kind, number in self.within):
             return False
@@ -91,9 +85,7 @@ class SceneNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """
-    What a heading or the name of a file says of a scene.
-    """
+    """What a heading or the name of a file says of a scene."""
 
     number: SceneNumber | None
     """Its number, None where there is none."""
@@ -106,9 +98,7 @@ class Named:
 
 
 def of_heading(text: str) -> Named:
-    """
-    Read a heading: `Scene 21: The Arrival`, `Chapter 3, Scene 2`, `21. The Arrival`, `3.2 The Storm`.
-    """
+    """Read a heading: `Scene 21: The Arrival`, `Chapter 3, Scene 2`, `21. The Arrival`, `3.2 The Storm`."""
     text = text[:_HEADING_CHARACTERS].replace("**", "").replace("__", "").strip(" *_\t")
     found, end = _leading_labels(text)
     if found:
@@ -125,9 +115,7 @@ def of_heading(text: str) -> Named:
 
 
 def of_path(path: str) -> Named:
-    """
-    Read the name of a file, and the chapter, act, part or book that its folders name.
-    """
+    """Read the name of a file, and the chapter, act, part or book that its folders name."""
     place = PurePosixPath(path)
     stem = place.name.removesuffix(place.suffix) if place.suffix[1:].isalpha() else place.name
     named = _of_stem(unicodedata.normalize("NFKC", stem))
@@ -144,8 +132,8 @@ def of_path(path: str) -> Named:
 
 
 def in_text(text: str) -> list[tuple[SceneNumber, int, int]]:
-    """
-    Return the scenes that a task names by their numbers, with their places: `scene 2 of chapter 3`, `scenes 21-23`.
+    """Return the scenes that a task names by their numbers, with their places: `scene 2 of chapter
+    3`, `scenes 21-23`.
     """
     runs: list[list[re.Match[str]]] = []
     for label in _LABELLED.finditer(text):
@@ -167,17 +155,13 @@ def in_text(text: str) -> list[tuple[SceneNumber, int, int]]:
 
 
 def labelled(text: str) -> list[tuple[str, int, int]]:
-    """
-    Return which numbers of a path are labelled: `chapter`, `scene`, …, with the places of the numbers.
-    """
+    """Return which numbers of a path are labelled: `chapter`, `scene`, …, with the places of the numbers."""
     found = [*_LABELLED.finditer(text), *_SHORT_LABELS.finditer(text)]
     return [(_kind(label), *label.span("value")) for label in sorted(found, key=lambda label: label.start())]
 
 
 def like(written: str, number: int) -> str:
-    """
-    Return a number in the manner of another one: `007`, `IV`, `iv`, or in plain figures.
-    """
+    """Return a number in the manner of another one: `007`, `IV`, `iv`, or in plain figures."""
     if written.isdecimal():
         return str(number).zfill(len(written) if written.startswith("0") else 0)
     if _roman(written) is None or not 0 < number < 90:
@@ -190,18 +174,14 @@ def like(written: str, number: int) -> str:
 
 
 def number_of(text: str) -> int | None:
-    """
-    Read a text that is nothing but a number, in figures, words or Roman numerals.
-    """
+    """Read a text that is nothing but a number, in figures, words or Roman numerals."""
     bare = text.strip()
     value = dates.number(bare)
     return _roman(bare) if value is None and bare.isupper() else value
 
 
 def placed(number: SceneNumber, above: dict[str, int]) -> SceneNumber:
-    """
-    Return a number within the chapter, act, part or book of these numbers; what it states itself stays.
-    """
+    """Return a number within the chapter, act, part or book of these numbers; what it states itself stays."""
     order = ("book", "part", "act", "chapter", "scene")
     within = tuple(sorted((above | dict(number.within)).items(), key=lambda entry: order.index(entry[0])))
     return SceneNumber(number=number.number, letter=number.letter, unit=number.unit, within=within)
@@ -238,9 +218,7 @@ def _of_stem(stem: str) -> Named:
 
 
 def _labels_of(name: str) -> list[re.Match[str]]:
-    """
-    Return the labels of a name; `part 2` in the middle of a title is none unless a scene's number follows.
-    """
+    """Return the labels of a name; `part 2` in the middle of a title is none unless a scene's number follows."""
     found = sorted([*_LABELLED.finditer(name), *_SHORT_LABELS.finditer(name)], key=lambda label: label.start())
     found = [label for label in found if _value(label["value"], None) is not None]
     kept: list[re.Match[str]] = []
@@ -289,9 +267,7 @@ def _combined(labels: Sequence[re.Match[str]]) -> SceneNumber | None:
 
 
 def _further(text: str, first: SceneNumber, end: int) -> tuple[list[SceneNumber], int]:
-    """
-    Return the scenes that a list or a range goes on with, and where it ends.
-    """
+    """Return the scenes that a list or a range goes on with, and where it ends."""
     found: list[SceneNumber] = []
     while (more := _SEVERAL.match(text, end)) and len(found) < _MOST_IN_RANGE:
         value, before = _value(more["value"], first.unit), found[-1].number if found else first.number

@@ -1,6 +1,4 @@
-"""
-Scenes: documents with a number, a title, a point of view and a date, in the order in which they are told.
-"""
+"""Scenes: documents with a number, a title, a point of view and a date, in the order in which they are told."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _FIELD_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """
-    One scene of the story.
-    """
+    """One scene of the story."""
 
     document: documents.Document
     """Its file."""
@@ -54,22 +50,17 @@ class Scene:
 
     @property
     def number(self) -> int | None:
-        """
-        Its bare number, None if it has none.
-        """
+        """Its bare number, None if it has none."""
         return None if self.scene_number is None else self.scene_number.number
 
     @property
     def path(self) -> str:
-        """
-        Path of its file.
-        """
+        """Path of its file."""
         return self.document.path
 
 
 def read(workspace: Workspace, path: str) -> Scene:
-    """
-    Read one scene.
+    """Read one scene.
 
     Raises:
         errors.ToolFailed: the file cannot be read as text.
@@ -78,8 +69,7 @@ def read(workspace: Workspace, path: str) -> Scene:
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
-    """
-    Read scenes, those of named folders too, and put them into the order of their numbers.
+    """Read scenes, those of named folders too, and put them into the order of their numbers.
 
     Scenes without a number follow in the order in which they were given.
 
@@ -91,9 +81,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
 
 
 def of_document(document: documents.Document) -> Scene:
-    """
-    Read the facts of a scene off its front matter, its headings and the name of its file.
-    """
+    """Read the facts of a scene off its front matter, its headings and the name of its file."""
     (stated, title), written = _stated(document), _leading_fields(document)
     by_name = scene_numbers.of_path(document.path)
     within = dict(by_name.number.within) if by_name.number is not None else {}
@@ -116,8 +104,8 @@ def of_document(document: documents.Document) -> Scene:
 
 
 def _leading_fields(document: documents.Document) -> dict[str, str]:
-    """
-    Return what stands as fields between the first heading and the prose: `Date: …`, or a line that is only a date.
+    """Return what stands as fields between the first heading and the prose: `Date: …`, or a line
+    that is only a date.
     """
     found: dict[str, str] = {}
     for _, text in documents.body(document)[:_LEADING_LINES]:
@@ -134,8 +122,8 @@ def _leading_fields(document: documents.Document) -> dict[str, str]:
 
 
 def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
-    """
-    Return the number and the title that the front matter or the headings give; a chapter's heading may stand above.
+    """Return the number and the title that the front matter or the headings give; a chapter's
+    heading may stand above.
     """
     titled = scene_numbers.of_heading(document.scalar("title", "name") or "")
     heads = [scene_numbers.of_heading(heading.text) for heading in documents.headings(document)]
@@ -158,14 +146,10 @@ def _place(scene: Scene) -> tuple[bool, tuple[int, ...], int, str]:
 
 
 def label(scene: Scene) -> str:
-    """
-    Return how a report calls a scene.
-    """
+    """Return how a report calls a scene."""
     return scene.title if scene.number is None else f"{scene.number} {scene.title}"
 
 
 def order(scenes: Sequence[Scene]) -> dict[str, int]:
-    """
-    Return each scene's place in the telling by its path.
-    """
+    """Return each scene's place in the telling by its path."""
     return {scene.path: place for place, scene in enumerate(scenes)}

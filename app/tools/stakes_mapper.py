@@ -1,6 +1,4 @@
-"""
-The tool `stakes_mapper`: what is wanted, risked and lost in each scene, and whether it grows.
-"""
+"""The tool `stakes_mapper`: what is wanted, risked and lost in each scene, and whether it grows."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class _Mapped:
 
 
 class StakesMapper:
-    """
-    Mark goals, risks and consequences in scenes, weigh them, and judge whether the stakes rise.
-    """
+    """Mark goals, risks and consequences in scenes, weigh them, and judge whether the stakes rise."""
 
     name = "stakes_mapper"
     description = "Map goals, risks and consequences scene by scene, and tell whether the stakes rise."
@@ -80,9 +76,7 @@ class StakesMapper:
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the stakes of each scene and their course.
-        """
+        """Return the stakes of each scene and their course."""
         given = arguments.complete(self.name, self.args_schema, args)
         mapped = [_mapped(scene) for scene in scenes.read_all(workspace, given["scene_paths"])]
         levels = [entry.level for entry in mapped]
@@ -124,18 +118,14 @@ def _markers(sentences: Sequence[prose.Sentence], pattern: re.Pattern[str]) -> l
 
 
 def _weight(text: str) -> int:
-    """
-    Weigh what a sentence is about: 3 for life and death, 2 for what is dear, 1 for the rest.
-    """
+    """Weigh what a sentence is about: 3 for life and death, 2 for what is dear, 1 for the rest."""
     if _GRAVE.search(text):
         return 3
     return 2 if _SERIOUS.search(text) else 1
 
 
 def _trend(levels: Sequence[float]) -> Trend:
-    """
-    Compare the second half with the first; halves that are alike on average but not scene by scene are uneven.
-    """
+    """Compare the second half with the first; halves that are alike on average but not scene by scene are uneven."""
     if len(levels) < 2:
         return "flat"
     middle = len(levels) // 2

@@ -1,6 +1,4 @@
-"""
-The files of a story: its outlines, its scenes, its canon cards, and the rest.
-"""
+"""The files of a story: its outlines, its scenes, its canon cards, and the rest."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _ENTRIES_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryFile:
-    """
-    A text file of the workspace.
-    """
+    """A text file of the workspace."""
 
     category: Category
     """What it is for the story."""
@@ -53,15 +49,12 @@ class StoryFile:
 
     @property
     def path(self) -> str:
-        """
-        Path in the workspace.
-        """
+        """Path in the workspace."""
         return self.document.path
 
 
 def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], bool]:
-    """
-    Read the text files below a folder, and return whether a limit ended the scan early.
+    """Read the text files below a folder, and return whether a limit ended the scan early.
 
     A file that is too large is known by its name only.
 
@@ -75,9 +68,7 @@ def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], b
 
 
 def category_of(document: Document) -> Category:
-    """
-    Return what a file is: what its front matter says, then its name, then its folder, then what it holds.
-    """
+    """Return what a file is: what its front matter says, then its name, then its folder, then what it holds."""
     path = PurePosixPath(document.path)
     kind = (document.scalar("kind", "type") or "").lower()
     folders = [_words(part) for part in path.parts[:-1]]
@@ -100,25 +91,19 @@ def category_of(document: Document) -> Category:
 
 
 def is_draft(file: StoryFile) -> bool:
-    """
-    Return whether a file in a folder such as `drafts` or `old` has the name of a scene; drafts of runs have not.
-    """
+    """Return whether a file in a folder such as `drafts` or `old` has the name of a scene; drafts of runs have not."""
     path = PurePosixPath(file.path)
     beside = file.category == "other" and any(_words(part) & _OTHER_FOLDERS for part in path.parts[:-1])
     return beside and _is_scene(file.document, scene_numbers.of_path(file.path), _words(path.stem))
 
 
 def of_category(files: Iterable[StoryFile], category: Category) -> list[StoryFile]:
-    """
-    Return the files of one category, in the order given.
-    """
+    """Return the files of one category, in the order given."""
     return [file for file in files if file.category == category]
 
 
 def covering(files: Sequence[StoryFile], category: Category) -> list[str]:
-    """
-    Return the paths of all files of a category, folders in place of files where nothing else is below them.
-    """
+    """Return the paths of all files of a category, folders in place of files where nothing else is below them."""
     wanted = {file.path for file in files if file.category == category and _is_text(file.path)}
     others = {file.path for file in files if file.path not in wanted and _is_text(file.path)}
     impure = {str(folder) for path in others for folder in PurePosixPath(path).parents}
@@ -164,8 +149,8 @@ def _is_scene(document: Document, named: scene_numbers.Named, words: frozenset[s
 
 
 def _is_plan(document: Document, words: frozenset[str]) -> bool:
-    """
-    Return whether a file that no name explains plans scenes: a fitting name, or lists and fields below their headings.
+    """Return whether a file that no name explains plans scenes: a fitting name, or lists and fields below their
+    headings.
     """
     headings = outline_heads.all_headings(document)
     heads = outline_heads.of_document(document, headings)

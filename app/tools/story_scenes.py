@@ -1,5 +1,5 @@
-"""
-One scene's way through a project: from a number or a description to the outline, the file, and the name of a new file.
+"""One scene's way through a project: from a number or a description to the outline, the file, and the name of a new
+file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """
-    A scene of the project.
-    """
+    """A scene of the project."""
 
     label: str
     """How messages call it."""
@@ -39,13 +37,10 @@ class Located:
 
 
 class Story:
-    """
-    The outlines and scenes of a project, and which file is which planned scene.
-    """
+    """The outlines and scenes of a project, and which file is which planned scene."""
 
     def __init__(self, files: Sequence[StoryFile], outline_path: str | None = None) -> None:
-        """
-        Read the outlines.
+        """Read the outlines.
 
         Args:
             outline_path: The outline that counts; None: all that there are.
@@ -58,8 +53,7 @@ class Story:
         self.scenes = self._scenes()
 
     def locate(self, clue: Clue) -> Located:
-        """
-        Return the scene that a clue means.
+        """Return the scene that a clue means.
 
         Raises:
             errors.ToolFailed: `scene_ambiguous` or `scene_not_found`, with the candidates.
@@ -81,8 +75,7 @@ class Story:
         return self._by_file(clue, failures)
 
     def numbered(self, clue: Clue) -> list[list[Located]]:
-        """
-        Return the scenes of each number of a clue: one scene, or all of a chapter, an act, a part or a book.
+        """Return the scenes of each number of a clue: one scene, or all of a chapter, an act, a part or a book.
 
         Raises:
             errors.ToolFailed: one of them is not sure.
@@ -93,9 +86,7 @@ class Story:
         ]
 
     def written(self, outline: Outline, planned: PlannedScene) -> tuple[str, ...]:
-        """
-        Return the files of a planned scene.
-        """
+        """Return the files of a planned scene."""
         known = outline_matching.catalog(outline)
         found = []
         for file in self._near(outline):
@@ -105,9 +96,7 @@ class Story:
         return tuple(found)
 
     def new_path(self, located: Located) -> str:
-        """
-        Return the path that a scene which is not written yet gets, in the manner of those that are.
-        """
+        """Return the path that a scene which is not written yet gets, in the manner of those that are."""
         planned, outline = located.planned, located.outline
         names = [file.path for file in (self.scenes if outline is None else self._near(outline))]
         if planned is None or outline is None:
@@ -124,9 +113,7 @@ class Story:
         return str(PurePosixPath(folder, f"{'-'.join([*parts, *filter(None, [title])])}.md"))
 
     def _within(self, number: SceneNumber) -> list[Located]:
-        """
-        Return the scenes of a chapter, an act, a part or a book; none where that is not sure.
-        """
+        """Return the scenes of a chapter, an act, a part or a book; none where that is not sure."""
         wanted = {*number.within, (number.unit or "", number.number)}
         planned = [
             (outline, scene) for outline in self.outlines for scene in outline.scenes if wanted <= {*scene.within}
@@ -146,8 +133,8 @@ class Story:
         ]
 
     def _near(self, outline: Outline) -> list[StoryFile]:
-        """
-        Return the files that may be scenes of an outline: if some are in its folder, none that are beside another one.
+        """Return the files that may be scenes of an outline: if some are in its folder, none that are beside another
+        one.
         """
         home = PurePosixPath(outline.path).parent
         beside = {file.path for file in self.scenes if PurePosixPath(file.path).is_relative_to(home)}
@@ -162,16 +149,12 @@ class Story:
         ]
 
     def _is(self, path: str, outline: Outline, planned: PlannedScene) -> bool:
-        """
-        Return whether the name of a file leads back to its scene, as a later task needs it.
-        """
+        """Return whether the name of a file leads back to its scene, as a later task needs it."""
         choice = outline_matching.catalog(outline).choose(scene_matching.of_path(path))
         return choice.index == planned.index
 
     def _scenes(self) -> list[StoryFile]:
-        """
-        Return the files of scenes; also those that nothing but a title of the outline makes one.
-        """
+        """Return the files of scenes; also those that nothing but a title of the outline makes one."""
         titles = {
             tuple(matching.tokens(scene.title)) for outline in self.outlines for scene in outline.scenes if scene.title
         }
@@ -180,9 +163,7 @@ class Story:
         return found or [file for file in self.files if story_files.is_draft(file)]
 
     def _by_file(self, clue: Clue, failures: Sequence[errors.ToolFailed]) -> Located:
-        """
-        Find a scene that no outline has among the files.
-        """
+        """Find a scene that no outline has among the files."""
         clues = [outline_matching.of_file(file.document) for file in self.scenes]
         targets = [
             Target(label=file.path, number=own.numbers[0] if own.numbers else None, titles=own.titles)
@@ -206,9 +187,7 @@ def _is_titled(file: StoryFile, titles: set[tuple[str, ...]]) -> bool:
 
 
 def clue_of(text: str) -> Clue:
-    """
-    Return what a description says of a scene.
-    """
+    """Return what a description says of a scene."""
     return scene_matching.of_text(text)
 
 
@@ -230,9 +209,7 @@ def _failed(code: str, clue: Clue, candidates: Sequence[str]) -> errors.ToolFail
 
 
 def _model(names: Sequence[str], planned: PlannedScene) -> str | None:
-    """
-    Return the file after which a new one is named: of the same chapter if there is one, else the last.
-    """
+    """Return the file after which a new one is named: of the same chapter if there is one, else the last."""
     within = dict(planned.within)
 
     def beside(path: str) -> tuple[int, tuple[int, ...], str]:
@@ -244,9 +221,7 @@ def _model(names: Sequence[str], planned: PlannedScene) -> str | None:
 
 
 def _renamed(model: str, planned: PlannedScene, title: str) -> str:
-    """
-    Return a path like another one, with the number and the title of a planned scene in place of its own.
-    """
+    """Return a path like another one, with the number and the title of a planned scene in place of its own."""
     path, named = PurePosixPath(model), scene_numbers.of_path(model)
     number, mark = named.number, "_" if "_" in path.stem and "-" not in path.stem else "-"
     if " " in path.stem:
@@ -268,9 +243,7 @@ def _renamed(model: str, planned: PlannedScene, title: str) -> str:
 def _numbers_replaced(
     stem: str, own: dict[str, int], wanted: dict[str, int], planned: PlannedScene
 ) -> tuple[str, bool] | None:
-    """
-    Return a path up to its last number with other numbers, padded alike, and whether a title follows it.
-    """
+    """Return a path up to its last number with other numbers, padded alike, and whether a title follows it."""
     head, end, letter = "", 0, planned.scene_number.letter if planned.scene_number else ""
     labels = {kind: place for kind, *place in reversed(scene_numbers.labelled(stem))}
     for kind in [kind for kind in ("book", "part", "act", "chapter", "scene") if kind in own]:
@@ -296,8 +269,6 @@ def _slug(title: str) -> str:
 
 
 def folder_of(names: Sequence[str]) -> str | None:
-    """
-    Return the folder in which most files are.
-    """
+    """Return the folder in which most files are."""
     folders = Counter(str(PurePosixPath(name).parent) for name in names)
     return max(sorted(folders), key=lambda folder: folders[folder], default=None)

@@ -1,6 +1,4 @@
-"""
-The tool `task_router`: tell which recipe a task would be routed to (execution-modes, appendix E).
-"""
+"""The tool `task_router`: tell which recipe a task would be routed to (execution-modes, appendix E)."""
 
 from __future__ import annotations
 
@@ -13,39 +11,27 @@ from app.tools.workspace import Workspace
 
 
 class RoutingResult(Protocol):
-    """
-    What the router answers.
-    """
+    """What the router answers."""
 
     @property
     def recipe_id(self) -> str | None:
-        """
-        Recipe that fits; None if none does.
-        """
+        """Recipe that fits; None if none does."""
 
     @property
     def initial_args(self) -> Mapping[str, plain.Json]:
-        """
-        Arguments taken from the text.
-        """
+        """Arguments taken from the text."""
 
     @property
     def routable(self) -> bool:
-        """
-        Whether a recipe fits.
-        """
+        """Whether a recipe fits."""
 
     @property
     def reason(self) -> str:
-        """
-        Why this recipe, or why none.
-        """
+        """Why this recipe, or why none."""
 
 
 class TaskRouter:
-    """
-    Wrap the routing function as a tool.
-    """
+    """Wrap the routing function as a tool."""
 
     name = "task_router"
     description = "Choose the recipe for a task by keywords and patterns, without a model."
@@ -57,9 +43,7 @@ class TaskRouter:
         self._route = route
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Return the choice, and the same as text.
-        """
+        """Return the choice, and the same as text."""
         given = arguments.complete(self.name, self.args_schema, args)
         result = self._route(given["user_request"])
         text = bounds.report(_lines(result))

@@ -1,6 +1,4 @@
-"""
-Threads for work that would block the loop and cannot be interrupted.
-"""
+"""Threads for work that would block the loop and cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """
-    So many threads at a time, and none that keeps the process from ending.
+    """So many threads at a time, and none that keeps the process from ending.
 
     A thread whose caller has stopped waiting goes on to its end, and counts as long as it does.
     """
@@ -24,9 +21,7 @@ class Threads:
         self._free = asyncio.Semaphore(limit)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """
-        Return what the work returns, or raise what it raises.
-        """
+        """Return what the work returns, or raise what it raises."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
@@ -45,8 +40,7 @@ class Threads:
 
 
 async def finished(work: Callable[[], T]) -> T:
-    """
-    Return what work in a thread returns. Once begun it is finished before a cancellation goes on: nothing happens
+    """Return what work in a thread returns. Once begun it is finished before a cancellation goes on: nothing happens
     behind the back of whoever was told that it is over.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work))

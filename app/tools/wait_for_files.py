@@ -1,6 +1,4 @@
-"""
-Perform `wait_for_files`: files that somebody else puts into the workspace.
-"""
+"""Perform `wait_for_files`: files that somebody else puts into the workspace."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ _TICK_SECONDS = 0.001
 
 
 class WaitForFilesPerformer:
-    """
-    Look again and again until there are enough files, or the time is over.
+    """Look again and again until there are enough files, or the time is over.
 
     Between two looks nothing is held but the wait itself.
     """
@@ -31,8 +28,7 @@ class WaitForFilesPerformer:
         self._threads = Threads(file_threads.AT_A_TIME)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
+        """Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
 
         The output of a try that fails with `timeout` is complete. Time and polls are counted from the last start of the
         process: while it was down, nobody could look.
@@ -58,9 +54,7 @@ class WaitForFilesPerformer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """
-    The time of a wait, measured by a clock that never runs backwards.
-    """
+    """The time of a wait, measured by a clock that never runs backwards."""
 
     begun: float
     seconds: float

@@ -1,6 +1,4 @@
-"""
-The workspace: the one way in which a tool touches files.
-"""
+"""The workspace: the one way in which a tool touches files."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _REACHES: tuple[tuple[Kind, Callable[[Descent, tuple[str, ...]], object]], ...] 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """
-    What a commit has put on disk.
-    """
+    """What a commit has put on disk."""
 
     path: str
     """Path relative to the root."""
@@ -44,9 +40,7 @@ class WrittenFile:
 
 
 class Workspace:
-    """
-    A folder that tools read text files from and commits write into; nothing outside of it can be reached.
-    """
+    """A folder that tools read text files from and commits write into; nothing outside of it can be reached."""
 
     def __init__(self, root: Root | Path, limits: Limits | None = None) -> None:
         self.place = root if isinstance(root, Root) else Root.of(root)
@@ -54,14 +48,11 @@ class Workspace:
 
     @property
     def root(self) -> Path:
-        """
-        Return where it is.
-        """
+        """Return where it is."""
         return self.place.path
 
     def read_text(self, path: str) -> str:
-        """
-        Return the text of a file, without a byte order mark, its line ends as they are.
+        """Return the text of a file, without a byte order mark, its line ends as they are.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `file_not_found`, `not_a_file`, `file_too_large`, `not_text`
@@ -76,8 +67,7 @@ class Workspace:
             raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
 
     def kind(self, path: str) -> Kind | None:
-        """
-        Return what is at a path, links inside the workspace followed; None if nothing readable is there.
+        """Return what is at a path, links inside the workspace followed; None if nothing readable is there.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.
@@ -95,8 +85,7 @@ class Workspace:
         return None
 
     def exists(self, path: str) -> bool:
-        """
-        Return whether a path names a regular file.
+        """Return whether a path names a regular file.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.
@@ -104,8 +93,7 @@ class Workspace:
         return self.kind(path) == "file"
 
     def existing_sha256(self, path: str) -> str | None:
-        """
-        Return the bare hash of a file of any size and kind of content, or None if there is no such file.
+        """Return the bare hash of a file of any size and kind of content, or None if there is no such file.
 
         A commit that runs again after a crash finds by it whether its text is on disk already: a crash between the
         file's rename and the journal's line leaves the file complete and the step without a record.
@@ -124,8 +112,7 @@ class Workspace:
                 raise failures.of_system(path, error) from error
 
     def scan(self, folder: str = "") -> Scan:
-        """
-        List the regular files below a folder, each folder's own files first, all in the order of their names.
+        """List the regular files below a folder, each folder's own files first, all in the order of their names.
 
         Hidden files and folders, links, and names that are not UTF-8 are left out.
 
@@ -138,8 +125,7 @@ class Workspace:
             return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides)
 
     def write_text(self, path: str, text: str, *, overwrite: bool = False) -> WrittenFile:
-        """
-        Write a file atomically and durably; folders on the way are made.
+        """Write a file atomically and durably; folders on the way are made.
 
         A link at the path itself is replaced, never followed.
 

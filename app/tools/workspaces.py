@@ -1,6 +1,4 @@
-"""
-Which folders runs may work in, asked again before every step.
-"""
+"""Which folders runs may work in, asked again before every step."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ _NOTHING = Reserved()
 
 
 class Workspaces:
-    """
-    The roots below which a run's working folder must lie: a run folder from elsewhere opens no other part of the disk.
+    """The roots below which a run's working folder must lie: a run folder from elsewhere opens no other part of the
+    disk.
     """
 
     def __init__(self, roots: Sequence[Path], reserved: Reserved = _NOTHING) -> None:
@@ -25,8 +23,7 @@ class Workspaces:
         self._reserved = reserved
 
     def of(self, run: runs.RunStart) -> Workspace:
-        """
-        Return the workspace of a run.
+        """Return the workspace of a run.
 
         Raises:
             errors.ToolFailed: `workspace_not_allowed`.
@@ -43,8 +40,7 @@ class Workspaces:
         return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
 
     def check(self, run: runs.RunStart) -> None:
-        """
-        Refuse to let anything work in a run's folder if no run may.
+        """Refuse to let anything work in a run's folder if no run may.
 
         Raises:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.

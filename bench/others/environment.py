@@ -1,5 +1,4 @@
-"""
-Environments: where one product is installed, apart from everything else on this machine.
+"""Environments: where one product is installed, apart from everything else on this machine.
 
 An environment is a folder below the cache, named after the product and what is pinned for it. It is ready when its last
 file, `ready`, is there; what is left of an installation that did not get so far is removed, and installed anew.
@@ -34,9 +33,7 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """
-    What is installed, each with its exact version.
-    """
+    """What is installed, each with its exact version."""
 
     python: tuple[str, ...] = ()
     """Requirements for pip, `name==version`."""
@@ -46,47 +43,36 @@ class Pins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """
-    A folder with a virtual environment, and packages of npm beside it.
-    """
+    """A folder with a virtual environment, and packages of npm beside it."""
 
     folder: Path
     """The folder."""
 
     @property
     def python(self) -> Path:
-        """
-        Return the interpreter.
-        """
+        """Return the interpreter."""
         return self.folder / "venv" / "bin" / "python"
 
     @property
     def ready(self) -> bool:
-        """
-        Tell whether everything was installed.
-        """
+        """Tell whether everything was installed."""
         return (self.folder / "ready").is_file() and self.python.is_file()
 
     def variables(self) -> Mapping[str, str]:
-        """
-        Return what a program in it needs of the process environment; its own programs are found first.
-        """
+        """Return what a program in it needs of the process environment; its own programs are found first."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
         path = os.pathsep.join((str(self.python.parent), inherited.get("PATH", os.defpath)))
         return {**inherited, "PATH": path, "BENCH_ENVIRONMENT": str(self.folder)}
 
 
 def find(name: str, pins: Pins, cache: Path) -> Environment:
-    """
-    Return the environment of a product, whether it is ready or not.
-    """
+    """Return the environment of a product, whether it is ready or not."""
     pinned = json.dumps([pins.python, pins.node, platform.python_version(), platform.machine()])
     return Environment(folder=cache / f"{name}-{hashlib.sha256(pinned.encode()).hexdigest()[:12]}")
 
 
 async def prepare(name: str, pins: Pins, cache: Path, seconds: float = INSTALL_SECONDS) -> Environment:
-    """
-    Return the environment of a product, installed if it is not there yet.
+    """Return the environment of a product, installed if it is not there yet.
 
     Args:
         seconds: How long the whole installation may take.
@@ -149,8 +135,8 @@ def _commands(environment: Environment, pins: Pins) -> Iterator[tuple[str, Seque
 
 
 def reason(log: str) -> str:
-    """
-    Return what a log complains of, in one line without addresses: its last line that says error, else its last line.
+    """Return what a log complains of, in one line without addresses: its last line that says error,
+    else its last line.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     complaints = [line for line in lines if line.lower().startswith(_FAULTS)]

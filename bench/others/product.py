@@ -1,6 +1,4 @@
-"""
-A product: what is pinned of it, how durable it is set, and how it is asked to do a workload.
-"""
+"""A product: what is pinned of it, how durable it is set, and how it is asked to do a workload."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """
-    How much of a workload is done in one repetition.
-    """
+    """How much of a workload is done in one repetition."""
 
     runs: int
     """Runs that are measured; W4: for each client."""
@@ -62,9 +58,7 @@ REMARKS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Other:
-    """
-    Something that a user might pick instead.
-    """
+    """Something that a user might pick instead."""
 
     name: str
     """Short name for `--others`."""
@@ -89,14 +83,11 @@ class Other:
 
     @property
     def remark(self) -> str:
-        """
-        Return what a reader of its figures should know.
-        """
+        """Return what a reader of its figures should know."""
         return "; ".join(filter(None, (self.durability, self.exception)))
 
     async def prepare(self, cache: Path) -> str:
-        """
-        Install it below the cache, if it is not there yet, and return its version.
+        """Install it below the cache, if it is not there yet, and return its version.
 
         Raises:
             Absent: it cannot be installed.
@@ -105,8 +96,7 @@ class Other:
         return self.version
 
     async def measure(self, key: str, context: Context) -> figures.Raw:
-        """
-        Do a workload once, in child processes, and return its figures.
+        """Do a workload once, in child processes, and return its figures.
 
         Raises:
             Absent: it is not installed, does not start, fails, takes too long, or does not offer the workload.
@@ -138,8 +128,7 @@ class Other:
 
 
 def heard(code: int, answer: bytes, log: Path) -> figures.Raw:
-    """
-    Return the figures among the JSON lines that a program answered; lines of another kind are passed over.
+    """Return the figures among the JSON lines that a program answered; lines of another kind are passed over.
 
     Args:
         code: Its exit code.

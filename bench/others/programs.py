@@ -1,6 +1,4 @@
-"""
-Programs of others: each is the head of a process group of its own, and the whole group is ended with it.
-"""
+"""Programs of others: each is the head of a process group of its own, and the whole group is ended with it."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ _GLANCE_SECONDS = 0.01
 
 
 async def execute(words: Sequence[str], *, folder: Path, log: Path, seconds: float) -> int:
-    """
-    Execute a program with all that it says in a log, and return its exit code.
+    """Execute a program with all that it says in a log, and return its exit code.
 
     Args:
         folder: Where it works.
@@ -35,8 +32,7 @@ async def execute(words: Sequence[str], *, folder: Path, log: Path, seconds: flo
 async def ask(
     words: Sequence[str], *, folder: Path, variables: Mapping[str, str], log: Path, seconds: float
 ) -> tuple[int, bytes]:
-    """
-    Execute a program whose standard input stays open while it is wanted; return its exit code and what it answered.
+    """Execute a program whose standard input stays open while it is wanted; return its exit code and what it answered.
 
     Args:
         folder: Where it works.
@@ -84,9 +80,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def members(group: int) -> list[int]:
-    """
-    Return the processes of a group that live.
-    """
+    """Return the processes of a group that live."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

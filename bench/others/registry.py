@@ -1,6 +1,4 @@
-"""
-All other products by name, with the exact versions that are installed.
-"""
+"""All other products by name, with the exact versions that are installed."""
 
 from __future__ import annotations
 

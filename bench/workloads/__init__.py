@@ -1,3 +1,1 @@
-"""
-Workloads: one module for each thing that is measured.
-"""
+"""Workloads: one module for each thing that is measured."""

@@ -1,6 +1,4 @@
-"""
-All workloads, in the order of the table.
-"""
+"""All workloads, in the order of the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-W1: one run alone, through the engine.
-"""
+"""W1: one run alone, through the engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-W2: many runs, through the engine.
-"""
+"""W2: many runs, through the engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-W3: the price of a step in short and long runs.
-"""
+"""W3: the price of a step in short and long runs."""
 
 from __future__ import annotations
 
@@ -15,17 +13,13 @@ _SHORT, _LONGER, _LONG = 100, 1_000, 10_000
 
 
 class _Beginnings(dialect.NothingPerformer):
-    """
-    The performer of no-op steps that notes when the first step of each run begins.
-    """
+    """The performer of no-op steps that notes when the first step of each run begins."""
 
     def __init__(self) -> None:
         self.of: dict[str, float] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try of a `Nothing`.
-        """
+        """Perform one try of a `Nothing`."""
         self.of.setdefault(call.run.run_id, time.perf_counter())
         return await super().perform(call)
 

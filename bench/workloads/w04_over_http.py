@@ -1,6 +1,4 @@
-"""
-W4: runs started and awaited over HTTP.
-"""
+"""W4: runs started and awaited over HTTP."""
 
 from __future__ import annotations
 

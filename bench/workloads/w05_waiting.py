@@ -1,6 +1,4 @@
-"""
-W5: the memory of runs that wait.
-"""
+"""W5: the memory of runs that wait."""
 
 from __future__ import annotations
 

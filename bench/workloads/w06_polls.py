@@ -1,6 +1,4 @@
-"""
-W6: polls of a run.
-"""
+"""W6: polls of a run."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
 
 
 async def _active_run(connection: client.Connection) -> tuple[str, client.Answer]:
-    """
-    Start a run, wait until all its steps are done and its agent is asked, and return its address and its answer.
-    """
+    """Start a run, wait until all its steps are done and its agent is asked, and return its address and its answer."""
     started = await connection.post("/api/runs", {"recipe_id": rooms.STEPS_AND_AGENT.format(_STEPS)})
     target = f"/api/runs/{started.json()['run_id']}"
     shown = await connection.get(target)

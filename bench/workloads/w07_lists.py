@@ -1,6 +1,4 @@
-"""
-W7: lists of runs, where there are very many.
-"""
+"""W7: lists of runs, where there are very many."""
 
 from __future__ import annotations
 
@@ -65,8 +63,8 @@ def _known(kept: Path) -> str | None:
 
 
 async def _walked(connection: client.Connection, first: str, page: int, kept: Path) -> str:
-    """
-    Return the address of a late page, found by following the links from the first, and keep it for later repetitions.
+    """Return the address of a late page, found by following the links from the first, and keep it for later
+    repetitions.
     """
     target, seen = first, set[str]()
     for _ in range(page - 1):

@@ -1,6 +1,4 @@
-"""
-W8: a restart with very many runs.
-"""
+"""W8: a restart with very many runs."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
 
 
 async def _started(project: Path, unfinished: int) -> tuple[float, float]:
-    """
-    Start a service; return when it was ready, and when every unfinished run waited at its gate again.
-    """
+    """Start a service; return when it was ready, and when every unfinished run waited at its gate again."""
     began = time.perf_counter()
     async with children.serving(project) as served:
         connection = await client.connect(served.host, served.port)

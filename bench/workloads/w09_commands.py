@@ -1,6 +1,4 @@
-"""
-W9: runs that start programs.
-"""
+"""W9: runs that start programs."""
 
 from __future__ import annotations
 

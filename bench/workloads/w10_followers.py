@@ -1,6 +1,4 @@
-"""
-W10: many who follow one run.
-"""
+"""W10: many who follow one run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-W11: each language's own example, a conference and a plan, with agents that answer at once from a script.
-"""
+"""W11: each language's own example, a conference and a plan, with agents that answer at once from a script."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class _Example:
 
     @property
     def replies(self) -> str:
-        """
-        Return the script of its agents.
-        """
+        """Return the script of its agents."""
         said = {key: json.dumps({"outcome": outcome}) for key, outcome in self.outcomes.items()}
         return json.dumps({**said, **self.said} or {"*": "The agent says the same to everybody."})
 

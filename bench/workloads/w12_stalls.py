@@ -1,6 +1,4 @@
-"""
-W12: how long others wait while one client, recipe or file does its worst.
-"""
+"""W12: how long others wait while one client, recipe or file does its worst."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ _UNFINISHED = ("pending", "running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """
-    What loads work on.
-    """
+    """What loads work on."""
 
     served: children.Served
     """The service."""

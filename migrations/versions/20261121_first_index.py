@@ -1,6 +1,4 @@
-"""
-The first tables: runs, their labels, receipts and issues.
-"""
+"""The first tables: runs, their labels, receipts and issues."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _UNFINISHED = f"status NOT IN ({_FINISHED})"
 
 
 def upgrade() -> None:
-    """
-    Make the tables.
-    """
+    """Make the tables."""
     _add_runs()
     op.create_table(
         "run_labels",
@@ -52,9 +48,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """
-    Remove the tables; the folders hold everything.
-    """
+    """Remove the tables; the folders hold everything."""
     for table in ("issues", "receipts", "run_labels", "runs"):
         op.drop_table(table)
 

@@ -1,6 +1,4 @@
-"""
-Issues can be listed: what lists show and filter by, each filter with an index in their order.
-"""
+"""Issues can be listed: what lists show and filter by, each filter with an index in their order."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _COLUMN = {"status": "status", "run": "run_id", "session": "session_id", "kind":
 
 
 def upgrade() -> None:
-    """
-    Add the columns; rows of the release before are marked, so that a start reads their files.
-    """
+    """Add the columns; rows of the release before are marked, so that a start reads their files."""
     for name, kind in (("session_id", sa.String()), ("kind", sa.String()), ("key", sa.String())):
         op.add_column("issues", sa.Column(name, kind, nullable=True))
     op.add_column("issues", sa.Column("updated_at", sa.String(24), nullable=True))
@@ -33,9 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """
-    Leave what the tables before had.
-    """
+    """Leave what the tables before had."""
     for name in (*_FILTERS, "newest"):
         op.drop_index(f"ix_issues_{name}", "issues")
     op.create_index("ix_issues_run", "issues", ["run_id"])

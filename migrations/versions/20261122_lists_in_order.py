@@ -1,6 +1,4 @@
-"""
-Indexes in the order of the lists, for each filter; labels know when their run was accepted.
-"""
+"""Indexes in the order of the lists, for each filter; labels know when their run was accepted."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _UNDATED = "created_at IS NULL"
 
 
 def upgrade() -> None:
-    """
-    Make every index of a list end with its order.
-    """
+    """Make every index of a list end with its order."""
     op.create_index("ix_runs_status", "runs", ["status", *_NEWEST])
     op.create_index("ix_runs_recipe_status", "runs", ["recipe_id", "status", *_NEWEST])
     op.drop_index("ix_runs_recipe", "runs")
@@ -33,9 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """
-    Leave what the first tables had.
-    """
+    """Leave what the first tables had."""
     op.drop_index("ix_run_labels_undated", "run_labels")
     op.drop_index("ix_run_labels_value", "run_labels")
     op.create_index("ix_run_labels_value", "run_labels", ["name", "value"])

@@ -1,6 +1,4 @@
-"""
-Runs of a session can be listed: an index in the order of lists.
-"""
+"""Runs of a session can be listed: an index in the order of lists."""
 
 from __future__ import annotations
 
@@ -13,14 +11,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """
-    Add the index.
-    """
+    """Add the index."""
     op.create_index("ix_runs_session", "runs", ["session_id", "created_at", "run_id"])
 
 
 def downgrade() -> None:
-    """
-    Leave what the tables before had.
-    """
+    """Leave what the tables before had."""
     op.drop_index("ix_runs_session", "runs")

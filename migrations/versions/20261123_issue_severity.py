@@ -1,6 +1,4 @@
-"""
-Issues have a severity and the recipe that found them: lists filter by both.
-"""
+"""Issues have a severity and the recipe that found them: lists filter by both."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _COLUMN = {"severity": "severity", "recipe": "recipe_id"}
 
 
 def upgrade() -> None:
-    """
-    Add columns and indexes; all rows are marked, so that a start reads their files.
-    """
+    """Add columns and indexes; all rows are marked, so that a start reads their files."""
     for name, column in _COLUMN.items():
         op.add_column("issues", sa.Column(column, sa.String(), nullable=True))
         op.create_index(f"ix_issues_{name}", "issues", [column, "created_at", "issue_id"])
@@ -26,9 +22,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """
-    Leave what the tables before had.
-    """
+    """Leave what the tables before had."""
     for name, column in _COLUMN.items():
         op.drop_index(f"ix_issues_{name}", "issues")
         op.drop_column("issues", column)

@@ -1,6 +1,4 @@
-"""
-Receipts can be listed by run and by session: an index for each, in the order of lists.
-"""
+"""Receipts can be listed by run and by session: an index for each, in the order of lists."""
 
 from __future__ import annotations
 
@@ -15,16 +13,12 @@ _ORDER = ["session_id", "offset_bytes"]
 
 
 def upgrade() -> None:
-    """
-    Add the indexes.
-    """
+    """Add the indexes."""
     op.create_index("ix_receipts_session", "receipts", _ORDER)
     op.create_index("ix_receipts_run", "receipts", ["run_id", *_ORDER])
 
 
 def downgrade() -> None:
-    """
-    Leave what the tables before had.
-    """
+    """Leave what the tables before had."""
     for name in ("run", "session"):
         op.drop_index(f"ix_receipts_{name}", "receipts")

@@ -1,6 +1,4 @@
-"""
-The program `control-room` with a language whose recipes ask people: `python -m tests.acceptance.asking_program`.
-"""
+"""The program `control-room` with a language whose recipes ask people: `python -m tests.acceptance.asking_program`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""
-The real service with a language of its own whose recipes are lists of commands.
+"""The real service with a language of its own whose recipes are lists of commands.
 
 `python -m tests.acceptance.commanding PROJECT`; a recipe is `{"commands": {key: {"argv": […], …}}}`.
 """
@@ -24,18 +23,14 @@ NAME = "commanding"
 
 
 class Commanding:
-    """
-    A language that runs one command after the other.
-    """
+    """A language that runs one command after the other."""
 
     name = NAME
     driver_version = 1
     file_suffixes = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe; its id is its file's name.
-        """
+        """Read a recipe; its id is its file's name."""
         schema = {"type": "object", "properties": {}}
         return library.Recipe(
             recipe_id=stem,
@@ -47,39 +42,27 @@ class Commanding:
         )
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Freeze nothing beside the recipe.
-        """
+        """Freeze nothing beside the recipe."""
         return {}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Draw nothing.
-        """
+        """Draw nothing."""
         return {"nodes": [], "edges": []}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Take anything.
-        """
+        """Take anything."""
         return {"type": "object"}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Run the commands.
-        """
+        """Run the commands."""
         for key, facts in ctx.run.recipe["commands"].items():
             record = await ctx.perform(key, operations.Command(**{**facts, "argv": tuple(facts["argv"])}))
             if not record.done:
@@ -88,17 +71,13 @@ class Commanding:
 
 
 def write(project: programs.Project, name: str, commands: Mapping[str, Any]) -> None:
-    """
-    Write a recipe.
-    """
+    """Write a recipe."""
     project.write(f"recipes/{NAME}/{name}.json", {"commands": commands})
 
 
 @contextlib.contextmanager
 def service(project: programs.Project, **given: str) -> Iterator[programs.Service]:
-    """
-    Serve a project on a free port for the length of the block.
-    """
+    """Serve a project on a free port for the length of the block."""
     module, environ = "tests.acceptance.commanding", programs.environment(project, **given)
     process = processes.start(module, str(project.path), environ=environ, folder=programs.ROOT)
     served = programs.Service(process)

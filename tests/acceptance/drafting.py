@@ -1,6 +1,4 @@
-"""
-The example project with agents that speak from a script, and what a run of `creative_draft_scene` leaves there.
-"""
+"""The example project with agents that speak from a script, and what a run of `creative_draft_scene` leaves there."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ SHORT_RECIPE = {
 
 
 def make_project(folder: Path, **replies: Any) -> Path:
-    """
-    Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones.
-    """
+    """Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones."""
     example_project.copy(folder)
     script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
     agents = [{"id": agent, "backend": "script", "tier": "t3", "evidence": "none"} for agent in AGENTS]
@@ -71,16 +67,12 @@ def make_project(folder: Path, **replies: Any) -> Path:
 
 
 def say(folder: Path, **replies: Any) -> None:
-    """
-    Let the agents answer as usual, but for the replies given.
-    """
+    """Let the agents answer as usual, but for the replies given."""
     (folder / ".control-room" / "replies.json").write_text(json.dumps(REPLIES | replies))
 
 
 def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
-    """
-    Ask for a run, or find the one that was asked for with the same key; None if the service died over it.
-    """
+    """Ask for a run, or find the one that was asked for with the same key; None if the service died over it."""
     try:
         answer = http.post("/api/runs", json=REQUEST | body, headers={"Idempotency-Key": key})
     except httpx.TransportError:
@@ -91,16 +83,12 @@ def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
 
 
 def wait(http: httpx.Client, run_id: str, *statuses: str) -> dict[str, Any] | None:
-    """
-    Wait until a run has one of the states, by default an end; None if the service died before.
-    """
+    """Wait until a run has one of the states, by default an end; None if the service died before."""
     return wait_until(http, run_id, lambda run: run["status"] in (statuses or ("done", "failed", "cancelled")))
 
 
 def wait_until(http: httpx.Client, run_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """
-    Wait until something holds of a run; None if the service died before.
-    """
+    """Wait until something holds of a run; None if the service died before."""
     etag = ""
     try:
         while True:
@@ -119,48 +107,36 @@ def wait_until(http: httpx.Client, run_id: str, holds: Callable[[dict[str, Any]]
 
 
 def folder_of(project: Path, run_id: str) -> Path:
-    """
-    Return a run's folder.
-    """
+    """Return a run's folder."""
     return project / ".control-room" / "runs" / run_id
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
-    """
-    Return the whole lines of a journal.
-    """
+    """Return the whole lines of a journal."""
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
 
 
 def recorded(project: Path) -> set[tuple[str, str, int]]:
-    """
-    Return run, key and attempt of every line of every journal.
-    """
+    """Return run, key and attempt of every line of every journal."""
     journals = (project / ".control-room" / "runs").glob("[!.]*/steps.jsonl")
     return {(file.parent.name, line["key"], line["attempt"]) for file in journals for line in lines(file)}
 
 
 def begun(project: Path, run_id: str) -> list[tuple[str, str, int]]:
-    """
-    Return run, key and attempt of every try that was begun.
-    """
+    """Return run, key and attempt of every try that was begun."""
     control = lines(folder_of(project, run_id) / "control.jsonl")
     return [(run_id, line["key"], line["attempt"]) for line in control if line["kind"] == "started"]
 
 
 def taken(project: Path, run_id: str) -> bool:
-    """
-    Tell whether any process has taken a run up.
-    """
+    """Tell whether any process has taken a run up."""
     return any(line["kind"] == "taken" for line in lines(folder_of(project, run_id) / "control.jsonl"))
 
 
 def left_by(project: Path, run_id: str) -> dict[str, Any]:
-    """
-    Return what a run left in its folder and in the workspace, without what differs between any two runs.
-    """
+    """Return what a run left in its folder and in the workspace, without what differs between any two runs."""
     folder = folder_of(project, run_id)
     manifest = json.loads((folder / "run.json").read_text())
     found = {

@@ -1,5 +1,4 @@
-"""
-The whole service in a process forked from a warm one, so that hundreds of kills take minutes and not hours.
+"""The whole service in a process forked from a warm one, so that hundreds of kills take minutes and not hours.
 
 It runs the same code as `control-room serve`; a few kills of the command itself stand beside this.
 """
@@ -23,9 +22,7 @@ _STOP_SECONDS = 60
 
 
 class Service:
-    """
-    A service on a free port of loopback.
-    """
+    """A service on a free port of loopback."""
 
     def __init__(self, project: Path, crash_at: str | None = None) -> None:
         processes = forking.processes()
@@ -35,9 +32,7 @@ class Service:
         teller.close()
 
     def http(self) -> httpx.Client | None:
-        """
-        Return a client once it listens; None if it died before.
-        """
+        """Return a client once it listens; None if it died before."""
         while self._told.poll(_START_SECONDS):
             try:
                 line: str = self._told.recv()
@@ -49,23 +44,17 @@ class Service:
         raise TimeoutError("the service does not listen")
 
     def stop(self) -> int:
-        """
-        Ask it to stop, and return its exit code.
-        """
+        """Ask it to stop, and return its exit code."""
         self._signal(signal.SIGTERM)
         return self.ended()
 
     def kill(self) -> None:
-        """
-        Kill it.
-        """
+        """Kill it."""
         self._signal(signal.SIGKILL)
         self.ended()
 
     def ended(self) -> int:
-        """
-        Wait for its end, and return its exit code.
-        """
+        """Wait for its end, and return its exit code."""
         code = forks.ended(self._process, _STOP_SECONDS)
         if code is None:
             self._process.kill()

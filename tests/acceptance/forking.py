@@ -1,5 +1,5 @@
-"""
-The one process from which a test process forks services and lives of the laboratory: it has loaded what each needs.
+"""The one process from which a test process forks services and lives of the laboratory: it has
+loaded what each needs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _PRELOADED = (
 
 @functools.cache
 def processes() -> ForkServerContext:
-    """
-    Return what makes processes.
+    """Return what makes processes.
 
     It is begun here: begun by whoever needs it first it would have loaded what that one needs, and nothing for others.
     """

@@ -1,6 +1,4 @@
-"""
-Kills at points of a service, two at a time: a sample of them, or each passing of every point.
-"""
+"""Kills at points of a service, two at a time: a sample of them, or each passing of every point."""
 
 from __future__ import annotations
 
@@ -17,18 +15,14 @@ Judge = Callable[[Path, str, int], str | None]
 
 
 def sampled(folder: Path, sample: Sequence[tuple[str, int]], judge: Judge) -> list[str]:
-    """
-    Return what is wrong after the kills of a sample; one that is not reached is wrong, too.
-    """
+    """Return what is wrong after the kills of a sample; one that is not reached is wrong, too."""
     with ThreadPoolExecutor(2) as threads:
         judged = threads.map(lambda kill: judge(folder / f"{kill[0]}{kill[1]}", *kill), sample)
         return [wrong for wrong in judged if wrong is not None]
 
 
 def every(folder: Path, points: Sequence[str], judge: Judge) -> list[str | None]:
-    """
-    Return what is wrong after each passing of every point, None where nothing is.
-    """
+    """Return what is wrong after each passing of every point, None where nothing is."""
 
     def sweep(point: str) -> list[str | None]:
         judged: list[str | None] = []

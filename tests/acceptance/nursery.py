@@ -1,5 +1,4 @@
-"""
-The nursery: a process that has loaded the program and executes it, for each request, in a fork of itself.
+"""The nursery: a process that has loaded the program and executes it, for each request, in a fork of itself.
 
 What a fork does begins where `python -m MODULE` has found its module; loading the libraries anew each time would take
 longer than most tests. A guard stands beside each fork and tells its pid and its end.
@@ -44,9 +43,7 @@ PRELOADED = (
 
 
 def main(descriptor: int) -> None:
-    """
-    Take requests until nobody can send any more.
-    """
+    """Take requests until nobody can send any more."""
     for name in PRELOADED:
         __import__(name)
     # A fork that counts no old object copies no page of them.
@@ -87,7 +84,9 @@ def _execute(request: dict[str, Any], out: int, err: int) -> None:
     for number, file in ((1, out), (2, err)):
         os.dup2(file, number)
         os.close(file)
-    sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _stream(1, "strict"), _stream(2, "backslashreplace")  # noqa: SIM115
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = _stream(1, "strict")
+    sys.stderr = _stream(2, "backslashreplace")
     os.environ.clear()
     os.environ.update(request["environ"])
     os.chdir(request["folder"])

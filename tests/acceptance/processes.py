@@ -1,5 +1,4 @@
-"""
-Processes of the program: started as users start them, or forked from one that has loaded it, which spares a second.
+"""Processes of the program: started as users start them, or forked from one that has loaded it, which spares a second.
 
 Forks are as real as others to signals, pipes, locks and kills. With `COLD_PROGRAMS` in its environment none is forked.
 """
@@ -33,9 +32,7 @@ _asking = threading.Lock()
 
 
 class Process:
-    """
-    A process of a module of the program, like `subprocess.Popen` of `python -m MODULE`.
-    """
+    """A process of a module of the program, like `subprocess.Popen` of `python -m MODULE`."""
 
     def __init__(self, module: str, *arguments: str, environ: Mapping[str, str], folder: Path) -> None:
         self.arguments = (module, *arguments)
@@ -61,17 +58,13 @@ class Process:
         self.wait()
 
     def poll(self) -> int | None:
-        """
-        Return the exit code; None while it lives.
-        """
+        """Return the exit code; None while it lives."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """
-        Wait for its end and return its exit code, negative for a signal.
-        """
+        """Wait for its end and return its exit code, negative for a signal."""
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(list(self.arguments), timeout or 0)
@@ -80,9 +73,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """
-        Return the rest of what it says, and wait for its end.
-        """
+        """Return the rest of what it says, and wait for its end."""
         said = ["", ""]
         streams = (self.stdout, self.stderr)
         readers = [threading.Thread(target=_read, args=(stream, said, place)) for place, stream in enumerate(streams)]
@@ -95,17 +86,13 @@ class Process:
         return said[0], said[1]
 
     def send_signal(self, number: int) -> None:
-        """
-        Send a signal; nothing if it has ended.
-        """
+        """Send a signal; nothing if it has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """
-        Kill it.
-        """
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
     def _line(self) -> bytes:
@@ -121,9 +108,7 @@ Started = Process | subprocess.Popen[str]
 
 
 def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path) -> Started:
-    """
-    Start a module of the program, with pipes for what it says.
-    """
+    """Start a module of the program, with pipes for what it says."""
     if not COLD.keys() & environ.keys():
         return Process(module, *arguments, environ=environ, folder=folder)
     return subprocess.Popen(
@@ -140,9 +125,7 @@ def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path
 def run(
     module: str, *arguments: str, environ: Mapping[str, str], folder: Path, seconds: float = 100
 ) -> tuple[int, str, str]:
-    """
-    Run a module of the program, and return its exit code and what it said.
-    """
+    """Run a module of the program, and return its exit code and what it said."""
     process = start(module, *arguments, environ=environ, folder=folder)
     try:
         out, err = process.communicate(timeout=seconds)

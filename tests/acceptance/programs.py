@@ -1,6 +1,4 @@
-"""
-The program as users run it: projects on disk, commands as processes, the service on a free port.
-"""
+"""The program as users run it: projects on disk, commands as processes, the service on a free port."""
 
 from __future__ import annotations
 
@@ -73,39 +71,29 @@ REPLIES: dict[str, Any] = {"brief": "Kael arrives at dusk.", "draft": "Kael walk
 
 @dataclass(frozen=True)
 class Project:
-    """
-    A project with one scene, one small recipe, and agents that speak from a script.
-    """
+    """A project with one scene, one small recipe, and agents that speak from a script."""
 
     path: Path
 
     @property
     def data(self) -> Path:
-        """
-        Return the data directory.
-        """
+        """Return the data directory."""
         return self.path / ".control-room"
 
     def write(self, name: str, content: Any) -> Path:
-        """
-        Write a file below the data directory: a text as it is, anything else as JSON.
-        """
+        """Write a file below the data directory: a text as it is, anything else as JSON."""
         file = self.data / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return file
 
     def say(self, **replies: Any) -> None:
-        """
-        Let agents say something else.
-        """
+        """Let agents say something else."""
         self.write("replies.json", REPLIES | replies)
 
 
 def make_project(folder: Path) -> Project:
-    """
-    Make the project.
-    """
+    """Make the project."""
     (folder / "Story").mkdir(parents=True)
     (folder / "Story" / "SCN-gate.md").write_text("# Scene 1: The gate\n\nKael stands before the gate.\n")
     project = Project(folder)
@@ -119,9 +107,7 @@ def make_project(folder: Path) -> Project:
 
 
 def environment(project: Project | None, **given: str) -> dict[str, str]:
-    """
-    Return an environment in which only the given settings stand.
-    """
+    """Return an environment in which only the given settings stand."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if project is not None:
         plain |= {"CONTROL_ROOM_PROJECT": str(project.path), "CONTROL_ROOM_HOME": str(project.path / "nobody")}
@@ -130,9 +116,7 @@ def environment(project: Project | None, **given: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """
-    What came of a command.
-    """
+    """What came of a command."""
 
     returncode: int
     stdout: str
@@ -140,8 +124,8 @@ class Ended:
 
 
 def control_room(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Ended:
-    """
-    Execute a command line in this process, which spares a second of imports; `code` is what is expected, None for any.
+    """Execute a command line in this process, which spares a second of imports; `code` is what is expected, None for
+    any.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     surroundings = mock.patch.dict(os.environ, environment(project, **given), clear=True)
@@ -158,26 +142,20 @@ def program(
     module: str = "app",
     **given: str,
 ) -> Ended:
-    """
-    Run a command as a process of its own.
-    """
+    """Run a command as a process of its own."""
     folder, words = project.path if project else ROOT, map(str, arguments)
     done = processes.run(module, *words, environ=environment(project, **given), folder=folder)
     return _checked(Ended(*done), arguments, code)
 
 
 def asked(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Any:
-    """
-    Run a command with `--json` and return what it printed.
-    """
+    """Run a command with `--json` and return what it printed."""
     return json.loads(control_room(*arguments, "--json", project=project, code=code, **given).stdout)
 
 
 @dataclass
 class Service:
-    """
-    A service as a process.
-    """
+    """A service as a process."""
 
     process: processes.Started
     said: list[str] = field(default_factory=list)
@@ -186,16 +164,12 @@ class Service:
     token: str | None = None
 
     def http(self) -> httpx.Client:
-        """
-        Return a client for it.
-        """
+        """Return a client for it."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, verify=False)
 
     def start_run(self, **body: Any) -> str:
-        """
-        Post a run and return its id.
-        """
+        """Post a run and return its id."""
         with self.http() as http:
             answer = http.post("/api/runs", json={"recipe_id": "small", "args": {"words": "gate"}} | body)
         assert answer.status_code == 201, answer.text
@@ -203,24 +177,18 @@ class Service:
         return run_id
 
     def wait(self, run_id: str, *statuses: str) -> dict[str, Any]:
-        """
-        Wait until a run has one of the states, by default an end, and return its detail.
-        """
+        """Wait until a run has one of the states, by default an end, and return its detail."""
         return self.wait_until(run_id, lambda run: run["status"] in (statuses or ("done", "failed", "cancelled")))
 
     def wait_for_step(self, run_id: str, step_id: str, status: str = "running") -> dict[str, Any]:
-        """
-        Wait until a step of a run has a state.
-        """
+        """Wait until a step of a run has a state."""
         return self.wait_until(
             run_id,
             lambda run: any(step["step_id"] == step_id and step["status"] == status for step in run["steps"]),
         )
 
     def wait_until(self, run_id: str, holds: Any) -> dict[str, Any]:
-        """
-        Wait until something holds of a run's detail, by waiting polls.
-        """
+        """Wait until something holds of a run's detail, by waiting polls."""
         etag = ""
         with self.http() as http:
             for _ in range(1000):
@@ -237,21 +205,15 @@ class Service:
         raise AssertionError(f"it did not come to hold: {run}")
 
     def signal(self, number: signal.Signals) -> None:
-        """
-        Send a signal.
-        """
+        """Send a signal."""
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        """
-        Wait for its end and return the exit code.
-        """
+        """Wait for its end and return the exit code."""
         return self.process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
-        """
-        Stop it gracefully.
-        """
+        """Stop it gracefully."""
         self.signal(signal.SIGTERM)
         return self.ended()
 
@@ -260,9 +222,7 @@ class Service:
 def service(
     project: Project, *options: str, ready: bool = True, module: str = "app", **given: str
 ) -> Iterator[Service]:
-    """
-    Serve a project on a free port for the length of the block, from the first instruction if it is to be cold.
-    """
+    """Serve a project on a free port for the length of the block, from the first instruction if it is to be cold."""
     words = ("serve", "--port", "0", *options)
     process = processes.start(module, *words, environ=environment(project, **given), folder=project.path)
     served = Service(process, token=given.get("CONTROL_ROOM_API_TOKEN"))
@@ -290,9 +250,7 @@ def service(
 
 
 def lines_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """
-    Return key and status of each step of a detail.
-    """
+    """Return key and status of each step of a detail."""
     return [(step["key"], step["status"]) for step in run["steps"]]
 
 

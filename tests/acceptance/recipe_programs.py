@@ -1,5 +1,5 @@
-"""
-The program `agent-recipes` as users run it: a project with a small recipe, and a backend that speaks from a script.
+"""The program `agent-recipes` as users run it: a project with a small recipe, and a backend that
+speaks from a script.
 """
 
 from __future__ import annotations
@@ -21,69 +21,49 @@ COMMAND = (sys.executable, "-m", MODULE)
 
 @dataclass(frozen=True)
 class Project:
-    """
-    A project whose agent speaks from a script.
-    """
+    """A project whose agent speaks from a script."""
 
     path: Path
 
     @property
     def data(self) -> Path:
-        """
-        Return the data directory.
-        """
+        """Return the data directory."""
         return self.path / ".control-room"
 
     def write(self, name: str, content: Any) -> None:
-        """
-        Write a file below the data directory: a text as it is, anything else as JSON.
-        """
+        """Write a file below the data directory: a text as it is, anything else as JSON."""
         programs.Project(self.path).write(name, content)
 
     def recipe(self, document: Mapping[str, Any]) -> None:
-        """
-        Write a recipe.
-        """
+        """Write a recipe."""
         self.write(f"recipes/agent_recipes/{document['id']}.json", dict(document))
 
     def say(self, **replies: Any) -> None:
-        """
-        Let the agent say something else, by step key; underscores stand for hyphens.
-        """
+        """Let the agent say something else, by step key; underscores stand for hyphens."""
         self.write("replies.json", {name.replace("_", "-"): said for name, said in replies.items()})
 
     def script(self, replies: Mapping[str, Any]) -> None:
-        """
-        Let the agent say something else, by step key.
-        """
+        """Let the agent say something else, by step key."""
         self.write("replies.json", dict(replies))
 
     def run_ids(self) -> list[str]:
-        """
-        Return the runs, oldest first.
-        """
+        """Return the runs, oldest first."""
         # Names tell the second; several runs may begin in the same one.
         starts = [json.loads(path.read_text()) for path in (self.data / "runs").glob("[0-9]*/start.json")]
         return [start["run_id"] for start in sorted(starts, key=lambda start: (start["created_at"], start["run_id"]))]
 
     def start(self) -> dict[str, Any]:
-        """
-        Return what the newest run began with.
-        """
+        """Return what the newest run began with."""
         started: dict[str, Any] = json.loads((self.data / "runs" / self.run_ids()[-1] / "start.json").read_text())
         return started
 
     def prompt(self, key: str) -> str:
-        """
-        Return the prompt of a step of the newest run.
-        """
+        """Return the prompt of a step of the newest run."""
         return (self.data / "runs" / self.run_ids()[-1] / "logs" / f"{key}.1.prompt.md").read_text()
 
 
 def make_project(folder: Path) -> Project:
-    """
-    Make a project with the small recipe, and replies that lead it straight to its end.
-    """
+    """Make a project with the small recipe, and replies that lead it straight to its end."""
     project = Project(folder)
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": "replies.json"}}})
     project.recipe(workshop.RECIPE)
@@ -92,18 +72,14 @@ def make_project(folder: Path) -> Project:
 
 
 def environment(project: Project, **given: str) -> dict[str, str]:
-    """
-    Return an environment in which the project is found by the working directory alone.
-    """
+    """Return an environment in which the project is found by the working directory alone."""
     return programs.environment(None, **{"CONTROL_ROOM_HOME": str(project.path / "nobody"), **given})
 
 
 def agent_recipes(
     *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, **given: str
 ) -> programs.Ended:
-    """
-    Run the program in a process of its own and see how it ends.
-    """
+    """Run the program in a process of its own and see how it ends."""
     words, folder = map(str, arguments), cwd or project.path
     done = processes.run(MODULE, *words, environ=environment(project, **given), folder=folder)
     ended = programs.Ended(*done)
@@ -115,9 +91,7 @@ def agent_recipes(
 
 @contextlib.contextmanager
 def going(*arguments: str, project: Project, **given: str) -> Iterator[processes.Started]:
-    """
-    Run the program for the length of the block.
-    """
+    """Run the program for the length of the block."""
     process = processes.start(MODULE, *arguments, environ=environment(project, **given), folder=project.path)
     try:
         yield process
@@ -131,9 +105,7 @@ def going(*arguments: str, project: Project, **given: str) -> Iterator[processes
 
 
 def until(stream: Any, beginning: str) -> None:
-    """
-    Read lines of a process until one begins with a text.
-    """
+    """Read lines of a process until one begins with a text."""
     for line in stream:
         if line.startswith(beginning):
             return
@@ -141,15 +113,11 @@ def until(stream: Any, beginning: str) -> None:
 
 
 def control_room(*arguments: str, project: Project, code: int = 0, **given: str) -> programs.Ended:
-    """
-    Execute a command line of `control-room` on the project.
-    """
+    """Execute a command line of `control-room` on the project."""
     return programs.control_room(*arguments, project=programs.Project(project.path), code=code, **given)
 
 
 def shown(run_id: str, project: Project) -> dict[str, Any]:
-    """
-    Return a run's detail.
-    """
+    """Return a run's detail."""
     detail: dict[str, Any] = json.loads(control_room("runs", "show", run_id, "--json", project=project).stdout)
     return detail

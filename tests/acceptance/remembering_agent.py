@@ -1,5 +1,4 @@
-"""
-A program that is called as Claude Code is, and keeps its conversations as it does: an id that is in use is not begun
+"""A program that is called as Claude Code is, and keeps its conversations as it does: an id that is in use is not begun
 again, and one that is unknown is not gone on with. It writes down how it was called, and waits where it is told to.
 
 It is executed as a program of its own: `python remembering_agent.py --session-id ID < PROMPT`.
@@ -17,9 +16,7 @@ ANSWERS = {"Review it.": "no-issues", "Commit it.": "committed", "Go on.": "no-i
 
 
 def main(home: Path, arguments: list[str]) -> int:
-    """
-    Take one prompt.
-    """
+    """Take one prompt."""
     way = "--resume" if "--resume" in arguments else "--session-id"
     talk, prompt = arguments[arguments.index(way) + 1], sys.stdin.readline().rstrip("\n")
     _append(home / "calls.jsonl", {"way": way, "talk": talk, "prompt": prompt, "pid": os.getpid()})

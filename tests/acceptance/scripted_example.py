@@ -1,6 +1,4 @@
-"""
-A copy of the example project whose agents speak from a script.
-"""
+"""A copy of the example project whose agents speak from a script."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from tests.acceptance import programs
 
 
 def make(folder: Path, archetypes: Iterable[str], replies: Mapping[str, Any], suffix: str) -> programs.Project:
-    """
-    Copy the example project; each agent has the archetype and the suffix as its id.
-    """
+    """Copy the example project; each agent has the archetype and the suffix as its id."""
     project = programs.Project(example_project.copy(folder))
     agents = [
         {

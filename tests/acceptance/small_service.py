@@ -1,6 +1,4 @@
-"""
-A service of toy runs as a process of its own: a pool over real folders, killed and started again at will.
-"""
+"""A service of toy runs as a process of its own: a pool over real folders, killed and started again at will."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ Tried = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """
-    What a data directory holds after its service has come to an end.
-    """
+    """What a data directory holds after its service has come to an end."""
 
     status: dict[str, str]
     """State of each run."""
@@ -44,24 +40,18 @@ class Outcome:
 
 
 class CountingProbes:
-    """
-    Count the passings of every point, from any thread.
-    """
+    """Count the passings of every point, from any thread."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def reach(self, point: str) -> None:
-        """
-        Count one passing.
-        """
+        """Count one passing."""
         self.counts[point] += 1
 
 
 def serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str | None = None) -> int:
-    """
-    Run a service in a process of its own until every program has ended, and return its exit code.
-    """
+    """Run a service in a process of its own until every program has ended, and return its exit code."""
     process = forking.processes().Process(target=_serve, args=(folder, programs, crash_at))
     forks.begin(process)
     code = forks.ended(process, 60)
@@ -72,40 +62,30 @@ def serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str |
 
 
 def side_by_side(jobs: Sequence[Any], work: Any) -> list[Any]:
-    """
-    Do jobs that wait for processes, two at a time.
-    """
+    """Do jobs that wait for processes, two at a time."""
     with ThreadPoolExecutor(2) as threads:
         return list(threads.map(work, jobs))
 
 
 def prepare(folder: Path) -> None:
-    """
-    Make an empty data directory with its index.
-    """
+    """Make an empty data directory with its index."""
     asyncio.run(_prepare(folder))
 
 
 def passings(folder: Path) -> Counter[str]:
-    """
-    Return how often the last service passed each point.
-    """
+    """Return how often the last service passed each point."""
     return Counter(json.loads((folder / "passings.json").read_text()))
 
 
 def executed(folder: Path) -> list[Tried]:
-    """
-    Return every try that was performed.
-    """
+    """Return every try that was performed."""
     file = folder / "executed.txt"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(run_id, key, int(attempt)) for run_id, key, attempt in (line.split(" ") for line in lines)]
 
 
 def recorded(folder: Path) -> set[Tried]:
-    """
-    Return every try whose line is whole, without touching anything.
-    """
+    """Return every try whose line is whole, without touching anything."""
     found = set()
     for journal in (folder / ".control-room" / "runs").glob("*/steps.jsonl"):
         for line in journal.read_bytes().split(b"\n")[:-1]:
@@ -115,9 +95,7 @@ def recorded(folder: Path) -> set[Tried]:
 
 
 async def outcome(folder: Path) -> Outcome:
-    """
-    Read what a data directory holds.
-    """
+    """Read what a data directory holds."""
     async with _store(folder, probes.NoProbes()) as found:
         summaries = await found.list_runs(stores.RunQuery(limit=1000))
         loaded = {summary.run_id: await found.read(summary.run_id) for summary in summaries}
@@ -131,9 +109,7 @@ async def outcome(folder: Path) -> Outcome:
 
 
 def run_id(number: int) -> str:
-    """
-    Return the id of the nth program's run.
-    """
+    """Return the id of the nth program's run."""
     return f"20260210T143000Z-{number:06d}"
 
 

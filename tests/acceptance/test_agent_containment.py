@@ -1,5 +1,4 @@
-"""
-Agents of the real service that try to stay: however they are kept together, and whatever is killed, nothing of them
+"""Agents of the real service that try to stay: however they are kept together, and whatever is killed, nothing of them
 writes into the workspace afterwards, and the run goes on.
 """
 
@@ -29,9 +28,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project whose writer stays the first time, with its whole family, and writes the second.
-    """
+    """Make a project whose writer stays the first time, with its whole family, and writes the second."""
     made = programs.make_project(tmp_path / "project")
     traces = made.path / "Story" / "traces"
     traces.mkdir()
@@ -51,23 +48,17 @@ def traces(project: programs.Project) -> Path:
 
 
 def service(project: programs.Project, mode: str) -> Any:
-    """
-    Serve the project with agents kept together in that mode.
-    """
+    """Serve the project with agents kept together in that mode."""
     return programs.service(project, CONTROL_ROOM_CONTAINMENT=mode)
 
 
 def born(traces: Path) -> dict[str, int]:
-    """
-    Wait for the whole family.
-    """
+    """Wait for the whole family."""
     return asyncio.run(broods.born(traces, *FAMILY))
 
 
 def silent(traces: Path) -> bool:
-    """
-    Wait until nobody of the family is alive, and tell whether nothing is written from then on.
-    """
+    """Wait until nobody of the family is alive, and tell whether nothing is written from then on."""
     asyncio.run(broods.until(lambda: not broods.running(traces)))
     written = broods.written(traces)
     asyncio.run(asyncio.sleep(0.05))
@@ -75,9 +66,7 @@ def silent(traces: Path) -> bool:
 
 
 def standing(project: programs.Project) -> tuple[int, int]:
-    """
-    Return the launcher, and the process that stands for the agent.
-    """
+    """Return the launcher, and the process that stands for the agent."""
     (path,) = register.found(str(project.data / "processes"))
     owner, entries = register.read(path)
     assert owner is not None

@@ -1,6 +1,4 @@
-"""
-The program `agent-recipes` as users run it: real processes, golden outputs, exit codes, flags.
-"""
+"""The program `agent-recipes` as users run it: real processes, golden outputs, exit codes, flags."""
 
 from __future__ import annotations
 
@@ -112,9 +110,7 @@ Recipe: small
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Make a project.
-    """
+    """Make a project."""
     return make_project(tmp_path / "project")
 
 
@@ -122,8 +118,8 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_replies_and_reason_are_printed(project: Project):
-    """
-    Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that is known, nothing.
+    """Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that
+    is known, nothing.
     """
     project.script(LOOP)
     told = agent_recipes("small", *SAID, project=project, **processes.COLD)
@@ -137,8 +133,8 @@ def test_replies_and_reason_are_printed(project: Project):
 
 
 def test_verbose_is_told_letter_by_letter(project: Project):
-    """
-    `--verbose` tells steps, prompts, outcomes and transitions on stderr in their fixed form; stdout stays as it is.
+    """`--verbose` tells steps, prompts, outcomes and transitions on stderr in their fixed form;
+    stdout stays as it is.
     """
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--verbose", project=project)
@@ -148,9 +144,7 @@ def test_verbose_is_told_letter_by_letter(project: Project):
 
 
 def test_events_are_told_letter_by_letter(project: Project):
-    """
-    `--events` tells the same as structured lines.
-    """
+    """`--events` tells the same as structured lines."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--events", project=project)
     session = shown(project.run_ids()[-1], project)["machine"]["sessionId"]
@@ -160,9 +154,7 @@ def test_events_are_told_letter_by_letter(project: Project):
 
 
 def test_a_restart_goes_on_being_told(project: Project):
-    """
-    Behind a restart the story goes on with a new conversation, and another reply of the same step is printed too.
-    """
+    """Behind a restart the story goes on with a new conversation, and another reply of the same step is printed too."""
     project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
     project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
     told = agent_recipes("small", *SAID, "--verbose", "--events", project=project)
@@ -178,9 +170,7 @@ def test_a_restart_goes_on_being_told(project: Project):
 
 
 def test_a_run_as_json_is_its_detail(project: Project):
-    """
-    With --json the run at its rest is all that stdout gets.
-    """
+    """With --json the run at its rest is all that stdout gets."""
     project.script(LOOP)
     detail = json.loads(agent_recipes("small", *SAID, "--json", project=project).stdout)
 
@@ -189,9 +179,7 @@ def test_a_run_as_json_is_its_detail(project: Project):
 
 
 def test_a_large_reply_is_printed_whole(project: Project):
-    """
-    A reply that is kept in a file of its own is printed to its last letter, whatever signs it holds.
-    """
+    """A reply that is kept in a file of its own is printed to its last letter, whatever signs it holds."""
     long = "Ærendil 東京 \x1b[31m" * 20_000
     project.script(workshop.STRAIGHT | {"review": says("no-issues", long)})
 
@@ -199,9 +187,7 @@ def test_a_large_reply_is_printed_whole(project: Project):
 
 
 def test_the_list_has_ids_and_descriptions(project: Project):
-    """
-    `--list` has the recipes of this language alone, broken ones with their fault, and makes nothing.
-    """
+    """`--list` has the recipes of this language alone, broken ones with their fault, and makes nothing."""
     project.recipe({"id": "broken", "label": "Broken"})
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     bundled = [json.loads(path.read_text()) for path in sorted(workshop.CATALOGUE.glob("*.json"))]
@@ -217,9 +203,7 @@ def test_the_list_has_ids_and_descriptions(project: Project):
 
 
 def test_a_dry_run_draws_the_machine(project: Project):
-    """
-    `--dry-run` draws the recipe in its fixed form, as the flags would have it, and starts nothing.
-    """
+    """`--dry-run` draws the recipe in its fixed form, as the flags would have it, and starts nothing."""
     drawn = agent_recipes("--dry-run", "small", project=project)
     changed = agent_recipes(
         "small", "--dry-run", "--model", "opus", "--max-steps", "7", "--max-visits", "2", project=project
@@ -234,9 +218,7 @@ def test_a_dry_run_draws_the_machine(project: Project):
 
 
 def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
-    """
-    A recipe is drawn without the arguments that it requires; those that do not fit are told.
-    """
+    """A recipe is drawn without the arguments that it requires; those that do not fit are told."""
     drawn = agent_recipes("--dry-run", "document-design", project=project)
     refused = agent_recipes("--dry-run", "document-design", "--arg", "sbject=x", project=project, code=5)
 
@@ -268,9 +250,7 @@ def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
 def test_the_exit_code_tells_how_it_ended(
     project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
 ):
-    """
-    Each way to end has its code; the reason is the last line of stdout, the error and the way on stand on stderr.
-    """
+    """Each way to end has its code; the reason is the last line of stdout, the error and the way on stand on stderr."""
     project.script(workshop.STRAIGHT | replies)
     ended = agent_recipes("small", *SAID, *flags, project=project, code=code)
 
@@ -280,9 +260,7 @@ def test_the_exit_code_tells_how_it_ended(
 
 
 def test_too_many_restarts_are_a_guardrail(project: Project):
-    """
-    `--max-restarts` caps new sessions.
-    """
+    """`--max-restarts` caps new sessions."""
     project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
     project.script({"*": says("committed")})
     ended = agent_recipes("small", *SAID, "--max-restarts", "1", project=project, code=3)
@@ -292,9 +270,7 @@ def test_too_many_restarts_are_a_guardrail(project: Project):
 
 
 def test_a_broken_recipe_is_exit_code_1(project: Project):
-    """
-    A recipe that is not valid ends everything before it begins, with all its faults told.
-    """
+    """A recipe that is not valid ends everything before it begins, with all its faults told."""
     project.recipe(recipe(model="huge", initialStep="nowhere"))
     for flags in (SAID, ("--dry-run",)):
         refused = agent_recipes("small", *flags, project=project, code=1)
@@ -331,9 +307,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
     ],
 )
 def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
-    """
-    Usage errors, unknown recipes and backends, and arguments that do not fit end with 5 and leave nothing behind.
-    """
+    """Usage errors, unknown recipes and backends, and arguments that do not fit end with 5 and leave nothing behind."""
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     (project.path / "file").touch()
     refused = agent_recipes(*arguments, project=project, code=5)
@@ -354,9 +328,7 @@ def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str
     ],
 )
 def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[str, Any]):
-    """
-    Wrong settings, an unknown parent and too deep a nesting are told in a line.
-    """
+    """Wrong settings, an unknown parent and too deep a nesting are told in a line."""
     refused = agent_recipes("small", *SAID, project=project, code=5, **given)
 
     assert len(refused.stderr.splitlines()) == 1, refused.stderr
@@ -364,9 +336,7 @@ def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[
 
 
 def test_a_missing_program_is_told_with_what_to_install(project: Project):
-    """
-    The default backend whose program is not there is refused before anything begins, with the ways to get it.
-    """
+    """The default backend whose program is not there is refused before anything begins, with the ways to get it."""
     refused = agent_recipes("small", project=project, code=5, CLAUDE_CLI_PATH="/nowhere/claude")
 
     assert "[backend_unusable]" in refused.stderr
@@ -375,18 +345,14 @@ def test_a_missing_program_is_told_with_what_to_install(project: Project):
 
 
 def test_a_broken_agents_file_is_told(project: Project):
-    """
-    A configuration that cannot be used ends with 5 and tells its flaws.
-    """
+    """A configuration that cannot be used ends with 5 and tells its flaws."""
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": 7}}})
 
     assert "agents.json cannot be used" in agent_recipes("small", *SAID, project=project, code=5).stderr
 
 
 def test_a_guardrail_tells_how_to_go_on(project: Project):
-    """
-    What a guardrail ended is told with the command that raises the limit, which works.
-    """
+    """What a guardrail ended is told with the command that raises the limit, which works."""
     ended = agent_recipes("small", *SAID, "--max-steps", "1", project=project, code=3)
     run_id = project.run_ids()[0]
     words = ended.stderr.splitlines()[-1].partition("control-room ")[2].split()
@@ -400,8 +366,8 @@ def test_a_guardrail_tells_how_to_go_on(project: Project):
 
 
 def test_flags_reach_the_run(project: Project):
-    """
-    Every flag that says something of the run is an argument of it; agents hear the system prompt and the arguments.
+    """Every flag that says something of the run is an argument of it; agents hear the system prompt
+    and the arguments.
     """
     prompt = {"prompt": "Look at {{args.what}} {{args.list}}."}
     steps = {**workshop.RECIPE["steps"], "review": workshop.REVIEW | prompt}
@@ -434,9 +400,7 @@ def test_flags_reach_the_run(project: Project):
 
 
 def test_the_run_is_like_any_other(project: Project):
-    """
-    The run is listed, shown and kept with those of `control-room`.
-    """
+    """The run is listed, shown and kept with those of `control-room`."""
     agent_recipes("small", *SAID, project=project)
     listed = json.loads(control_room("runs", "list", "--json", project=project).stdout)
 
@@ -447,8 +411,8 @@ def test_the_run_is_like_any_other(project: Project):
 
 
 def test_the_project_is_the_nearest_with_a_data_directory(project: Project, tmp_path: Path):
-    """
-    A folder below a project belongs to it, any other is a project of its own from its first run on; a home is none.
+    """A folder below a project belongs to it, any other is a project of its own from its first run
+    on; a home is none.
     """
     below, other = project.path / "deep" / "below", tmp_path / "other"
     below.mkdir(parents=True)
@@ -472,9 +436,7 @@ def test_the_project_is_the_nearest_with_a_data_directory(project: Project, tmp_
 
 
 def test_a_data_directory_is_made_on_first_use(project: Project, tmp_path: Path):
-    """
-    The first run makes the data directory as `control-room` does; a refused one makes nothing.
-    """
+    """The first run makes the data directory as `control-room` does; a refused one makes nothing."""
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     agent_recipes("small", *SAID, project=project, cwd=fresh, code=5)
@@ -487,9 +449,7 @@ def test_a_data_directory_is_made_on_first_use(project: Project, tmp_path: Path)
 
 
 def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
-    """
-    A project that the environment names keeps the run; a working directory outside of it is refused.
-    """
+    """A project that the environment names keeps the run; a working directory outside of it is refused."""
     outside = tmp_path / "outside"
     outside.mkdir()
     named: dict[str, Any] = {"CONTROL_ROOM_PROJECT": str(project.path)}
@@ -502,9 +462,7 @@ def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
 
 
 def test_help_names_everything_and_loads_nothing_heavy(project: Project):
-    """
-    Help answers at once, and names every flag and exit code; so does the version.
-    """
+    """Help answers at once, and names every flag and exit code; so does the version."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app.cli.agent_recipes", "--help"],
         env=programs.environment(None),

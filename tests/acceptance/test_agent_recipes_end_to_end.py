@@ -1,6 +1,4 @@
-"""
-The bundled recipes with real agent programs, which speak with a fake model, on real git repositories.
-"""
+"""The bundled recipes with real agent programs, which speak with a fake model, on real git repositories."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ WORKING = (
 
 @dataclass
 class Stage:
-    """
-    A program, the model that speaks for it, and the repository that it works on.
-    """
+    """A program, the model that speaks for it, and the repository that it works on."""
 
     name: str
     model: FakeModel
@@ -58,24 +54,18 @@ class Stage:
 
     @contextlib.contextmanager
     def service(self, containment: str = "auto") -> Iterator[programs.Service]:
-        """
-        Serve the repository, its agents contained as it is said.
-        """
+        """Serve the repository, its agents contained as it is said."""
         with programs.service(self.repository.project, CONTROL_ROOM_CONTAINMENT=containment) as served:
             yield served
 
     def start(self, service: programs.Service, recipe_id: str) -> str:
-        """
-        Start a run.
-        """
+        """Start a run."""
         # Without a named model Gemini asks one which model it is to ask.
         named = {"model": "sonnet"} if self.name == "gemini" else {}
         return service.start_run(recipe_id=recipe_id, args={"backend": TYPES[self.name], **named})
 
     def claude_sessions(self) -> list[str]:
-        """
-        Return the conversations in which Claude Code asked, in order and each once.
-        """
+        """Return the conversations in which Claude Code asked, in order and each once."""
         return list(dict.fromkeys(asked.headers["x-claude-code-session-id"] for asked in self.model.asked))
 
 
@@ -158,8 +148,8 @@ def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stag
 @pytest.mark.parametrize("containment", ["auto", "guard"])
 @pytest.mark.parametrize("interrupted", ["code-review", "fix"])
 def test_a_killed_service_goes_on_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
-    """
-    After kill -9 in the middle of a tool no old agent writes to the workspace, and the conversation is gone on with.
+    """After kill -9 in the middle of a tool no old agent writes to the workspace, and the
+    conversation is gone on with.
     """
     path = stage.repository.path
     (path / "greeting.txt").write_text("Helo, world\n")
@@ -199,9 +189,7 @@ def _sessions(stage: Stage, run: dict[str, Any]) -> set[str]:
 
 
 def _forgets(seen: list[Asked]) -> bool:
-    """
-    Tell whether no conversation holds what was said in another one.
-    """
+    """Tell whether no conversation holds what was said in another one."""
     begins = [asked for asked in seen if coding_agent.step_of(asked) == "implement" and asked.after_tool is None]
     return len(begins) == 3 and all('{"outcome": "committed"}' not in asked.said for asked in begins)
 
@@ -216,9 +204,7 @@ def _interrupted(agent: CodingAgent, step: str) -> Callable[[Asked], Answer]:
 
 
 def _appearing(folder: Path) -> list[Path]:
-    """
-    Wait until a writer is at work, and return its file.
-    """
+    """Wait until a writer is at work, and return its file."""
     begun = threading.Event()
     for _ in range(3000):
         if folder.is_dir() and any(place.stat().st_size > 3 for place in folder.iterdir()):

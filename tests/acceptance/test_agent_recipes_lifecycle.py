@@ -1,6 +1,4 @@
-"""
-Runs of `agent-recipes` in their surroundings: stopped, unread, beside other runs, within one.
-"""
+"""Runs of `agent-recipes` in their surroundings: stopped, unread, beside other runs, within one."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ HANGING = workshop.STRAIGHT | {"commit": [{"hang": True}, says("committed")]}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Make a project.
-    """
+    """Make a project."""
     return make_project(tmp_path / "project")
 
 
 def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
-    """
-    Replies are printed as they come; Ctrl-C stops the agent, ends with 130 and says how to go on, which works.
-    """
+    """Replies are printed as they come; Ctrl-C stops the agent, ends with 130 and says how to go on, which works."""
     project.script(HANGING)
     grace: dict[str, Any] = {"CONTROL_ROOM_STOP_GRACE_SECONDS": "0.2"}
     with going(*SAID, "--verbose", project=project, **grace) as process:
@@ -55,9 +49,7 @@ def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
 
 
 def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
-    """
-    Where the project is not the current folder, the command that goes on with a run names it.
-    """
+    """Where the project is not the current folder, the command that goes on with a run names it."""
     project.script({"*": {"error": {"code": "agent_error", "message": "It broke."}}})
     failed = agent_recipes(*SAID, "--working-dir", project.path, project=project, code=4, cwd=tmp_path)
     run_id = project.run_ids()[0]
@@ -69,9 +61,7 @@ def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
 
 
 def test_a_reader_that_goes_away_stops_the_run(project: Project):
-    """
-    When nobody reads stdout any more, the run stops without a traceback, says how to go on, and does.
-    """
+    """When nobody reads stdout any more, the run stops without a traceback, says how to go on, and does."""
     project.script(
         {
             "review": says("issues-found"),
@@ -95,9 +85,7 @@ def test_a_reader_that_goes_away_stops_the_run(project: Project):
 
 
 def test_closed_streams_do_not_change_the_exit_code(project: Project):
-    """
-    Without any stream to write to, a run ends as it would otherwise.
-    """
+    """Without any stream to write to, a run ends as it would otherwise."""
     command = f"exec {' '.join(recipe_programs.COMMAND)} {' '.join(SAID)} --verbose >&- 2>&-"
     done = subprocess.run(
         ["sh", "-c", command], env=recipe_programs.environment(project), cwd=project.path, check=False, timeout=60
@@ -108,9 +96,7 @@ def test_closed_streams_do_not_change_the_exit_code(project: Project):
 
 
 def test_replies_cannot_steer_a_terminal(project: Project):
-    """
-    Where a person watches, control characters of a reply are written out.
-    """
+    """Where a person watches, control characters of a reply are written out."""
     project.script(workshop.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})
     outer, inner = pty.openpty()
     with subprocess.Popen(
@@ -133,8 +119,8 @@ def test_replies_cannot_steer_a_terminal(project: Project):
 
 
 def test_a_workspace_is_held_by_one_process(project: Project):
-    """
-    While a run works in a folder, another process is refused there and told why; where nobody lives any more it is not.
+    """While a run works in a folder, another process is refused there and told why; where nobody lives any more it is
+    not.
     """
     project.script(HANGING)
     (project.path / "other").mkdir()
@@ -158,9 +144,7 @@ def test_a_workspace_is_held_by_one_process(project: Project):
 
 
 def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
-    """
-    What a dead process left unfinished keeps nobody out; while another run works there it is not resumed.
-    """
+    """What a dead process left unfinished keeps nobody out; while another run works there it is not resumed."""
     project.script(HANGING)
     with going(*SAID, project=project) as process:
         until(process.stdout, '{"outcome": "no-issues"}')
@@ -175,8 +159,8 @@ def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
 
 
 def test_a_run_of_the_service_keeps_its_workspace(project: Project):
-    """
-    A folder in which the service has begun a run is its own, even while the service is down; ids of both are told.
+    """A folder in which the service has begun a run is its own, even while the service is down; ids
+    of both are told.
     """
     project.script(HANGING)
     with programs.service(programs.Project(project.path)) as service:
@@ -195,9 +179,7 @@ def test_a_run_of_the_service_keeps_its_workspace(project: Project):
 
 
 def test_the_service_waits_for_a_run_of_another_process(project: Project):
-    """
-    While a command works in a folder, a run of the service there is pending and says why; then it has its turn.
-    """
+    """While a command works in a folder, a run of the service there is pending and says why; then it has its turn."""
     project.script(HANGING)
     with going(*SAID, project=project) as process:
         until(process.stdout, '{"outcome": "no-issues"}')
@@ -215,9 +197,7 @@ def test_the_service_waits_for_a_run_of_another_process(project: Project):
 
 
 def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
-    """
-    What a run starts belongs to it and may enter its workspace, one at a time.
-    """
+    """What a run starts belongs to it and may enter its workspace, one at a time."""
     project.script(HANGING | {"restart1/review": "unused"})
     with going(*SAID, project=project) as outer:
         until(outer.stdout, '{"outcome": "no-issues"}')
@@ -239,9 +219,7 @@ def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
 
 
 def test_depth_counts_over_projects(project: Project, tmp_path: Path):
-    """
-    A run that another project's run starts knows how deep it is, though its parent is not to be found here.
-    """
+    """A run that another project's run starts knows how deep it is, though its parent is not to be found here."""
     other = make_project(tmp_path / "other")
     given: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260101T000000Z-absent", "CONTROL_ROOM_DEPTH": "1"}
     agent_recipes(*SAID, project=other, **given)

@@ -1,6 +1,4 @@
-"""
-A service that is killed while an amplifier recipe goes on: in an iteration, in a delay, while a person is asked.
-"""
+"""A service that is killed while an amplifier recipe goes on: in an iteration, in a delay, while a person is asked."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def _asks(id: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project whose agents speak from a script.
-    """
+    """Make a project whose agents speak from a script."""
     return programs.make_project(tmp_path / "project")
 
 

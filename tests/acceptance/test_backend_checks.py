@@ -1,6 +1,4 @@
-"""
-Backends that do not exist or cannot work here, as commands tell of them.
-"""
+"""Backends that do not exist or cannot work here, as commands tell of them."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from tests.unit.dialects.agent_recipes import workshop
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project with a recipe that speaks through a backend of its choice.
-    """
+    """Make a project with a recipe that speaks through a backend of its choice."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/agent_recipes/spoken.json", workshop.recipe(id="spoken"))
     return made

@@ -1,6 +1,4 @@
-"""
-The command line as users run it: real processes, exit codes, what machines read.
-"""
+"""The command line as users run it: real processes, exit codes, what machines read."""
 
 from __future__ import annotations
 
@@ -27,16 +25,12 @@ HEAVY = (
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project.
-    """
+    """Make a project."""
     return programs.make_project(tmp_path / "project")
 
 
 def run_small(project: programs.Project, *options: str, code: int = 0, **given: str) -> dict[str, object]:
-    """
-    Run the small recipe in process and return its detail.
-    """
+    """Run the small recipe in process and return its detail."""
     detail: dict[str, object] = programs.asked(
         "run", "small", "--arg", "words=gate", *options, project=project, code=code, **given
     )
@@ -47,9 +41,7 @@ def run_small(project: programs.Project, *options: str, code: int = 0, **given: 
 
 
 def test_help_loads_nothing_heavy():
-    """
-    Help answers at once, since neither web framework nor database is imported for it.
-    """
+    """Help answers at once, since neither web framework nor database is imported for it."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app", "--help"],
         env=programs.environment(None),
@@ -66,9 +58,7 @@ def test_help_loads_nothing_heavy():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["runs", "--help"], ["run", "--help"]])
 def test_help_and_version_end_well(arguments: list[str]):
-    """
-    Help and version are no errors.
-    """
+    """Help and version are no errors."""
     assert programs.control_room(*arguments).stdout
 
 
@@ -88,9 +78,7 @@ def test_help_and_version_end_well(arguments: list[str]):
     ],
 )
 def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str]):
-    """
-    A command line that cannot be meant ends with 2 and a line on stderr.
-    """
+    """A command line that cannot be meant ends with 2 and a line on stderr."""
     refused = programs.control_room(*arguments, project=project, code=2)
 
     assert refused.stderr.strip()
@@ -101,9 +89,7 @@ def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str
 
 
 def test_run_ends_done_and_shows_its_steps(project: programs.Project):
-    """
-    A run in process needs no server, shows each step on its own line, and ends with 0.
-    """
+    """A run in process needs no server, shows each step on its own line, and ends with 0."""
     done = programs.control_room("run", "small", "--arg", "words=gate", project=project)
     lines = [line.split() for line in done.stdout.splitlines()]
 
@@ -118,9 +104,7 @@ def test_run_ends_done_and_shows_its_steps(project: programs.Project):
 
 
 def test_run_as_json_is_its_detail(project: programs.Project):
-    """
-    With --json the run's detail is all that is printed.
-    """
+    """With --json the run's detail is all that is printed."""
     detail = run_small(project, "--label", "book=one", "--priority", "3", "--description", "Find the gate")
 
     assert detail["status"] == "done"
@@ -134,9 +118,7 @@ def test_run_as_json_is_its_detail(project: programs.Project):
 
 
 def test_failed_run_is_exit_code_1(project: programs.Project):
-    """
-    A run that fails ends with 1 and says why on stderr.
-    """
+    """A run that fails ends with 1 and says why on stderr."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     failed = programs.control_room("run", "small", "--arg", "words=gate", project=project, code=1)
 
@@ -145,9 +127,7 @@ def test_failed_run_is_exit_code_1(project: programs.Project):
 
 
 def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Project):
-    """
-    An unknown recipe is not found; the nearest name is told.
-    """
+    """An unknown recipe is not found; the nearest name is told."""
     refused = programs.control_room("run", "smal", project=project, code=4)
 
     assert "small" in refused.stderr
@@ -155,9 +135,7 @@ def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Projec
 
 
 def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
-    """
-    Missing and undeclared arguments are listed, each on a line with its path.
-    """
+    """Missing and undeclared arguments are listed, each on a line with its path."""
     refused = programs.control_room("run", "small", "--arg", "wrods=gate", project=project, code=2)
 
     assert "$.args.words" in refused.stderr
@@ -165,9 +143,7 @@ def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
 
 
 def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.Project):
-    """
-    An argument of the wrong type is refused with the form in which other types stand on a command line.
-    """
+    """An argument of the wrong type is refused with the form in which other types stand on a command line."""
     refused = programs.control_room(
         "run", "analytical_consistency", "--arg", "scene_paths=Story", "--dry-run", project=project, code=2
     )
@@ -180,9 +156,7 @@ def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.P
 
 
 def test_arguments_come_from_file_and_command_line(project: programs.Project):
-    """
-    Arguments of a file and of the command line are one object.
-    """
+    """Arguments of a file and of the command line are one object."""
     file = project.write("args.json", {"words": "tower"})
     first = programs.asked("run", "small", "--args-file", file, project=project)
     second = programs.asked("run", "small", "--args-file", file, "--arg", 'words:="gate"', project=project)
@@ -192,9 +166,7 @@ def test_arguments_come_from_file_and_command_line(project: programs.Project):
 
 
 def test_dry_run_starts_nothing(project: programs.Project):
-    """
-    A dry run checks the request, shows the steps and leaves no run.
-    """
+    """A dry run checks the request, shows the steps and leaves no run."""
     plan = programs.asked("run", "small", "--arg", "words=gate", "--dry-run", project=project)
     refused = programs.control_room("run", "small", "--dry-run", project=project, code=2)
 
@@ -206,9 +178,7 @@ def test_dry_run_starts_nothing(project: programs.Project):
 
 
 def test_run_counts_the_runs_above_it_in_another_project(project: programs.Project):
-    """
-    A command of a run of another project starts a run all the same, and is held to the same depth.
-    """
+    """A command of a run of another project starts a run all the same, and is held to the same depth."""
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
     shown = run_small(project, CONTROL_ROOM_DEPTH="1", **above)
     start = json.loads((project.data / "runs" / str(shown["run_id"]) / "start.json").read_text())
@@ -220,9 +190,7 @@ def test_run_counts_the_runs_above_it_in_another_project(project: programs.Proje
 
 
 def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):
-    """
-    Ctrl-C stops a run so that it can be resumed: exit code 130, and `runs resume` takes it to its end.
-    """
+    """Ctrl-C stops a run so that it can be resumed: exit code 130, and `runs resume` takes it to its end."""
     project.say(draft=[{"hang": True}, "later"])
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"],
@@ -248,9 +216,7 @@ def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project
 
 
 def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
-    """
-    A run in process works while a service runs, and the service lists it.
-    """
+    """A run in process works while a service runs, and the service lists it."""
     with programs.service(project) as service:
         run_id = run_small(project)["run_id"]
         with service.http() as http:
@@ -262,9 +228,7 @@ def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Project):
-    """
-    When the reader of a pipe goes away, the command ends without a word.
-    """
+    """When the reader of a pipe goes away, the command ends without a word."""
     run_small(project)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "runs", "list"],
@@ -284,9 +248,7 @@ def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Pro
 
 
 def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
-    """
-    A command whose output streams are closed still tells by its exit code how it ended.
-    """
+    """A command whose output streams are closed still tells by its exit code how it ended."""
     command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
     done = subprocess.run(["sh", "-c", command], env=programs.environment(project), cwd=project.path, check=False)
 
@@ -294,9 +256,7 @@ def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
 
 
 def test_terminal_without_unicode_survives(project: programs.Project):
-    """
-    On a terminal that knows only ASCII nothing breaks.
-    """
+    """On a terminal that knows only ASCII nothing breaks."""
     project.say(draft="Ærendil — naïve “quotes” 東京")
     arguments = ("run", "small", "--arg", "words=gate")
     done = programs.program(*arguments, project=project, PYTHONIOENCODING="ascii")
@@ -310,9 +270,7 @@ def test_terminal_without_unicode_survives(project: programs.Project):
 
 
 def test_runs_are_listed_and_filtered(project: programs.Project):
-    """
-    Lists are newest first and can be filtered; an empty one is no error.
-    """
+    """Lists are newest first and can be filtered; an empty one is no error."""
     assert programs.asked("runs", "list", project=project) == []
     assert programs.control_room("runs", "list", project=project).stdout == "no runs\n"
     assert not (project.data / "runs").exists()
@@ -329,9 +287,7 @@ def test_runs_are_listed_and_filtered(project: programs.Project):
 
 
 def test_parts_of_a_run_can_be_read(project: programs.Project):
-    """
-    Detail, steps, slots and logs are shown for people and for machines.
-    """
+    """Detail, steps, slots and logs are shown for people and for machines."""
     run_id = str(run_small(project)["run_id"])
     detail = programs.asked("runs", "show", run_id, project=project)
     steps = programs.asked("runs", "steps", run_id, project=project)
@@ -352,9 +308,7 @@ def test_parts_of_a_run_can_be_read(project: programs.Project):
 
 
 def test_follow_shows_what_has_happened(project: programs.Project):
-    """
-    Following an ended run shows its events and ends with its exit code; as JSON one event a line.
-    """
+    """Following an ended run shows its events and ends with its exit code; as JSON one event a line."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     run_id = str(run_small(project, code=1)["run_id"])
     told = programs.control_room("runs", "follow", run_id, "--json", project=project, code=1)
@@ -391,9 +345,7 @@ def test_follow_shows_what_has_happened(project: programs.Project):
     ],
 )
 def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: list[str]):
-    """
-    A run, recipe or file that does not exist ends a command with 4 and one line.
-    """
+    """A run, recipe or file that does not exist ends a command with 4 and one line."""
     refused = programs.control_room(*arguments, project=project, code=4)
 
     assert len(refused.stderr.splitlines()) <= 2
@@ -401,9 +353,7 @@ def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: 
 
 
 def test_failed_run_is_resumed_with_another_argument(project: programs.Project):
-    """
-    Resume goes on from the failed step, here and to the end; steps that were done are not repeated.
-    """
+    """Resume goes on from the failed step, here and to the end; steps that were done are not repeated."""
     project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
     run_id = str(run_small(project, code=1)["run_id"])
     resumed = programs.asked("runs", "resume", run_id, project=project)
@@ -419,9 +369,7 @@ def test_failed_run_is_resumed_with_another_argument(project: programs.Project):
 
 
 def test_resume_from_an_earlier_step(project: programs.Project):
-    """
-    Resume may go back further, and an unknown step is refused.
-    """
+    """Resume may go back further, and an unknown step is refused."""
     project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
     run_id = str(run_small(project, code=1)["run_id"])
 
@@ -435,9 +383,7 @@ def test_resume_from_an_earlier_step(project: programs.Project):
 
 
 def test_moves_that_do_not_fit_are_exit_code_1(project: programs.Project):
-    """
-    An ended run cannot be cancelled, paused or resumed; the state is told.
-    """
+    """An ended run cannot be cancelled, paused or resumed; the state is told."""
     run_id = str(run_small(project)["run_id"])
 
     for verb in ("cancel", "pause", "unpause", "resume"):
@@ -446,9 +392,7 @@ def test_moves_that_do_not_fit_are_exit_code_1(project: programs.Project):
 
 
 def test_run_is_deleted_and_gone(project: programs.Project):
-    """
-    A finished run can be deleted.
-    """
+    """A finished run can be deleted."""
     run_id = str(run_small(project)["run_id"])
     programs.control_room("runs", "delete", run_id, project=project)
 
@@ -457,9 +401,7 @@ def test_run_is_deleted_and_gone(project: programs.Project):
 
 
 def test_interrupted_run_can_be_cancelled(project: programs.Project):
-    """
-    A run whose process died is ended by `runs cancel`.
-    """
+    """A run whose process died is ended by `runs cancel`."""
     project.say(draft={"hang": True})
     with programs.service(project) as service:
         run_id = service.start_run()
@@ -472,9 +414,7 @@ def test_interrupted_run_can_be_cancelled(project: programs.Project):
 
 
 def test_damage_is_found_and_repaired(project: programs.Project):
-    """
-    A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on.
-    """
+    """A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on."""
     run_id = str(run_small(project)["run_id"])
     assert programs.asked("runs", "verify", run_id, project=project)["ok"] is True
     journal = project.data / "runs" / run_id / "steps.jsonl"
@@ -495,9 +435,7 @@ def test_damage_is_found_and_repaired(project: programs.Project):
 
 
 def test_recipes_are_listed_with_their_faults(project: programs.Project):
-    """
-    A broken recipe is listed with its fault, and the others stay usable.
-    """
+    """A broken recipe is listed with its fault, and the others stay usable."""
     project.write("recipes/broken.json", '{"recipe_id": "broken",')
     listed = {entry["recipe_id"]: entry for entry in programs.asked("recipes", "list", project=project)}
 
@@ -510,9 +448,7 @@ def test_recipes_are_listed_with_their_faults(project: programs.Project):
 
 
 def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
-    """
-    A recipe's detail has the schema of its arguments and its graph.
-    """
+    """A recipe's detail has the schema of its arguments and its graph."""
     shown = programs.asked("recipes", "show", "small", project=project)
     text = programs.control_room("recipes", "show", "small", project=project).stdout
 
@@ -589,9 +525,7 @@ def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Pa
 
 
 def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_path: Path):
-    """
-    Every fault of a file is told with its path; exit code 2 says that one is not valid.
-    """
+    """Every fault of a file is told with its path; exit code 2 says that one is not valid."""
     file = tmp_path / "own.json"
     file.write_text(json.dumps(programs.RECIPE | {"recipe_id": "own", "surprise": 1, "dod": [{"check": "odd"}]}))
     found = programs.asked("recipes", "validate", file, project=project, code=2)
@@ -606,9 +540,7 @@ def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_
 
 
 def test_task_is_routed(project: programs.Project):
-    """
-    The router tells recipe and reason; exit code 2 says that none fits.
-    """
+    """The router tells recipe and reason; exit code 2 says that none fits."""
     routed = programs.asked("route", "a small task for you", project=project)
     lost = programs.asked("route", "bake a cake", project=project, code=2)
 
@@ -621,9 +553,7 @@ def test_task_is_routed(project: programs.Project):
 
 
 def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
-    """
-    `init` makes `.control-room/` with a .gitignore and folders for recipes and prompts, and leaves what is there.
-    """
+    """`init` makes `.control-room/` with a .gitignore and folders for recipes and prompts, and leaves what is there."""
     folder = tmp_path / "new"
     folder.mkdir()
     made = programs.asked("init", "--project", folder)
@@ -638,8 +568,8 @@ def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
 
 
 def test_init_adds_an_example_that_runs(tmp_path: Path):
-    """
-    `init --example` puts a project there that runs at once, and can be repeated; files of another content stop it.
+    """`init --example` puts a project there that runs at once, and can be repeated; files of
+    another content stop it.
     """
     programs.control_room("init", "--example", "code", "--project", tmp_path)
     programs.control_room("init", "--example", "code", "--project", tmp_path)
@@ -656,9 +586,7 @@ def test_init_adds_an_example_that_runs(tmp_path: Path):
 
 
 def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
-    """
-    `recipes validate`, by id and by file, and `run --dry-run` end with 5 where a needed backend cannot work here.
-    """
+    """`recipes validate`, by id and by file, and `run --dry-run` end with 5 where a needed backend cannot work here."""
     backends = {"gone": {"type": "template", "command": ["no-such-agent-program"], "resume": ["no-such-agent-program"]}}
     programs.control_room("init", "--project", tmp_path)
     data = tmp_path / ".control-room"
@@ -674,18 +602,14 @@ def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
 
 
 def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):
-    """
-    A project that does not exist is a configuration error.
-    """
+    """A project that does not exist is a configuration error."""
     refused = programs.control_room("runs", "list", "--project", tmp_path / "absent", code=5)
 
     assert "CONTROL_ROOM_PROJECT" in refused.stderr
 
 
 def test_config_check_tells_errors_and_warnings_apart(project: programs.Project):
-    """
-    Errors keep the service from starting and end with 5; warnings alone do not.
-    """
+    """Errors keep the service from starting and end with 5; warnings alone do not."""
     project.write("recipes/broken.json", "{")
     warned = programs.asked("config", "check", project=project)
     given = {"CONTROL_ROOM_PORT": "many", "CONTROL_ROOM_PRJECT": "x"}
@@ -700,9 +624,7 @@ def test_config_check_tells_errors_and_warnings_apart(project: programs.Project)
 
 
 def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
-    """
-    Where the service could not keep anything it would not start, and the check says so; it makes nothing itself.
-    """
+    """Where the service could not keep anything it would not start, and the check says so; it makes nothing itself."""
     checked = ("config", "check", "--project", str(tmp_path))
     sound = programs.control_room(*checked, code=0)
     assert list(tmp_path.iterdir()) == []
@@ -716,9 +638,7 @@ def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
 
 
 def test_agents_are_checked(project: programs.Project):
-    """
-    Every agent is listed, with what keeps it from working; the project's come first.
-    """
+    """Every agent is listed, with what keeps it from working; the project's come first."""
     (project.data / "replies.json").unlink()
     found = programs.asked("agents", "check", project=project, code=5)
 
@@ -728,9 +648,7 @@ def test_agents_are_checked(project: programs.Project):
 
 
 def test_broken_agents_file_does_not_hide_runs(project: programs.Project):
-    """
-    With an `agents.json` that cannot be used nothing is started, but everything can still be looked at.
-    """
+    """With an `agents.json` that cannot be used nothing is started, but everything can still be looked at."""
     run_id = run_small(project)["run_id"]
     project.write("agents.json", '{"agents": [')
 
@@ -743,9 +661,7 @@ def test_broken_agents_file_does_not_hide_runs(project: programs.Project):
 
 
 def test_index_is_rebuilt_from_the_folders(project: programs.Project):
-    """
-    After a lost index every run is found again.
-    """
+    """After a lost index every run is found again."""
     run_id = run_small(project)["run_id"]
     for file in project.data.glob("index.db*"):
         file.unlink()
@@ -755,9 +671,7 @@ def test_index_is_rebuilt_from_the_folders(project: programs.Project):
 
 
 def test_openapi_document_is_printed_and_written(tmp_path: Path):
-    """
-    The document of the HTTP interface is JSON, on stdout or in a file.
-    """
+    """The document of the HTTP interface is JSON, on stdout or in a file."""
     printed = programs.control_room("openapi").stdout
     programs.control_room("openapi", "--output", tmp_path / "openapi.json")
 
@@ -766,9 +680,7 @@ def test_openapi_document_is_printed_and_written(tmp_path: Path):
 
 
 def test_unreadable_data_directory_is_told(project: programs.Project):
-    """
-    A data directory that is a file is a configuration error, not a crash.
-    """
+    """A data directory that is a file is a configuration error, not a crash."""
     folder = project.path.parent / "odd"
     folder.mkdir()
     (folder / ".control-room").write_text("not a folder")

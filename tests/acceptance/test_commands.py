@@ -1,6 +1,4 @@
-"""
-Commands of runs in the real service: killed, cancelled, stopped, and taken up again.
-"""
+"""Commands of runs in the real service: killed, cancelled, stopped, and taken up again."""
 
 from __future__ import annotations
 
@@ -34,24 +32,18 @@ def traces(tmp_path: Path) -> Path:
 
 
 def brood(traces: Path, *kinds: str, **given: Any) -> dict[str, Any]:
-    """
-    Return a command whose processes try to stay.
-    """
+    """Return a command whose processes try to stay."""
     return {"argv": list(broods.argv(traces, "stubborn", *(kinds or broods.ALL)))} | given
 
 
 def once(traces: Path, *, afterwards: str = "exit 0") -> dict[str, Any]:
-    """
-    Return a command that stays the first time and ends the second.
-    """
+    """Return a command that stays the first time and ends the second."""
     script = f'if test -e {traces}/parent; then {afterwards}; fi; exec "$@"'
     return {"argv": ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]}
 
 
 def launcher(project: programs.Project) -> int:
-    """
-    Return the process that runs the project's commands.
-    """
+    """Return the process that runs the project's commands."""
     (path,) = register.found(str(project.data / "processes"))
     owner, _ = register.read(path)
     assert owner is not None
@@ -59,24 +51,18 @@ def launcher(project: programs.Project) -> int:
 
 
 def born(traces: Path) -> dict[str, int]:
-    """
-    Wait for a brood.
-    """
+    """Wait for a brood."""
     return asyncio.run(broods.born(traces, *EVERYBODY))
 
 
 def gone(pids: dict[str, int]) -> bool:
-    """
-    Wait until processes are gone.
-    """
+    """Wait until processes are gone."""
     asyncio.run(broods.until(lambda: not broods.living(pids)))
     return True
 
 
 def journal(project: programs.Project, run_id: str) -> list[dict[str, Any]]:
-    """
-    Return the lines of a run's journal.
-    """
+    """Return the lines of a run's journal."""
     lines = (project.data / "runs" / run_id / "steps.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 

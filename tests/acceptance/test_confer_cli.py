@@ -1,6 +1,4 @@
-"""
-The command `control-room confer`, in a folder and towards a service.
-"""
+"""The command `control-room confer`, in a folder and towards a service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The service, killed by SIGKILL in the middle of a conference and started again.
-"""
+"""The service, killed by SIGKILL in the middle of a conference and started again."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ Left = dict[str, Any]
 
 
 def post(http: httpx.Client) -> str | None:
-    """
-    Ask for the conference, or find it; None if the service died over it.
-    """
+    """Ask for the conference, or find it; None if the service died over it."""
     try:
         answer = http.post("/api/conferences", json={"message": "Does it hold up?"}, headers={"Idempotency-Key": "one"})
     except httpx.TransportError:
@@ -55,9 +51,7 @@ def post(http: httpx.Client) -> str | None:
 
 
 def through(project: Path) -> Left:
-    """
-    Ask for the conference, or find it, and bring it to its end in a service that is stopped afterwards.
-    """
+    """Ask for the conference, or find it, and bring it to its end in a service that is stopped afterwards."""
     service = Service(project)
     http = service.http()
     assert http is not None
@@ -84,9 +78,7 @@ def through(project: Path) -> Left:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """
-    Return what a conference leaves that nobody disturbs.
-    """
+    """Return what a conference leaves that nobody disturbs."""
     left = through(conferring.made(tmp_path_factory.mktemp("undisturbed") / "project").root)
     assert left["manifest"][0] == "done"
     assert len(left["issues"]) == 1
@@ -94,9 +86,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """
-    Kill a service, start it again, and tell what is wrong afterwards, or that it did not die.
-    """
+    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
     conferring.made(project)
     service = Service(project, f"{point}:{nth}")
     http = service.http()

@@ -1,6 +1,4 @@
-"""
-A service that is killed while an agent works goes on in the same conversation, whichever prompt was cut off.
-"""
+"""A service that is killed while an agent works goes on in the same conversation, whichever prompt was cut off."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ CUT_OFF = {
 
 
 class Agent:
-    """
-    The program, and what it has written down.
-    """
+    """The program, and what it has written down."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -55,36 +51,26 @@ class Agent:
         self.path.chmod(0o755)
 
     def plan(self, plan: dict[str, str] | None) -> None:
-        """
-        Say where the program waits for ever; None: nowhere.
-        """
+        """Say where the program waits for ever; None: nowhere."""
         (self.home / "plan.json").write_text(json.dumps(plan))
 
     def wait(self) -> None:
-        """
-        Wait until the program waits.
-        """
+        """Wait until the program waits."""
         assert (self.home / "waits").read_text() == "here\n"
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """
-        Return how it was called.
-        """
+        """Return how it was called."""
         return [json.loads(line) for line in (self.home / "calls.jsonl").read_text().splitlines()]
 
     def environment(self) -> dict[str, Any]:
-        """
-        Return what leads the service to it.
-        """
+        """Return what leads the service to it."""
         return {"CLAUDE_CLI_PATH": str(self.path), "REMEMBERING_HOME": str(self.home), "IS_SANDBOX": "1"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project with a recipe of two prompts.
-    """
+    """Make a project with a recipe of two prompts."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/agent_recipes/two.json", workshop.recipe(id="two", steps=STEPS))
     return made

@@ -1,6 +1,4 @@
-"""
-The crash laboratory, on the example project: a sample in the usual suite, everything as a slow test.
-"""
+"""The crash laboratory, on the example project: a sample in the usual suite, everything as a slow test."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ def _forks() -> None:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[sweeps.Bench]:
-    """
-    Return a bench for a few experiments on the example project.
-    """
+    """Return a bench for a few experiments on the example project."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     original = experiment.template(tmp_path / "lab" / "template", chosen, REQUEST, None)
     yield sweeps.Bench(tmp_path / "lab", original, workers=2, sample=8, seed=1)
@@ -72,9 +68,7 @@ def bench(tmp_path: Path) -> Iterator[sweeps.Bench]:
 
 
 def extent(**given: object) -> crashtest.Extent:
-    """
-    Return how much is tried.
-    """
+    """Return how much is tried."""
     return crashtest.Extent(**given)  # type: ignore[arg-type]
 
 

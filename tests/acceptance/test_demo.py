@@ -1,6 +1,4 @@
-"""
-The first command of the README: from nothing to a finished run on the local model.
-"""
+"""The first command of the README: from nothing to a finished run on the local model."""
 
 from __future__ import annotations
 

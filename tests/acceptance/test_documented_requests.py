@@ -1,6 +1,4 @@
-"""
-Every request that the OpenAPI document or a page shows is sent to a service on the example project.
-"""
+"""Every request that the OpenAPI document or a page shows is sent to a service on the example project."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ UNREADABLE = {400, 413, 415, 422}
 
 
 class Shown(NamedTuple):
-    """
-    A request that a document shows.
-    """
+    """A request that a document shows."""
 
     place: str
     method: str
@@ -35,9 +31,7 @@ class Shown(NamedTuple):
 
 
 def in_openapi() -> Iterator[Shown]:
-    """
-    Yield the examples of all bodies.
-    """
+    """Yield the examples of all bodies."""
     document = json.loads((ROOT / "openapi" / "openapi.json").read_text())
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -49,9 +43,7 @@ def in_openapi() -> Iterator[Shown]:
 
 
 def in_pages() -> Iterator[Shown]:
-    """
-    Yield the curl commands of the README and of docs.
-    """
+    """Yield the curl commands of the README and of docs."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
             for start in re.finditer(r"^curl ", block, re.MULTILINE):
@@ -76,15 +68,13 @@ def _words(text: str) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Copy the example project and give it scripted agents.
-    """
+    """Copy the example project and give it scripted agents."""
     return scripted_example.make(tmp_path / "example", ARCHETYPES, REPLIES, "001")
 
 
 def test_every_documented_request_works(project: programs.Project) -> None:
-    """
-    Runs end as done, tasks and routes need no question, recipes are valid; no other body is refused as unreadable.
+    """Runs end as done, tasks and routes need no question, recipes are valid; no other body is
+    refused as unreadable.
     """
     shown = [*in_openapi(), *in_pages()]
     with programs.service(project) as service, service.http() as http:
@@ -119,9 +109,7 @@ def _problems(service: programs.Service, http: httpx.Client, one: Shown, known: 
 
 
 def _filled(http: httpx.Client, path: str, known: dict[str, str]) -> str:
-    """
-    Return a path with things that are there in place of the names of ids.
-    """
+    """Return a path with things that are there in place of the names of ids."""
     path = path.replace("{run_id}", known["run_id"]).replace("RUN_ID", known["run_id"])
     if "{session_id}" in path or "SESSION_ID" in path:
         plan = http.post("/api/sessions", json=TASKS).json()["session_id"]

@@ -1,5 +1,5 @@
-"""
-Gates of the program as users run it: at a terminal and without one, beside a service and through it, and through kills.
+"""Gates of the program as users run it: at a terminal and without one, beside a service and through it, and through
+kills.
 """
 
 from __future__ import annotations
@@ -32,32 +32,24 @@ SHIP: list[dict[str, Any]] = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Return a project whose recipe `ship` asks.
-    """
+    """Return a project whose recipe `ship` asks."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/asking/ship.json", {"recipe_id": "ship", "steps": SHIP})
     return made
 
 
 def control_room(*arguments: str, project: programs.Project, code: int = 0) -> programs.Ended:
-    """
-    Run a command as a process.
-    """
+    """Run a command as a process."""
     return programs.program(*arguments, project=project, code=code, module=PROGRAM)
 
 
 def told(*arguments: str, project: programs.Project, code: int = 0) -> Any:
-    """
-    Run a command with `--json` and return what it printed.
-    """
+    """Run a command with `--json` and return what it printed."""
     return json.loads(control_room(*arguments, "--json", project=project, code=code).stdout)
 
 
 class Terminal:
-    """
-    A command at a terminal that a test looks at and writes on.
-    """
+    """A command at a terminal that a test looks at and writes on."""
 
     def __init__(self, project: programs.Project, *arguments: str) -> None:
         self._screen, inner = pty.openpty()
@@ -76,29 +68,21 @@ class Terminal:
         threading.Thread(target=self._look, daemon=True).start()
 
     def until(self, text: str) -> None:
-        """
-        Wait until a text is seen behind what was waited for before.
-        """
+        """Wait until a text is seen behind what was waited for before."""
         with self._news:
             assert self._news.wait_for(lambda: text in self.seen, 60), self.seen
             self.seen = self.seen.split(text, 1)[1]
 
     def write(self, text: str) -> None:
-        """
-        Type.
-        """
+        """Type."""
         os.write(self._screen, text.encode())
 
     def ended(self) -> int:
-        """
-        Wait for the command's end and return its exit code.
-        """
+        """Wait for the command's end and return its exit code."""
         return self.process.wait(60)
 
     def close(self) -> None:
-        """
-        Take the terminal away.
-        """
+        """Take the terminal away."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -114,9 +98,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def at_a_terminal(project: programs.Project, *arguments: str) -> Iterator[Terminal]:
-    """
-    Run a command at a terminal for the length of the block.
-    """
+    """Run a command at a terminal for the length of the block."""
     terminal = Terminal(project, *arguments)
     try:
         yield terminal
@@ -252,9 +234,7 @@ def test_gates_of_a_service_are_answered_through_it(project: programs.Project) -
 
 
 def answered(service: programs.Service, gate_id: str) -> httpx.Response | None:
-    """
-    Answer a gate under a key; None if the service dies meanwhile.
-    """
+    """Answer a gate under a key; None if the service dies meanwhile."""
     with service.http() as http:
         try:
             body = {"decision": "approve", "message": "well done"}

@@ -1,6 +1,4 @@
-"""
-The service, killed between the file of an issue and its row, and started again.
-"""
+"""The service, killed between the file of an issue and its row, and started again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""
-Thousands of unfinished runs at the start of a service: it serves at once, and continues them all within its limit.
+"""Thousands of unfinished runs at the start of a service: it serves at once, and continues them all
+within its limit.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def test_unfinished_runs_neither_delay_the_service_nor_exceed_its_limit(tmp_path
 
 
 def started(project: Path) -> tuple[Service, httpx.Client]:
-    """
-    Start a service and wait until it answers.
-    """
+    """Start a service and wait until it answers."""
     service = Service(project)
     http = service.http()
     assert http is not None
@@ -57,9 +55,7 @@ def started(project: Path) -> tuple[Service, httpx.Client]:
 
 
 async def accepted(project: Path, count: int) -> list[str]:
-    """
-    Accept runs in a process that executes none of them.
-    """
+    """Accept runs in a process that executes none of them."""
     chosen = settings.load({}, project=project, home=project)
     async with bootstrap.build(chosen) as room:
         starts = [room.starter.prepare(requests.StartRequest(recipe_id="short")) for _ in range(count)]
@@ -67,9 +63,7 @@ async def accepted(project: Path, count: int) -> list[str]:
 
 
 def watch(http: httpx.Client, count: int) -> int:
-    """
-    Wait until every run is done, and return how many were seen running at a time.
-    """
+    """Wait until every run is done, and return how many were seen running at a time."""
     busiest = 0
     while True:
         busiest = max(busiest, len(listed(http, "running")))
@@ -82,8 +76,6 @@ def watch(http: httpx.Client, count: int) -> int:
 
 
 def listed(http: httpx.Client, status: str) -> list[dict[str, Any]]:
-    """
-    Return runs in a state.
-    """
+    """Return runs in a state."""
     found: list[dict[str, Any]] = json.loads(http.get("/api/runs", params={"status": status, "limit": 1000}).content)
     return found

@@ -1,5 +1,5 @@
-"""
-Agents that start runs from inside runs: each knows the run that it works for, and nothing goes deeper than it may.
+"""Agents that start runs from inside runs: each knows the run that it works for, and nothing goes
+deeper than it may.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ DEEPEST = 3
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project with a recipe of one prompt.
-    """
+    """Make a project with a recipe of one prompt."""
     made = programs.make_project(tmp_path / "project")
     only = workshop.recipe(id="nested", initialStep="commit", steps={"commit": workshop.COMMIT})
     made.write("recipes/agent_recipes/nested.json", only)
@@ -30,9 +28,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """
-    Make a folder for the program, and the program.
-    """
+    """Make a folder for the program, and the program."""
     made = tmp_path / "agent"
     made.mkdir()
     (made / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} {Path(nesting_agent.__file__)} "$@"\n')
@@ -41,24 +37,18 @@ def home(tmp_path: Path) -> Path:
 
 
 def environment(home: Path) -> dict[str, Any]:
-    """
-    Return what leads to the program.
-    """
+    """Return what leads to the program."""
     return {"CLAUDE_CLI_PATH": str(home / "claude"), "NESTING_HOME": str(home), "IS_SANDBOX": "1"}
 
 
 def calls(home: Path) -> list[dict[str, Any]]:
-    """
-    Return what the program was told and did, the deepest first where each waited for the one below.
-    """
+    """Return what the program was told and did, the deepest first where each waited for the one below."""
     made = [json.loads(line) for line in (home / "calls.jsonl").read_text().splitlines()]
     return sorted(made, key=lambda call: int(call["CONTROL_ROOM_DEPTH"]))
 
 
 def refused_at_the_deepest(made: list[dict[str, Any]]) -> None:
-    """
-    Hold that every call but the last one started a run, and that the last one was told why not.
-    """
+    """Hold that every call but the last one started a run, and that the last one was told why not."""
     assert [call["CONTROL_ROOM_DEPTH"] for call in made] == [str(depth) for depth in range(DEEPEST + 1)]
     assert [call["code"] for call in made] == [0] * DEEPEST + [2], made
     assert f"{DEEPEST + 1} deep" in made[-1]["said"]

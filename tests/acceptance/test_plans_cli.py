@@ -1,6 +1,4 @@
-"""
-The commands `control-room plan`, in a folder and towards a service.
-"""
+"""The commands `control-room plan`, in a folder and towards a service."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ GATE = {"description": "A small task at the gate", "args": {"words": "gate"}}
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project with a chief.
-    """
+    """Make a project with a chief."""
     made = programs.make_project(tmp_path / "project")
     made.write("agents.json", programs.AGENTS | {"agents": [*programs.AGENTS["agents"], CHIEF]})
     return made
@@ -40,9 +36,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.fixture(params=["folder", "service"])
 def place(request: pytest.FixtureRequest, project: programs.Project) -> Iterator[tuple[str, ...]]:
-    """
-    Return the options that name the folder, or its service.
-    """
+    """Return the options that name the folder, or its service."""
     with contextlib.ExitStack() as closing:
         if request.param == "folder":
             yield ("--project", str(project.path))
@@ -51,23 +45,17 @@ def place(request: pytest.FixtureRequest, project: programs.Project) -> Iterator
 
 
 def plan(*arguments: str | Path, code: int = 0) -> programs.Ended:
-    """
-    Execute a command under `plan`.
-    """
+    """Execute a command under `plan`."""
     return programs.control_room("plan", *arguments, code=code)
 
 
 def asked(*arguments: str | Path, code: int = 0) -> Any:
-    """
-    Execute a command under `plan` with `--json`.
-    """
+    """Execute a command under `plan` with `--json`."""
     return programs.asked("plan", *arguments, code=code)
 
 
 def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
-    """
-    Make a plan of a file and return its id.
-    """
+    """Make a plan of a file and return its id."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"tasks": list(tasks) or [GATE]}))
     return str(asked("create", "--file", file, *place)["session_id"])
@@ -90,9 +78,8 @@ def cut_off(
     by: signal.Signals,
     whom: processes.Started | None = None,
 ) -> tuple[str, int, str]:
-    """
-    Execute a command under `plan` until it says a line, and stop it then, or whom it speaks with; return that line, the
-    exit code and what it said on stderr.
+    """Execute a command under `plan` until it says a line, and stop it then, or whom it speaks with; return that line,
+    the exit code and what it said on stderr.
     """
     environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
     process = processes.start("app", "plan", *arguments, environ=environ, folder=project.path)
@@ -105,9 +92,7 @@ def cut_off(
 
 
 def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ...]):
-    """
-    Tasks from a file are shown as a checklist, approved, begun, and followed line by line until all are done.
-    """
+    """Tasks from a file are shown as a checklist, approved, begun, and followed line by line until all are done."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"intent": "Two gates", "tasks": [GATE, GATE | {"deps": [1]}]}))
     created = plan("create", "--file", file, "--label", "book=one", *place).stdout
@@ -135,9 +120,7 @@ def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ..
 
 
 def test_tasks_on_the_command_line(place: tuple[str, ...]):
-    """
-    `--task` makes tasks, `--in-order` lets each wait for the one before; an intent beside them is their title.
-    """
+    """`--task` makes tasks, `--in-order` lets each wait for the one before; an intent beside them is their title."""
     found = asked("create", "Tidy", "--task", "a small task", "--task", "another small task", "--in-order", *place)
 
     assert (found["intent"], found["created_by"]) == ("Tidy", "user")
@@ -148,9 +131,7 @@ def test_tasks_on_the_command_line(place: tuple[str, ...]):
 
 
 def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, place: tuple[str, ...]):
-    """
-    A plan that only waits for an answer ends the command with 1 and says what to type; that ends with 0.
-    """
+    """A plan that only waits for an answer ends the command with 1 and says what to type; that ends with 0."""
     session = made(tmp_path, place, GATE, {"description": "a small task"})
     plan("approve", session, *place)
     stopped = plan("start", session, *place, code=1)
@@ -167,8 +148,8 @@ def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, 
 
 
 def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """
-    A failure ends the following with 1, its reason and the retry to type; what it had done before is not done again.
+    """A failure ends the following with 1, its reason and the retry to type; what it had done
+    before is not done again.
     """
     project.say(draft=BROKEN)
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
@@ -187,9 +168,7 @@ def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place
 
 
 def test_blocked_task_is_forced(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """
-    A task behind a failed one is begun by force; a fresh retry makes another run.
-    """
+    """A task behind a failed one is begun by force; a fresh retry makes another run."""
     project.say(draft=[BROKEN, "later"])
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
     plan("approve", session, *place)
@@ -206,9 +185,7 @@ def test_blocked_task_is_forced(project: programs.Project, tmp_path: Path, place
 
 
 def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[str, ...]):
-    """
-    An intent alone is followed until the chief has found the tasks; questions and approval are what to type then.
-    """
+    """An intent alone is followed until the chief has found the tasks; questions and approval are what to type then."""
     project.say(**{"chief*": json.dumps(SPLIT)})
     created = plan("create", "Write at the gate, and elsewhere", *place)
     session = created.stdout.split()[1]
@@ -224,9 +201,7 @@ def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[st
 
 
 def test_tasks_are_added_changed_ordered_and_removed(tmp_path: Path, place: tuple[str, ...]):
-    """
-    The editing commands change what they name and leave the rest.
-    """
+    """The editing commands change what they name and leave the rest."""
     session = made(tmp_path, place, GATE, GATE)
     added = asked(
         "add", session, "A small task", "--recipe", "small", "--arg", "words=gate", "--after", "1", "--dod", "Good",
@@ -250,8 +225,8 @@ def test_tasks_are_added_changed_ordered_and_removed(tmp_path: Path, place: tupl
 
 
 def test_pause_and_resume(project: programs.Project, tmp_path: Path):
-    """
-    Towards a service: `--detach` only starts, a pause holds at the task boundary, and `resume` follows to the end.
+    """Towards a service: `--detach` only starts, a pause holds at the task boundary, and `resume`
+    follows to the end.
     """
     door = tmp_path / "door"
     os.mkfifo(door)
@@ -301,17 +276,13 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
 
 
 def test_what_cannot_be_meant_is_told(place: tuple[str, ...]):
-    """
-    Wrong commands, wrong values and plans that are not there have their exit code, and the place is named.
-    """
+    """Wrong commands, wrong values and plans that are not there have their exit code, and the place is named."""
     for arguments, code, told in WRONG:
         assert told in plan(*arguments, *place, code=code).stderr, arguments
 
 
 def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
-    """
-    With `--revision` a change that missed another one is refused with 1.
-    """
+    """With `--revision` a change that missed another one is refused with 1."""
     session = made(tmp_path, place)
     for arguments in (("approve",), ("remove", "1"), ("order", "1"), ("edit", "1", "--dod", "x"), ("add", "x")):
         verb, *rest = arguments
@@ -322,9 +293,7 @@ def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
 
 
 def test_key_makes_one_plan(place: tuple[str, ...]):
-    """
-    A repetition under one key finds the plan; another request under it is refused.
-    """
+    """A repetition under one key finds the plan; another request under it is refused."""
     first = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
     again = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
     other = plan("create", "--task", "another", "--idempotency-key", "one", *place, code=1)
@@ -334,9 +303,7 @@ def test_key_makes_one_plan(place: tuple[str, ...]):
 
 
 def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
-    """
-    A creation that was cut off while the chief spoke is repeated under its key, and waits for the same chief.
-    """
+    """A creation that was cut off while the chief spoke is repeated under its key, and waits for the same chief."""
     project.say(**{"chief*": [{"hang": True}]})
     place = ("--project", str(project.path))
     request = ("create", "All of it", "--idempotency-key", "one")
@@ -353,9 +320,7 @@ def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
 
 
 def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
-    """
-    In a folder nobody would go on with the plan.
-    """
+    """In a folder nobody would go on with the plan."""
     place = ("--project", str(project.path))
     session = made(tmp_path, place)
 
@@ -363,9 +328,7 @@ def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
 
 
 def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_path: Path):
-    """
-    Beside a service plans are shown the same, and changed by nobody else; the address to ask is named.
-    """
+    """Beside a service plans are shown the same, and changed by nobody else; the address to ask is named."""
     with programs.service(project) as service:
         here, there = ("--project", str(project.path)), ("--server", service.url)
         session = made(tmp_path, there)
@@ -381,9 +344,7 @@ def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_pa
 
 
 def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
-    """
-    A folder without a data directory has no plans, and looking makes none.
-    """
+    """A folder without a data directory has no plans, and looking makes none."""
     (tmp_path / "fresh").mkdir()
     place = ("--project", str(tmp_path / "fresh"))
 
@@ -393,8 +354,8 @@ def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
 
 
 def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_path: Path):
-    """
-    Ctrl-C ends a plan in process with 130 and names the command that goes on with it; no finished step is repeated.
+    """Ctrl-C ends a plan in process with 130 and names the command that goes on with it; no
+    finished step is repeated.
     """
     project.say(draft=[{"hang": True}])
     place = ("--project", str(project.path))
@@ -416,9 +377,7 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
 
 
 def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    A fault of ours in the work on a plan ends the command that follows it, instead of leaving it waiting.
-    """
+    """A fault of ours in the work on a plan ends the command that follows it, instead of leaving it waiting."""
     place = ("--project", str(project.path))
     session = made(tmp_path, place)
     plan("approve", session, *place)
@@ -435,9 +394,7 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
 
 
 def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_path: Path):
-    """
-    A command that follows ends with 5 when its service is killed; the next service brings the plan to its end.
-    """
+    """A command that follows ends with 5 when its service is killed; the next service brings the plan to its end."""
     project.say(draft=[{"hang": True}])
     with programs.service(project) as service:
         session = made(tmp_path, ("--server", service.url), GATE, GATE | {"deps": [1]})
@@ -460,9 +417,7 @@ def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_pat
 
 
 def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """
-    A task whose run waits at a gate ends the following with 1 and names the answer to give.
-    """
+    """A task whose run waits at a gate ends the following with 1 and names the answer to give."""
     project.write(
         "recipes/amplifier/ship.yaml",
         "name: ship\ndescription: Ship it\nversion: 1.0.0\nschema: '1.7'\ntags: [ship it]\n"
@@ -486,8 +441,8 @@ def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: P
 
 
 def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Project, place: tuple[str, ...]):
-    """
-    A command of a run of another project makes a plan all the same; its runs are as deep, and held to the same depth.
+    """A command of a run of another project makes a plan all the same; its runs are as deep, and held to the same
+    depth.
     """
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123", "CONTROL_ROOM_DEPTH": "1"}
     (project.path / "plan.json").write_text(json.dumps({"tasks": [GATE]}))
@@ -504,9 +459,7 @@ def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Proj
 
 
 def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
-    """
-    A repetition of `add` with the same key adds no second task; another task with it is refused.
-    """
+    """A repetition of `add` with the same key adds no second task; another task with it is refused."""
     session_id = made(tmp_path, place)
     words = ("add", session_id, "a small task", "--idempotency-key", "more", *place)
     plan(*words)
@@ -518,9 +471,7 @@ def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
 
 
 def test_plan_is_deleted(tmp_path: Path, place: tuple[str, ...]):
-    """
-    `delete` takes a plan away that rests, and leaves its runs; one that runs is refused with what to do first.
-    """
+    """`delete` takes a plan away that rests, and leaves its runs; one that runs is refused with what to do first."""
     session_id = made(tmp_path, place, GATE, {"description": "a small task"})
     plan("approve", session_id, *place)
     plan("start", session_id, *place, code=1)

@@ -1,6 +1,4 @@
-"""
-A pool over real folders, killed by SIGKILL at named points and started again.
-"""
+"""A pool over real folders, killed by SIGKILL at named points and started again."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ Kill = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str], small_service.Outcome]:
-    """
-    Run the programs once, and return the points passed and what they left.
-    """
+    """Run the programs once, and return the points passed and what they left."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     assert small_service.serve(folder, PROGRAMS) == 0
@@ -40,9 +36,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str],
 
 
 def check(folder: Path, kill: Kill, expected: small_service.Outcome) -> str | None:
-    """
-    Kill a service at a point, start it again, and tell what is wrong afterwards.
-    """
+    """Kill a service at a point, start it again, and tell what is wrong afterwards."""
     shutil.copytree(folder.parent / "prepared", folder)
     died = small_service.serve(folder, PROGRAMS, f"{kill[0]}:{kill[1]}")
     recorded, executed = small_service.recorded(folder), small_service.executed(folder)
@@ -55,9 +49,7 @@ def check(folder: Path, kill: Kill, expected: small_service.Outcome) -> str | No
 
 
 def kills(passed: Counter[str], *, every: bool) -> list[Kill]:
-    """
-    Choose the passings to kill at: all, or the middle one of each point.
-    """
+    """Choose the passings to kill at: all, or the middle one of each point."""
     return [
         (point, nth)
         for point, count in sorted(passed.items())
@@ -66,9 +58,7 @@ def kills(passed: Counter[str], *, every: bool) -> list[Kill]:
 
 
 def sweep(folder: Path, undisturbed: tuple[Counter[str], small_service.Outcome], *, every: bool) -> list[str]:
-    """
-    Kill at every chosen point and return what was wrong.
-    """
+    """Kill at every chosen point and return what was wrong."""
     passed, expected = undisturbed
     small_service.prepare(folder / "prepared")
     jobs = [(folder / str(number), kill) for number, kill in enumerate(kills(passed, every=every))]

@@ -1,6 +1,4 @@
-"""
-The service, killed by SIGKILL in the middle of `creative_draft_scene` and started again.
-"""
+"""The service, killed by SIGKILL in the middle of `creative_draft_scene` and started again."""
 
 from __future__ import annotations
 
@@ -88,16 +86,12 @@ Left = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """
-    Return what a run leaves that nobody disturbs.
-    """
+    """Return what a run leaves that nobody disturbs."""
     return through(drafting.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
 
 
 def through(project: Path) -> Left:
-    """
-    Ask for the run, or find it, and bring it to its end in a service that is stopped afterwards.
-    """
+    """Ask for the run, or find it, and bring it to its end in a service that is stopped afterwards."""
     service = Service(project)
     http = service.http()
     assert http is not None
@@ -109,9 +103,7 @@ def through(project: Path) -> Left:
 
 
 def dies(project: Path, crash_at: str) -> bool:
-    """
-    Ask for the run in a service that kills itself at a point; tell whether it came to that.
-    """
+    """Ask for the run in a service that kills itself at a point; tell whether it came to that."""
     service = Service(project, crash_at)
     http = service.http()
     run_id = drafting.post(http) if http else None
@@ -121,9 +113,7 @@ def dies(project: Path, crash_at: str) -> bool:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """
-    Kill a service, start it again, and tell what is wrong afterwards, or that it did not die.
-    """
+    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
     drafting.make_project(project)
     if not dies(project, f"{point}:{nth}"):
         return kills.NOT_REACHED

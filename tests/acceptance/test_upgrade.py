@@ -1,5 +1,4 @@
-"""
-Upgrades: the service of today over a data directory of another age.
+"""Upgrades: the service of today over a data directory of another age.
 
 `upgrade/layout-1.json` is a whole project as version 0.1.0 left it. A service was started in it, and killed (`kill -9`)
 and started again several times while HTTP requests put runs into every state; the last kill found runs in flight. Its
@@ -31,9 +30,7 @@ ORDERS = {"paused": "unpause", "parked": "unpause", "command": "resume"}
 
 @pytest.fixture
 def kept(tmp_path: Path) -> programs.Project:
-    """
-    Return a copy of the project of version 0.1.0.
-    """
+    """Return a copy of the project of version 0.1.0."""
     project = programs.Project(tmp_path / "project")
     for folder in KEPT["folders"]:
         (project.path / folder).mkdir(parents=True)

@@ -1,6 +1,4 @@
-"""
-`runs verify --all` and `runs repair`, in a folder, beside a service and towards it.
-"""
+"""`runs verify --all` and `runs repair`, in a folder, beside a service and towards it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The agent programs that `scripts/agent_programs.py` has installed.
-"""
+"""The agent programs that `scripts/agent_programs.py` has installed."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _ENVIRON = dict(os.environ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """
-    A program that stands.
-    """
+    """A program that stands."""
 
     name: str
     """As in `programs.json`."""
@@ -36,9 +32,7 @@ class Installed:
 
 
 def find(name: str) -> Installed | str:
-    """
-    Return a program, or the reason why there is none.
-    """
+    """Return a program, or the reason why there is none."""
     pinned = PINNED[name]
     file = _file(name)
     if not file.exists():

@@ -1,6 +1,4 @@
-"""
-A network namespace that has loopback and nothing else, so that a program under test can reach nobody.
-"""
+"""A network namespace that has loopback and nothing else, so that a program under test can reach nobody."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ _OWN = "/proc/thread-self/ns/net"
 
 @contextlib.contextmanager
 def alone() -> Iterator[str | None]:
-    """
-    Let this thread, and what it starts, see nothing but loopback; the block gets the reason where that cannot be had.
+    """Let this thread, and what it starts, see nothing but loopback; the block gets the reason where that cannot be
+    had.
     """
     if is_alone():
         yield None
@@ -40,9 +38,7 @@ def alone() -> Iterator[str | None]:
 
 
 def is_alone() -> bool:
-    """
-    Tell whether there is no other network than loopback.
-    """
+    """Tell whether there is no other network than loopback."""
     try:
         lines = Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines()[2:]
     except OSError:

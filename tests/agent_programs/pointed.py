@@ -1,5 +1,4 @@
-"""
-Where each agent program finds the fake model: a private home, its configuration there, and its environment.
+"""Where each agent program finds the fake model: a private home, its configuration there, and its environment.
 
 What each of them needs was measured with exactly the pinned versions.
 """
@@ -19,9 +18,7 @@ KEY = "dummy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointed:
-    """
-    A program that speaks with the fake model and with nobody else.
-    """
+    """A program that speaks with the fake model and with nobody else."""
 
     name: str
     """As in `programs.json`."""
@@ -39,9 +36,7 @@ class Pointed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """
-    What leads one program to a server.
-    """
+    """What leads one program to a server."""
 
     environ: Callable[[Path, str], Mapping[str, str]]
     """Variables, by home and the server's address."""
@@ -56,9 +51,7 @@ class Way:
 
 
 def point(program: Installed, home: Path, address: str) -> Pointed:
-    """
-    Write a program's configuration into a home of its own, so that it asks the server at the address.
-    """
+    """Write a program's configuration into a home of its own, so that it asks the server at the address."""
     way = WAYS[program.name]
     for name in ("", ".config", ".local/share", ".local/state", ".cache", "tmp"):
         (home / name).mkdir(parents=True, exist_ok=True)

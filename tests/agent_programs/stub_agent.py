@@ -1,5 +1,4 @@
-"""
-A small agent program: what a backend is held against where the real program cannot be had.
+"""A small agent program: what a backend is held against where the real program cannot be had.
 
 `stub_agent.py [--force] [--model M] [--session-id ID | --resume ID] [--system TEXT] [PROMPT]`, the prompt on standard
 input if it is no argument. It asks a Chat Completions server at $STUB_MODEL_URL, runs shell commands with `--force`,
@@ -30,9 +29,7 @@ MODEL_SECONDS = 600
 
 
 def main() -> int:
-    """
-    Answer one prompt.
-    """
+    """Answer one prompt."""
     asked = _arguments()
     prompt = asked.prompt if asked.prompt is not None else sys.stdin.read()
     name = asked.resume or asked.session_id or str(uuid.uuid4())
@@ -72,9 +69,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _converse(messages: list[dict[str, Any]], model: str | None, *, acts: bool) -> tuple[str, dict[str, int]]:
-    """
-    Ask, and do what is wanted, until nothing more is.
-    """
+    """Ask, and do what is wanted, until nothing more is."""
     usage = {"input_tokens": 0, "output_tokens": 0}
     while True:
         reply = _asked(messages, model or "fake-model", [TOOL] if acts else [])

@@ -1,6 +1,4 @@
-"""
-The fake model speaks the four dialects so that the vendors' own clients understand it, and does what it is told.
-"""
+"""The fake model speaks the four dialects so that the vendors' own clients understand it, and does what it is told."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ SHELL_SCHEMA = {
 
 @dataclass(frozen=True)
 class Heard:
-    """
-    What a client made of an answer.
-    """
+    """What a client made of an answer."""
 
     text: str
     call: tuple[str, Any] | None

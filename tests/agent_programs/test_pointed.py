@@ -1,6 +1,4 @@
-"""
-The real programs, called as their makers mean them to be, take the fake model for theirs.
-"""
+"""The real programs, called as their makers mean them to be, take the fake model for theirs."""
 
 from __future__ import annotations
 

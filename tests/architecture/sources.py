@@ -1,6 +1,4 @@
-"""
-The project's own source, read as text and as syntax trees.
-"""
+"""The project's own source, read as text and as syntax trees."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ Documentable = ast.Module | ast.ClassDef | FunctionNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """
-    One Python file, parsed.
-    """
+    """One Python file, parsed."""
 
     path: Path
     """Where it is."""
@@ -35,33 +31,25 @@ class Module:
 
     @property
     def name(self) -> str:
-        """
-        Return its dotted name, e.g. `app.engine.states`.
-        """
+        """Return its dotted name, e.g. `app.engine.states`."""
         parts = self.path.relative_to(ROOT).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @property
     def lines(self) -> int:
-        """
-        Return the number of its lines.
-        """
+        """Return the number of its lines."""
         return self.text.count("\n")
 
     @property
     def code_lines(self) -> int:
-        """
-        Return the number of its lines without docstrings.
-        """
+        """Return the number of its lines without docstrings."""
         documented = (node for node in ast.walk(self.tree) if isinstance(node, Documentable))
         return self.lines - sum(docstring_lines(node) for node in documented)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """
-    A function or method with its full name.
-    """
+    """A function or method with its full name."""
 
     name: str
     """Dotted name, e.g. `app.engine.runner.Runner.run`."""
@@ -70,17 +58,13 @@ class Function:
 
     @property
     def lines(self) -> int:
-        """
-        Return its length without its docstring and the functions nested in it.
-        """
+        """Return its length without its docstring and the functions nested in it."""
         inner = [child for child in _directly_nested(self.node) if not isinstance(child, ast.ClassDef)]
         return _span(self.node) - docstring_lines(self.node) - sum(_span(child) for child in inner)
 
     @property
     def parameters(self) -> int:
-        """
-        Return the number of its parameters, `self` excluded.
-        """
+        """Return the number of its parameters, `self` excluded."""
         arguments = self.node.args
         named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         return len([argument for argument in named if argument.arg not in ("self", "cls")])
@@ -88,32 +72,24 @@ class Function:
 
 @cache
 def modules(folder: Path) -> tuple[Module, ...]:
-    """
-    Parse every Python file below a folder.
-    """
+    """Parse every Python file below a folder."""
     found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
     return tuple(_parse(path) for path in found)
 
 
 def functions(module: Module) -> Iterator[Function]:
-    """
-    Yield every function of a module, nested ones too.
-    """
+    """Yield every function of a module, nested ones too."""
     yield from _functions(module.name, module.tree)
 
 
 def public(module: Module) -> Iterator[tuple[str, Documentable]]:
-    """
-    Yield what a reader from outside may use: the module, its public classes, functions and methods.
-    """
+    """Yield what a reader from outside may use: the module, its public classes, functions and methods."""
     yield module.name, module.tree
     yield from _public(module.name, module.tree)
 
 
 def docstring_lines(node: Documentable) -> int:
-    """
-    Return how many lines the docstring takes.
-    """
+    """Return how many lines the docstring takes."""
     if ast.get_docstring(node, clean=False) is None:
         return 0
     return _span(node.body[0])
@@ -121,9 +97,7 @@ def docstring_lines(node: Documentable) -> int:
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """
-    Return the files that belong to the repository, those not yet added included.
-    """
+    """Return the files that belong to the repository, those not yet added included."""
     told = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -1,6 +1,4 @@
-"""
-The look for advisories: what is known fails it, and where nobody can be asked it says so and passes.
-"""
+"""The look for advisories: what is known fails it, and where nobody can be asked it says so and passes."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tests.architecture import sources
 
 
 def asked(source: str) -> tuple[int, str]:
-    """
-    Return the exit code and what is printed.
-    """
+    """Return the exit code and what is printed."""
     environ = {**os.environ, "ADVISORIES_SOURCE": source, "ADVISORIES_SECONDS": "3"}
     command = [sys.executable, str(sources.ROOT / "scripts" / "advisories.py")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
@@ -32,9 +28,7 @@ def asked(source: str) -> tuple[int, str]:
 
 @contextmanager
 def answering(status: int, known: dict[str, list[str]] | str) -> Iterator[tuple[str, list[str]]]:
-    """
-    Answer with advisories by package, or with a text; yield the address and the packages that were asked for.
-    """
+    """Answer with advisories by package, or with a text; yield the address and the packages that were asked for."""
     names: list[str] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):

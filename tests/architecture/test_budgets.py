@@ -1,6 +1,4 @@
-"""
-Sizes and docstrings: what a reader may count on in every module.
-"""
+"""Sizes and docstrings: what a reader may count on in every module."""
 
 from __future__ import annotations
 
@@ -61,20 +59,19 @@ def test_exceptions_are_needed(kind: str) -> None:
 
 
 def test_the_usual_size_is_small() -> None:
-    """Half of the modules have at most 110 lines of code and half of the functions 7; nine in ten have 250 and 22."""
+    """Half of the functions have at most 7 lines of code, nine in ten 22; nine modules in ten have at most 250."""
     module_lengths = sorted(module.code_lines for module in _modules() if module.lines > 5)
     function_lengths = sorted(function.lines for function in _functions())
     if len(module_lengths) < 60:
         pytest.skip("a median says little about so few modules")
 
-    assert statistics.median(module_lengths) <= 110
     assert statistics.median(function_lengths) <= 7
     assert statistics.quantiles(module_lengths, n=10)[-1] <= 250
     assert statistics.quantiles(function_lengths, n=10)[-1] <= 22
 
 
 def test_public_things_have_docstrings_of_one_shape() -> None:
-    """Quotes stand on their own lines, and the first paragraph is a sentence."""
+    """The text begins behind the quotes, which close it on its last line, or below it where there is more to say."""
     misshapen = [
         name
         for module in _modules()
@@ -130,9 +127,11 @@ def test_length_counts_code_only(source: str, lines: int, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("docstring", "fits"),
     [
-        ('"""\n    Return the sum.\n    """', True),
-        ('"""Return the sum."""', False),
-        ('"""\n    Return the sum\n    """', False),
+        ('"""Return the sum."""', True),
+        ('"""Return the sum.\n\n    Args:\n        a: A number.\n    """', True),
+        ('"""\n    Return the sum.\n    """', False),
+        ('"""Return the sum.\n\n    Args:\n        a: A number."""', False),
+        ('"""Return the sum"""', False),
         ("pass", False),
     ],
 )
@@ -158,9 +157,10 @@ def _over(sizes: Mapping[str, int], budget: int, exceptions: Mapping[str, str]) 
 
 def _well_shaped(node: sources.Documentable) -> bool:
     text = ast.get_docstring(node, clean=False)
-    if text is None or not text.startswith("\n") or text.rstrip(" ")[-1] != "\n":
+    if text is None or text != text.lstrip():
         return False
-    return _is_sentence(ast.get_docstring(node))
+    closed_below = text.rstrip(" ").endswith("\n")
+    return closed_below is ("\n" in text) and _is_sentence(ast.get_docstring(node))
 
 
 def _is_sentence(text: str | None) -> bool:

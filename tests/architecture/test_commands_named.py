@@ -1,6 +1,4 @@
-"""
-Commands that messages, help and documents name: their program has them, and the options that stand beside them.
-"""
+"""Commands that messages, help and documents name: their program has them, and the options that stand beside them."""
 
 from __future__ import annotations
 
@@ -21,18 +19,14 @@ SPANS = re.compile(r"```.*?```|`[^`\n]+`|^    .*$", re.DOTALL | re.MULTILINE)
 
 
 def named(text: str) -> Iterator[tuple[str, list[str]]]:
-    """
-    Return each program that a text calls, with the words behind its name.
-    """
+    """Return each program that a text calls, with the words behind its name."""
     for line in text.splitlines():
         for found in CALL.finditer(line):
             yield found[1], found[2].split()
 
 
 def lacks(program: str, words: list[str]) -> str | None:
-    """
-    Return what a program does not have of a call; None if it has everything.
-    """
+    """Return what a program does not have of a call; None if it has everything."""
     here = PROGRAMS[program]
     while isinstance(here, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         found = here.commands.get(words[0])
@@ -47,9 +41,7 @@ def lacks(program: str, words: list[str]) -> str | None:
 
 
 def messages() -> Iterator[str]:
-    """
-    Return every text in the code that is no docstring.
-    """
+    """Return every text in the code that is no docstring."""
     for path in sorted((sources.ROOT / "app").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docstrings = {
@@ -65,9 +57,7 @@ def messages() -> Iterator[str]:
 
 
 def helps(here: click.Command, context: click.Context | None = None) -> Iterator[str]:
-    """
-    Return the help of a command and of all below it.
-    """
+    """Return the help of a command and of all below it."""
     inner = click.Context(here, parent=context, info_name=here.name)
     yield here.get_help(inner)
     for below in here.commands.values() if isinstance(here, click.Group) else ():

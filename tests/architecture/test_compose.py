@@ -1,6 +1,4 @@
-"""
-docker-compose.yml and its Dockerfile: valid, closed to the network, and nothing undeclared.
-"""
+"""docker-compose.yml and its Dockerfile: valid, closed to the network, and nothing undeclared."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Documents for users: what they list is what the program has.
-"""
+"""Documents for users: what they list is what the program has."""
 
 from __future__ import annotations
 

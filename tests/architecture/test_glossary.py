@@ -1,6 +1,4 @@
-"""
-Words: what the code is called is what the documents call it.
-"""
+"""Words: what the code is called is what the documents call it."""
 
 from __future__ import annotations
 

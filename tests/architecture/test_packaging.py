@@ -1,6 +1,4 @@
-"""
-The installed program: a wheel carries what a checkout has beside the package.
-"""
+"""The installed program: a wheel carries what a checkout has beside the package."""
 
 from __future__ import annotations
 

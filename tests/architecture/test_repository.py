@@ -1,6 +1,4 @@
-"""
-The repository as a whole: it speaks of itself alone, and its locks fit its requirements.
-"""
+"""The repository as a whole: it speaks of itself alone, and its locks fit its requirements."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Rooms: who may import whom.
-"""
+"""Rooms: who may import whom."""
 
 from __future__ import annotations
 

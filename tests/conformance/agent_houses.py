@@ -1,6 +1,4 @@
-"""
-Houses: a backend of any kind, with a fake model to speak for it where it takes one, and a workspace of its own.
-"""
+"""Houses: a backend of any kind, with a fake model to speak for it where it takes one, and a workspace of its own."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ RUN = "20260210T143000Z-abc123"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """
-    What a backend can do; where it cannot, the code of its refusal is told.
-    """
+    """What a backend can do; where it cannot, the code of its refusal is told."""
 
     is_program: bool = True
     """Whether it is a program, which can be killed."""
@@ -92,12 +88,13 @@ class Abilities:
 
 
 class House:
-    """
-    A backend, and everything around it.
-    """
+    """A backend, and everything around it."""
 
     def __init__(self, folder: Path, abilities: Abilities, config: BackendConfig, model: FakeModel) -> None:
-        self.folder, self.abilities, self.config, self.model = folder, abilities, config, model
+        self.folder = folder
+        self.abilities = abilities
+        self.config = config
+        self.model = model
         self.workspace = folder / "workspace"
         self.home = folder / "home"
         self.environ: Mapping[str, str] = dict(os.environ)
@@ -112,9 +109,7 @@ class House:
 
     @property
     def backend(self) -> ports.AgentBackend:
-        """
-        Return the backend, made when it is first asked for.
-        """
+        """Return the backend, made when it is first asked for."""
         if self._backends is None:
             self._supervisor = supervisor.Supervisor(self.folder / "processes", clock.RandomIds(), self.environ)
             around = Surroundings(
@@ -128,17 +123,13 @@ class House:
         return self._backends.get(self.config.name)
 
     def lacks(self) -> list[tuple[str, str]]:
-        """
-        Return what the check of the configuration finds.
-        """
+        """Return what the check of the configuration finds."""
         self.backend.get_name()
         assert self._backends is not None
         return self._backends.check()
 
     async def restart(self) -> None:
-        """
-        Let everything go but what is on disk, as a new start of the service does.
-        """
+        """Let everything go but what is on disk, as a new start of the service does."""
         if self._backends is not None:
             await self._backends.close()
         if self._supervisor is not None:
@@ -146,15 +137,11 @@ class House:
         self._backends = self._supervisor = None
 
     def say(self, *answers: replies.Answer) -> None:
-        """
-        Let the agent say these; the last one again and again.
-        """
+        """Let the agent say these; the last one again and again."""
         self.model.say(*answers)
 
     def prompt(self, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
-        """
-        Return a prompt; what is not given is usual.
-        """
+        """Return a prompt; what is not given is usual."""
         usual: dict[str, Any] = {
             "text": text,
             "system": None,
@@ -173,27 +160,19 @@ class House:
         return ports.AgentPrompt(**(usual | given))
 
     def living(self) -> dict[int, str]:
-        """
-        Return every living process that works in the house or has its home there, by its command line.
-        """
+        """Return every living process that works in the house or has its home there, by its command line."""
         return dict(_living(self.folder))
 
     def workers(self) -> dict[int, str]:
-        """
-        Return those of them that are no part of the supervisor.
-        """
+        """Return those of them that are no part of the supervisor."""
         return {pid: line for pid, line in self.living().items() if "app.processes" not in line}
 
 
 class ScriptedHouse(House):
-    """
-    A house for a backend that speaks from a file.
-    """
+    """A house for a backend that speaks from a file."""
 
     def say(self, *answers: replies.Answer) -> None:
-        """
-        Write the file.
-        """
+        """Write the file."""
         entries = [_entry(answer) for answer in answers]
         assert self.config.file is not None
         self.config.file.write_text(json.dumps({"*": entries}), encoding="utf-8")
@@ -210,9 +189,7 @@ def _entry(answer: replies.Answer) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """
-    How a house is built.
-    """
+    """How a house is built."""
 
     abilities: Abilities
     """What its backend can do."""
@@ -224,9 +201,7 @@ class Plan:
 
 @contextlib.asynccontextmanager
 async def built(plan: Plan, folder: Path) -> AsyncIterator[House]:
-    """
-    Build a house with nothing but loopback around it, and leave nothing behind.
-    """
+    """Build a house with nothing but loopback around it, and leave nothing behind."""
     with loopback.alone(), FakeModel() as model:
         house = plan.build(folder, plan.abilities, model)
         try:
@@ -256,14 +231,13 @@ def of_program(
     model: FakeModel,
     given: Mapping[str, Any],
 ) -> House:
-    """
-    Build the house of a program that has been led to the fake model.
-    """
+    """Build the house of a program that has been led to the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
     config = BackendConfig(name=type_name, type=type_name, command=command, models=models)
     house = House(folder, abilities, config, model)
-    house.environ, house.shell = one.environ, one.shell
+    house.environ = one.environ
+    house.shell = one.shell
     if one.name == "gemini" and type_name == "gemini":
         # Without a named model it asks one which model it is to ask.
         house.usual_model = one.model

@@ -1,6 +1,4 @@
-"""
-Both kinds of store, the one in memory with and without a power cut.
-"""
+"""Both kinds of store, the one in memory with and without a power cut."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from tests.conformance import houses
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """
-    Give an index without rows, since migrating costs more than most of the tests.
-    """
+    """Give an index without rows, since migrating costs more than most of the tests."""
     file = tmp_path_factory.mktemp("migrated") / "index.db"
     engine = sessions.connect(f"sqlite:///{file}")
     migrations.migrate(engine)
@@ -27,9 +23,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(params=["folder", "memory", "memory after a power cut"])
 async def house(request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes) -> AsyncIterator[houses.House]:
-    """
-    Give a house for a store, and close the store in the end.
-    """
+    """Give a house for a store, and close the store in the end."""
     made: houses.House
     if request.param == "folder":
         made = houses.FolderHouse(tmp_path, migrated)

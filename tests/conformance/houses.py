@@ -1,6 +1,4 @@
-"""
-Houses: a store of either kind that can be crashed, tampered with and made to fail, for tests that hold for both.
-"""
+"""Houses: a store of either kind that can be crashed, tampered with and made to fail, for tests that hold for both."""
 
 from __future__ import annotations
 
@@ -32,60 +30,44 @@ SESSION = "work"
 
 
 class Died(BaseException):
-    """
-    The process died here.
-    """
+    """The process died here."""
 
 
 def die() -> None:
-    """
-    Stand for a death at a probe.
-    """
+    """Stand for a death at a probe."""
     raise Died
 
 
 class Passed:
-    """
-    Probes that remember which points were passed, and can do something at one.
-    """
+    """Probes that remember which points were passed, and can do something at one."""
 
     def __init__(self) -> None:
         self.points: Counter[str] = Counter()
         self.at: dict[str, Callable[[], None]] = {}
 
     def reach(self, point: str) -> None:
-        """
-        Count a point, and do what was asked for there.
-        """
+        """Count a point, and do what was asked for there."""
         self.points[point] += 1
         if point in self.at:
             self.at[point]()
 
 
 class Faults:
-    """
-    What the disk refuses from now on.
-    """
+    """What the disk refuses from now on."""
 
     def __init__(self) -> None:
         self.refused: dict[tuple[str, str], int] = {}
 
     def refuse(self, operation: str, name: str = "", code: int = errno.ENOSPC) -> None:
-        """
-        Let an operation (write, sync, short) on files of a name fail.
-        """
+        """Let an operation (write, sync, short) on files of a name fail."""
         self.refused[operation, name] = code
 
     def lift(self) -> None:
-        """
-        Let everything through again.
-        """
+        """Let everything through again."""
         self.refused.clear()
 
     def check(self, operation: str, path: str) -> None:
-        """
-        Fail if that was asked for.
-        """
+        """Fail if that was asked for."""
         file = path.rpartition("/")[2]
         for (refused, name), code in self.refused.items():
             # A sync of the commit log stands for one of each journal.
@@ -95,12 +77,12 @@ class Faults:
 
 
 class FaultyFile:
-    """
-    `AppendFile` that fails when told to; a short write leaves the half of it behind.
-    """
+    """`AppendFile` that fails when told to; a short write leaves the half of it behind."""
 
     def __init__(self, file: AppendFile, path: str, faults: Faults) -> None:
-        self._file, self._path, self._faults = file, path, faults
+        self._file = file
+        self._path = path
+        self._faults = faults
 
     def write(self, content: bytes) -> None:
         self._faults.check("write", self._path)
@@ -120,12 +102,11 @@ class FaultyFile:
 
 
 class FaultyDisk:
-    """
-    `Disk` that fails when told to.
-    """
+    """`Disk` that fails when told to."""
 
     def __init__(self, disk: Disk, faults: Faults) -> None:
-        self._disk, self._faults = disk, faults
+        self._disk = disk
+        self._faults = faults
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)
@@ -150,9 +131,7 @@ class FaultyDisk:
 
 
 class House:
-    """
-    A store and what is around it.
-    """
+    """A store and what is around it."""
 
     def __init__(self) -> None:
         self.clock = clock.FakeClock()
@@ -162,35 +141,25 @@ class House:
         self.store: DiskStore
 
     async def open(self) -> DiskStore:
-        """
-        Start the store.
-        """
+        """Start the store."""
         await self.store.start()
         return self.store
 
     async def crash(self) -> DiskStore:
-        """
-        Kill the process and start another.
-        """
+        """Kill the process and start another."""
         raise NotImplementedError
 
     def files(self) -> Disk:
-        """
-        Return the disk, to look at and to tamper with.
-        """
+        """Return the disk, to look at and to tamper with."""
         raise NotImplementedError
 
     async def adopt(self, manifest: Mapping[str, plain.Json]) -> runs.RunStart:
-        """
-        Make a start for a folder written by hand.
-        """
+        """Make a start for a folder written by hand."""
         self.adopted.append(manifest)
         return start(str(manifest["run_id"]), recipe_id=str(manifest["recipe_id"]))
 
     def refuse_rows(self) -> None:
-        """
-        Let no row be moved.
-        """
+        """Let no row be moved."""
 
         async def refuse(transition: runs.Transition) -> bool:
             raise errors.StorageFault("the index is full")
@@ -199,16 +168,12 @@ class House:
         index.move = index.move_soon = refuse  # type: ignore[method-assign, assignment]
 
     def allow_rows(self) -> None:
-        """
-        Let rows be moved again.
-        """
+        """Let rows be moved again."""
         index = self.store._parts.means.index
         del index.move, index.move_soon
 
     async def settle(self) -> None:
-        """
-        Let the moments pass after which rows are written and nothing is left in the commit log.
-        """
+        """Let the moments pass after which rows are written and nothing is left in the commit log."""
         means = self.store._parts.means
         await means.index.settle()
         await means.committer.settle()
@@ -216,42 +181,30 @@ class House:
     # -- looking and tampering
 
     def path(self, name: str, run_id: str = RUN) -> str:
-        """
-        Return the path of a file in a run's folder.
-        """
+        """Return the path of a file in a run's folder."""
         return f"runs/{run_id}/{name}"
 
     def content(self, name: str, run_id: str = RUN) -> bytes:
-        """
-        Return a file of a run's folder.
-        """
+        """Return a file of a run's folder."""
         return self.files().read(self.path(name, run_id))
 
     def put(self, name: str, content: bytes, run_id: str = RUN) -> None:
-        """
-        Overwrite a file of a run's folder.
-        """
+        """Overwrite a file of a run's folder."""
         self.files().write(self.path(name, run_id), content, sync=True)
 
     def remove(self, name: str, run_id: str = RUN) -> None:
-        """
-        Remove a file of a run's folder for good.
-        """
+        """Remove a file of a run's folder for good."""
         path = self.path(name, run_id)
         self.files().remove(path)
         self.files().sync_folder(path.rpartition("/")[0])
 
     def change(self, name: str, change: Callable[[bytes], bytes], run_id: str = RUN) -> None:
-        """
-        Tamper with a file of a run's folder.
-        """
+        """Tamper with a file of a run's folder."""
         self.put(name, change(self.content(name, run_id)), run_id)
 
 
 class FolderHouse(House):
-    """
-    A store over a folder of the machine.
-    """
+    """A store over a folder of the machine."""
 
     def __init__(self, place: Path, migrated: bytes) -> None:
         super().__init__()
@@ -264,24 +217,18 @@ class FolderHouse(House):
         return _FaultyFolderStore(self)
 
     async def crash(self) -> DiskStore:
-        """
-        Let go of everything and open the folder anew.
-        """
+        """Let go of everything and open the folder anew."""
         self.store.abandon()
         self.store = self._built()
         return await self.open()
 
     def files(self) -> Disk:
-        """
-        Return the folder.
-        """
+        """Return the folder."""
         return OsDisk(self.place)
 
 
 class MemoryHouse(House):
-    """
-    A store in memory.
-    """
+    """A store in memory."""
 
     def __init__(self, *, lose_unsynced: bool) -> None:
         super().__init__()
@@ -289,17 +236,13 @@ class MemoryHouse(House):
         self.store: _FaultyMemoryStore = _FaultyMemoryStore(self)
 
     async def crash(self) -> DiskStore:
-        """
-        Take what a crash leaves.
-        """
+        """Take what a crash leaves."""
         left = self.store.crashed(lose_unsynced=self._lose_unsynced)
         self.store = _FaultyMemoryStore(self, disk=left.disk, index=left.index)
         return await self.open()
 
     def files(self) -> Disk:
-        """
-        Return the disk.
-        """
+        """Return the disk."""
         return self.store.disk
 
 
@@ -335,9 +278,7 @@ def _faulty(prepared: tuple[Means, str], faults: Faults) -> tuple[Means, str]:
 
 
 def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
-    """
-    Return what a run begins with.
-    """
+    """Return what a run begins with."""
     given: dict[str, Any] = {
         "run_id": run_id,
         "recipe_id": "draft",
@@ -352,9 +293,7 @@ def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
 
 
 def step(key: str, output: plain.Json = None, **facts: Any) -> dict[str, Any]:
-    """
-    Return a journal line as the engine makes it.
-    """
+    """Return a journal line as the engine makes it."""
     output = f"output of {key}" if output is None else output
     line = {
         "step_index": 0,
@@ -392,16 +331,12 @@ def step(key: str, output: plain.Json = None, **facts: Any) -> dict[str, Any]:
 
 
 def proven(key: str, output: plain.Json = None) -> dict[str, Any]:
-    """
-    Return a journal line that has a receipt.
-    """
+    """Return a journal line that has a receipt."""
     return step(key, {"found": key} if output is None else output, receipt_id=f"rcpt_{key}")
 
 
 async def begun(house: House, **facts: Any) -> FolderLog:
-    """
-    Create a run, open and take it.
-    """
+    """Create a run, open and take it."""
     store = await house.open()
     await store.create(start(**facts))
     log = await store.open(facts.get("run_id", RUN))
@@ -410,9 +345,7 @@ async def begun(house: House, **facts: Any) -> FolderLog:
 
 
 async def ended(house: House, *keys: str, status: str = "done", **facts: Any) -> None:
-    """
-    Make a run that has ended.
-    """
+    """Make a run that has ended."""
     log = await begun(house, **facts)
     for key in keys:
         await log.append_step(step(key))
@@ -421,9 +354,7 @@ async def ended(house: House, *keys: str, status: str = "done", **facts: Any) ->
 
 
 async def end(log: FolderLog, status: str = "done") -> bool:
-    """
-    Write an ending, and move the row as the engine does.
-    """
+    """Write an ending, and move the row as the engine does."""
     written = await log.decide(DecisionKind.ENDED, {"status": status, "causes": [], "error": None, "ending": None})
     await log.move(runs.Transition.take(log.run_id, "2026-02-10T14:31:00.000Z"))
     await log.move(runs.Transition.end(log.run_id, RunState(status), "2026-02-10T14:32:00.000Z"))
@@ -431,7 +362,5 @@ async def end(log: FolderLog, status: str = "done") -> bool:
 
 
 def types(told: list[Any]) -> list[str]:
-    """
-    Return the types of events.
-    """
+    """Return the types of events."""
     return [event.type for event in told]

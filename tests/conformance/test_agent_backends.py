@@ -1,5 +1,4 @@
-"""
-What every backend promises about conversations, tools, models, costs and failures, held against each of them.
+"""What every backend promises about conversations, tools, models, costs and failures, held against each of them.
 
 The real programs speak with a fake model, in a network namespace that has only loopback where one can be had.
 """
@@ -37,9 +36,7 @@ HANGING = 'python3 -c \'import threading; open("begun.txt", "w").close(); thread
 
 
 def needs(ability: Callable[[agent_houses.Abilities], Any]) -> Callable[[Case], Case]:
-    """
-    Try a case on those backends only that can do what it is about.
-    """
+    """Try a case on those backends only that can do what it is about."""
 
     def marked(case: Case) -> Case:
         case.needs = ability  # type: ignore[attr-defined]
@@ -49,9 +46,7 @@ def needs(ability: Callable[[agent_houses.Abilities], Any]) -> Callable[[Case], 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """
-    Try each case on every backend that declares what it needs.
-    """
+    """Try each case on every backend that declares what it needs."""
     needed = getattr(metafunc.function, "needs", lambda _: True)
     plans = [(name, plan) for name, plan in agent_houses.PLANS.items() if needed(plan.abilities)]
     parameters = [pytest.param(name, marks=_marks(name, plan)) for name, plan in plans]
@@ -76,9 +71,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @dataclass(frozen=True)
 class Outcome:
-    """
-    What came of a prompt: a reply or the code of an error, and how long it took.
-    """
+    """What came of a prompt: a reply or the code of an error, and how long it took."""
 
     text: str
     code: str | None
@@ -89,9 +82,7 @@ class Outcome:
 
 
 async def ask(house: House, text: str = "Say PONG.", **given: Any) -> Outcome:
-    """
-    Send a prompt; a raised error and one within a reply are the same here.
-    """
+    """Send a prompt; a raised error and one within a reply are the same here."""
     started = time.monotonic()
     try:
         reply = await house.backend.prompt(house.prompt(text, **given))
@@ -103,9 +94,7 @@ async def ask(house: House, text: str = "Say PONG.", **given: Any) -> Outcome:
 
 
 def new_session() -> dict[str, Any]:
-    """
-    Return what makes a prompt the first one of a conversation.
-    """
+    """Return what makes a prompt the first one of a conversation."""
     return {"agent_session_id": str(uuid.uuid4()), "session_created": False}
 
 
@@ -618,9 +607,7 @@ async def _until(holds: Callable[[], Any]) -> None:
 
 
 def _outermost(house: House) -> set[int]:
-    """
-    Return the processes of the program whose parents are none.
-    """
+    """Return the processes of the program whose parents are none."""
     workers = set(house.workers())
     return {pid for pid in workers if _parent(pid) not in workers}
 

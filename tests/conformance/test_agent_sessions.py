@@ -1,6 +1,4 @@
-"""
-What is kept of conversations, on a folder of the machine and in memory, with and without a power cut.
-"""
+"""What is kept of conversations, on a folder of the machine and in memory, with and without a power cut."""
 
 from __future__ import annotations
 
@@ -45,12 +43,11 @@ HOSTILE = (
 
 
 class Cabin:
-    """
-    Sessions of one process, and what a crash leaves of them to the next.
-    """
+    """Sessions of one process, and what a crash leaves of them to the next."""
 
     def __init__(self, place: Path | None, *, lose_unsynced: bool = False) -> None:
-        self._place, self._lose = place, lose_unsynced
+        self._place = place
+        self._lose = lose_unsynced
         self._memory = MemoryDisk()
         self.faults = Faults()
         self._made: list[StoredAgentSessions] = []
@@ -58,57 +55,43 @@ class Cabin:
 
     @property
     def disk(self) -> Disk:
-        """
-        Return the disk, to look at and to tamper with.
-        """
+        """Return the disk, to look at and to tamper with."""
         return self._memory if self._place is None else OsDisk(self._place)
 
     def beside(self) -> StoredAgentSessions:
-        """
-        Return the same sessions as another process has them.
-        """
+        """Return the same sessions as another process has them."""
         workers = Inline() if self._place is None else Threads(1, "sessions")
         made = StoredAgentSessions(FaultyDisk(self.disk, self.faults), workers)
         self._made.append(made)
         return made
 
     def crash(self) -> StoredAgentSessions:
-        """
-        Kill the process and start another.
-        """
+        """Kill the process and start another."""
         if self._place is None:
             self._memory = self._memory.crashed(lose_unsynced=self._lose)
         self.sessions = self.beside()
         return self.sessions
 
     def close(self) -> None:
-        """
-        Let go of everything.
-        """
+        """Let go of everything."""
         for made in self._made:
             made.close()
 
     def path(self, name: str, talk: str = TALK) -> str:
-        """
-        Return the path of a file about a conversation.
-        """
+        """Return the path of a file about a conversation."""
         return f"{layout.agent_session_folder(talk)}/{name}"
 
 
 @pytest.fixture(params=["folder", "memory", "memory after a power cut"])
 def cabin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cabin]:
-    """
-    Give sessions on a disk of either kind.
-    """
+    """Give sessions on a disk of either kind."""
     made = Cabin(tmp_path if request.param == "folder" else None, lose_unsynced="power" in request.param)
     yield made
     made.close()
 
 
 def session(talk: str = TALK, **facts: Any) -> AgentSession:
-    """
-    Return a conversation; what is not given is usual.
-    """
+    """Return a conversation; what is not given is usual."""
     return AgentSession(**({"agent_session_id": talk, "backend": "codex", "working_dir": "/work"} | facts))
 
 

@@ -1,6 +1,4 @@
-"""
-What every backend promises, held against each of them.
-"""
+"""What every backend promises, held against each of them."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ async def backend(make: Making, name: str) -> AsyncIterator[ports.AgentBackend]:
 
 
 def slow(number: int = 0) -> ports.AgentPrompt:
-    """
-    Return a prompt that no backend here answers soon.
-    """
+    """Return a prompt that no backend here answers soon."""
     return prompt(SLOW, key=f"slow-{number}", max_tokens=4_000)
 
 

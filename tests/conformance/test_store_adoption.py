@@ -1,6 +1,4 @@
-"""
-Adoption: a folder written by hand, to the letter of execution-modes, appendix A, goes on as a run.
-"""
+"""Adoption: a folder written by hand, to the letter of execution-modes, appendix A, goes on as a run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Commits: what was answered is there after a kill and after a power cut, whatever was synced, and nothing else is.
-"""
+"""Commits: what was answered is there after a kill and after a power cut, whatever was synced, and nothing else is."""
 
 from __future__ import annotations
 
@@ -242,7 +240,8 @@ async def test_while_rows_cannot_be_written_new_runs_are_refused(house: House) -
     await log.append_step(houses.step("a"))
     room = await house.store.has_room() if isinstance(house, FolderHouse) else False
     listed = [run.run_id for run in await house.store.list_runs(RunQuery())]
-    index.apply, index.put_run = apply, put_run
+    index.apply = apply
+    index.put_run = put_run
     again = await house.store.create(houses.start("again", **KEYED))
     store = await house.crash()
 
@@ -262,9 +261,7 @@ def _database(house: House) -> Any:
 
 @pytest.fixture
 async def neighbours(tmp_path: Path, migrated: bytes) -> Any:
-    """
-    Give a service and a process beside it, over the same folder.
-    """
+    """Give a service and a process beside it, over the same folder."""
     service = FolderHouse(tmp_path, migrated)
     beside = FolderHouse.__new__(FolderHouse)
     House.__init__(beside)

@@ -1,6 +1,4 @@
-"""
-Creation: an accepted run is never lost, and a repeated request makes no second one.
-"""
+"""Creation: an accepted run is never lost, and a repeated request makes no second one."""
 
 from __future__ import annotations
 

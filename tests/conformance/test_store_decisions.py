@@ -1,6 +1,4 @@
-"""
-Decisions: of a cancel and an ending the first wins, and nothing follows an ending but a resume.
-"""
+"""Decisions: of a cancel and an ending the first wins, and nothing follows an ending but a resume."""
 
 from __future__ import annotations
 

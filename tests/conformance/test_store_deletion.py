@@ -1,6 +1,4 @@
-"""
-Deletion: only finished runs go, in one move, and their receipts stay.
-"""
+"""Deletion: only finished runs go, in one move, and their receipts stay."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What the crash laboratory found: each was hidden damage once.
-"""
+"""What the crash laboratory found: each was hidden damage once."""
 
 from __future__ import annotations
 

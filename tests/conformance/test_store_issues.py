@@ -1,6 +1,4 @@
-"""
-Issues in any store: kept by their ids, listed in order, and right after every crash.
-"""
+"""Issues in any store: kept by their ids, listed in order, and right after every crash."""
 
 from __future__ import annotations
 
@@ -21,25 +19,19 @@ AT = "2026-02-10T14:30:00.000Z"
 
 
 def made(issue_id: str = "iss_1", at: str = AT, **facts: Any) -> dict[str, Any]:
-    """
-    Return a new record.
-    """
+    """Return a new record."""
     fields = {"title": "First", "body": "", "kind": "dod", "run_id": "r1", "session_id": "s1", "receipts": []}
     return issues.made(issue_id, at, **(fields | facts))
 
 
 def closing(known: issues.Issue | None) -> issues.Issue:
-    """
-    Close an issue.
-    """
+    """Close an issue."""
     assert known is not None
     return dict(known) | {"status": "closed", "revision": known["revision"] + 1}
 
 
 async def rows(house: House, **query: Any) -> list[tuple[str, str, int]]:
-    """
-    Return what lists show.
-    """
+    """Return what lists show."""
     return [(row.issue_id, row.status, row.revision) for row in await house.store.issues.list(IssueQuery(**query))]
 
 
@@ -197,9 +189,7 @@ async def test_changes_of_one_issue_come_one_after_the_other(house: House) -> No
 
 
 class TestFoundAgain:
-    """
-    A step that finds the same thing again, after a crash or a resume.
-    """
+    """A step that finds the same thing again, after a crash or a resume."""
 
     async def test_the_same_finding_changes_nothing(self, house: House) -> None:
         """A repetition leaves the record as it is."""

@@ -1,5 +1,5 @@
-"""
-Journals: a step counts when its line is synced, lines keep the order of their callers, and a damaged place is told.
+"""Journals: a step counts when its line is synced, lines keep the order of their callers, and a
+damaged place is told.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""
-Lists: rows show runs, never decide about them, and are made again from the folders.
-"""
+"""Lists: rows show runs, never decide about them, and are made again from the folders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""
-Session plans in any store: kept by their sessions, listed in order without being read again, whole after every crash.
+"""Session plans in any store: kept by their sessions, listed in order without being read again, whole after every
+crash.
 """
 
 from __future__ import annotations
@@ -39,24 +39,18 @@ BY_HAND = {
 
 
 def made(session_id: str = "sp_1", at: str = AT, **fields: Any) -> Plan:
-    """
-    Return a plan.
-    """
+    """Return a plan."""
     tasks = (Task(id=1, description="First", recipe_id="draft"), Task(id=2, description="Then", deps=(1,)))
     return Plan(**({"session_id": session_id, "created_at": at, "updated_at": at, "tasks": tasks} | fields))
 
 
 async def listed(house: House, **query: Any) -> list[tuple[str, str, int]]:
-    """
-    Return what lists show.
-    """
+    """Return what lists show."""
     return [(each.session_id, each.status, each.revision) for each in await house.store.plans.list(PlanQuery(**query))]
 
 
 def by_hand(house: House, content: bytes, session_id: str = "sp_1") -> None:
-    """
-    Write a plan's file as a person does.
-    """
+    """Write a plan's file as a person does."""
     files = house.files()
     files.add_folder(f"sessions/{session_id}")
     files.write(f"sessions/{session_id}/plan.json", content, sync=True)
@@ -65,9 +59,7 @@ def by_hand(house: House, content: bytes, session_id: str = "sp_1") -> None:
 
 
 class CountingDisk:
-    """
-    A disk that counts what is read.
-    """
+    """A disk that counts what is read."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -77,17 +69,13 @@ class CountingDisk:
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """
-        Read, and note it.
-        """
+        """Read, and note it."""
         self.read_files.append(path)
         return self._disk.read(path, offset, size)
 
 
 def counted(house: House) -> CountingDisk:
-    """
-    Let the plans be read from a disk that counts.
-    """
+    """Let the plans be read from a disk that counts."""
     means = house.store.plans._means
     counting = CountingDisk(means.disk)
     object.__setattr__(means, "disk", counting)
@@ -95,9 +83,7 @@ def counted(house: House) -> CountingDisk:
 
 
 class TestCrashes:
-    """
-    Deaths at each write of a plan.
-    """
+    """Deaths at each write of a plan."""
 
     @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
     async def test_a_change_is_whole_or_not_there(self, house: House, point: str) -> None:
@@ -153,9 +139,7 @@ class TestCrashes:
 
 
 class TestRemoval:
-    """
-    Plans that go.
-    """
+    """Plans that go."""
 
     async def test_a_removed_plan_is_gone_for_good(self, house: House) -> None:
         """A removed plan is neither found nor listed, also after a crash; its id is known as one that was there."""
@@ -218,9 +202,7 @@ class TestRemoval:
 
 
 class TestLoss:
-    """
-    Plans that go without having been removed.
-    """
+    """Plans that go without having been removed."""
 
     async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
         self, house: House, caplog: pytest.LogCaptureFixture
@@ -278,9 +260,7 @@ class TestLoss:
 
 
 class TestFaults:
-    """
-    Disks that refuse.
-    """
+    """Disks that refuse."""
 
     @pytest.mark.parametrize(("operation", "name"), [("write", "plan.json"), ("sync", "sp_1")])
     async def test_a_refused_change_loses_nothing(self, house: House, operation: str, name: str) -> None:
@@ -346,9 +326,7 @@ class TestFaults:
 
 
 class TestByHand:
-    """
-    Files that a person has written.
-    """
+    """Files that a person has written."""
 
     async def test_one_written_while_a_change_ends_is_what_is_shown(self, house: House) -> None:
         """What is written over a change that is visible and not answered yet is not taken for that change."""
@@ -497,9 +475,7 @@ class TestByHand:
 
 
 class TestLists:
-    """
-    Many plans.
-    """
+    """Many plans."""
 
     async def test_pages_and_filters(self, house: House) -> None:
         """Plans come newest first, page by page, those of one time by their ids; a state can be asked for."""

@@ -1,6 +1,4 @@
-"""
-Projections: events, receipts and snapshots are written behind the run's back, and made again from its journals.
-"""
+"""Projections: events, receipts and snapshots are written behind the run's back, and made again from its journals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Proofs: a receipt counts as long as its line is as its run has written it.
-"""
+"""Proofs: a receipt counts as long as its line is as its run has written it."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ FILE = f"audit/sessions/{houses.SESSION}/tool_receipts.jsonl"
 
 
 async def proven(house: House, *, deleted: bool = False) -> None:
-    """
-    Make a run with a receipt that has ended, and perhaps delete it.
-    """
+    """Make a run with a receipt that has ended, and perhaps delete it."""
     log = await houses.begun(house)
     payload = {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": "\u2028"}
     await log.add_receipt(await log.append_step(houses.proven("a", payload)))
@@ -36,9 +32,7 @@ async def proven(house: House, *, deleted: bool = False) -> None:
 
 
 def rewrite(house: House, change: Callable[[dict[str, Any]], dict[str, Any]], path: str = FILE) -> None:
-    """
-    Change the first receipt by hand.
-    """
+    """Change the first receipt by hand."""
     first, *others = house.files().read(FILE).splitlines(keepends=True)
     content = plain.encode(change(json.loads(first))) + b"\n" + b"".join(others)
     house.files().write(path, content, sync=True)

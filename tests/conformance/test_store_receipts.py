@@ -1,6 +1,4 @@
-"""
-Receipts in any store: listed by run and by session, page by page, for as long as their files are there.
-"""
+"""Receipts in any store: listed by run and by session, page by page, for as long as their files are there."""
 
 from __future__ import annotations
 
@@ -10,17 +8,13 @@ from tests.conformance.houses import House
 
 
 async def ids(house: House, **asked: object) -> list[str]:
-    """
-    Return the ids of the receipts that a query finds.
-    """
+    """Return the ids of the receipts that a query finds."""
     found = await house.store.list_receipts(ReceiptQuery(**asked))  # type: ignore[arg-type]
     return [str(receipt.facts["receipt_id"]) for receipt in found]
 
 
 async def two_runs(house: House) -> None:
-    """
-    Make a run with two receipts that has ended and is deleted, and one with a receipt that is still open.
-    """
+    """Make a run with two receipts that has ended and is deleted, and one with a receipt that is still open."""
     log = await houses.begun(house)
     for key in ("a", "b"):
         await log.add_receipt(await log.append_step(houses.proven(key)))

@@ -1,6 +1,4 @@
-"""
-Verify and repair: what can be believed is told and kept, and nothing is thrown away.
-"""
+"""Verify and repair: what can be believed is told and kept, and nothing is thrown away."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""
-Scoring of the story tools on the corpus of planted contradictions.
+"""Scoring of the story tools on the corpus of planted contradictions.
 
 Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. Short passages
 are checked so, too, each as a project of its own. A planted item counts as found if a finding of its kind cites two of
@@ -63,9 +62,7 @@ _LISTED = re.compile(r"\s*(?:[-*+|#>]|\d+\.|\w[\w ]{0,30}:)")
 
 @dataclass(slots=True, kw_only=True)
 class Score:
-    """
-    What the tools found in one book.
-    """
+    """What the tools found in one book."""
 
     book: str
     words: int
@@ -77,9 +74,7 @@ class Score:
 
 
 def score(folder: Path, truth: Mapping[str, Any]) -> Score:
-    """
-    Run the tool on one book and compare its findings with what was planted.
-    """
+    """Run the tool on one book and compare its findings with what was planted."""
     scenes = [str(path.relative_to(folder)) for pattern in truth["scenes"] for path in sorted(folder.glob(pattern))]
     canon = {"canon_paths": list(truth["canon"])} if truth["canon"] else {}
     output = ConsistencyChecker().execute({"scene_paths": scenes, **canon}, Workspace(folder))
@@ -107,16 +102,12 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
 
 
 def kind_of(finding: Mapping[str, Any]) -> str | None:
-    """
-    Return the corpus's kind of a finding.
-    """
+    """Return the corpus's kind of a finding."""
     return _KIND_OF.get(finding["attribute"])
 
 
 def _spots(item: Mapping[str, Any], folder: Path, files: Mapping[str, str]) -> list[set[tuple[str, int]]]:
-    """
-    Return the lines of each place of an item.
-    """
+    """Return the lines of each place of an item."""
     found = []
     for place in item["places"]:
         path = place["path"].removeprefix(f"{folder.name}/")
@@ -129,9 +120,7 @@ def _spots(item: Mapping[str, Any], folder: Path, files: Mapping[str, str]) -> l
 
 
 def _paragraph(text: str, first: int, last: int) -> range:
-    """
-    Return the lines of the paragraph around some lines; of a list or a table only the lines themselves.
-    """
+    """Return the lines of the paragraph around some lines; of a list or a table only the lines themselves."""
     lines = text.split("\n")
     if _LISTED.match(lines[first - 1]):
         return range(first, last + 1)
@@ -148,25 +137,19 @@ def _cited(finding: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[tup
 
 
 def _covers(cited: set[tuple[str, int]], spots: Sequence[set[tuple[str, int]]], needed: int) -> bool:
-    """
-    Return whether as many places are cited as needed; of a name, one place of the odd spelling will do.
-    """
+    """Return whether as many places are cited as needed; of a name, one place of the odd spelling will do."""
     return sum(bool(cited & spot) for spot in spots) >= min(needed, len({frozenset(spot) for spot in spots}))
 
 
 def books(part: str, corpus: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """
-    Yield the folder and the truth of each book of a part.
-    """
+    """Yield the folder and the truth of each book of a part."""
     for truth in sorted((corpus / part).glob("*.truth.json")):
         folder = corpus / part / truth.name.removesuffix(".truth.json")
         yield folder, json.loads(truth.read_text())
 
 
 def passages(corpus: Path, root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """
-    Yield the folder and the truth of each short passage, written out below a folder as a project of its own.
-    """
+    """Yield the folder and the truth of each short passage, written out below a folder as a project of its own."""
     for item in (
         item for path in sorted((corpus / "passages").glob("*.json")) for item in json.loads(path.read_text())
     ):
@@ -186,16 +169,12 @@ def passages(corpus: Path, root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def outcome(one: Score) -> dict[str, Any]:
-    """
-    Return what was found in a book, in the form in which it is kept as a floor.
-    """
+    """Return what was found in a book, in the form in which it is kept as a floor."""
     return {"found": sorted(one.found), "false_alarms": [finding["message"] for finding in one.false]}
 
 
 def outcomes(scores: Sequence[Score]) -> dict[str, Any]:
-    """
-    Return what was found in short passages, kind by kind: the ids that were found, and those with a false alarm.
-    """
+    """Return what was found in short passages, kind by kind: the ids that were found, and those with a false alarm."""
     kept: dict[str, Any] = {}
     for one in scores:
         of_kind = kept.setdefault(one.book.rpartition("-")[0], {"found": [], "false_alarms": []})
@@ -205,9 +184,7 @@ def outcomes(scores: Sequence[Score]) -> dict[str, Any]:
 
 
 def table(scores: Sequence[Score], what: str = "books") -> list[str]:
-    """
-    Return recall for each kind, and false alarms, as a table.
-    """
+    """Return recall for each kind, and false alarms, as a table."""
     planted: Counter[str] = Counter()
     found: Counter[str] = Counter()
     for one in scores:
@@ -239,9 +216,7 @@ def _rate(alarms: int, words: int) -> str:
 
 
 def write(path: Path, part: str, rows: Sequence[str]) -> None:
-    """
-    Replace the table of a part of the corpus between its marks in a page.
-    """
+    """Replace the table of a part of the corpus between its marks in a page."""
     text = path.read_text()
     begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     before, _, rest = text.partition(begin)
@@ -250,9 +225,7 @@ def write(path: Path, part: str, rows: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """
-    Score a part of the corpus and print its table.
-    """
+    """Score a part of the corpus and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=["first", "second", "third", "passages"])
     parser.add_argument("--corpus", type=Path, default=CORPUS)

@@ -1,6 +1,4 @@
-"""
-A small language whose recipes ask people, a project with such recipes, and the real service over it.
-"""
+"""A small language whose recipes ask people, a project with such recipes, and the real service over it."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ Step = Mapping[str, Any]
 
 
 class Asking:
-    """
-    A dialect whose steps are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
+    """A dialect whose steps are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
     `{"check": key, "path": a file that must be there}`, `{"timer": key, "seconds": s}` and `{"gather": {name: […]}}`.
     """
 
@@ -34,9 +31,7 @@ class Asking:
     file_suffixes = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe.
-        """
+        """Read a recipe."""
         document = json.loads(source)
         schema: dict[str, plain.Json] = {"type": "object", "properties": {}}
         return library.Recipe(
@@ -48,39 +43,27 @@ class Asking:
         )
 
     def check(self, recipe: library.Recipe, shelf: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def flaws(self, source: str, stem: str, shelf: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def freeze(self, recipe: library.Recipe, shelf: library.Library) -> dict[str, plain.Json]:
-        """
-        Return nothing.
-        """
+        """Return nothing."""
         return {}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return no graph.
-        """
+        """Return no graph."""
         return {"nodes": [], "edges": []}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of anything.
-        """
+        """Return the schema of anything."""
         return {}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the steps.
-        """
+        """Execute the steps."""
         await self._steps(ctx, ctx.run.recipe["steps"])
         return runs.Ending()
 
@@ -119,24 +102,18 @@ SHIP: tuple[Step, ...] = (
 
 
 def world(environ: Mapping[str, str] | None = None) -> bootstrap.World:
-    """
-    Return the real world, in which recipes of this language are understood too.
-    """
+    """Return the real world, in which recipes of this language are understood too."""
     return dataclasses.replace(bootstrap.real_world(environ or {}), dialects={**registry.DIALECTS, "asking": ASKING})
 
 
 def add(project: Project, recipe_id: str, *steps: Step) -> None:
-    """
-    Write a recipe.
-    """
+    """Write a recipe."""
     document = {"recipe_id": recipe_id, "steps": list(steps)}
     project.write(f".control-room/recipes/asking/{recipe_id}.json", json.dumps(document))
 
 
 class Asked(served.Served):
-    """
-    The service over such a project.
-    """
+    """The service over such a project."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, room: bootstrap.Room) -> None:
         super().__init__(project, http)
@@ -144,27 +121,21 @@ class Asked(served.Served):
         """What it is served from."""
 
     async def gates(self, **query: Any) -> list[dict[str, Any]]:
-        """
-        Return the inbox.
-        """
+        """Return the inbox."""
         answer = await self.http.get("/api/gates", params=query)
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()
         return found
 
     async def asks(self, run_id: str) -> dict[str, Any]:
-        """
-        Wait until a run waits, and return its first gate.
-        """
+        """Wait until a run waits, and return its first gate."""
         await self.until(run_id, "waiting")
         return (await self.gates(run_id=run_id))[0]
 
     async def answer(
         self, gate: Mapping[str, Any], decision: str, key: str | None = None, **body: Any
     ) -> httpx.Response:
-        """
-        Answer a gate.
-        """
+        """Answer a gate."""
         headers = {"Idempotency-Key": key} if key else {}
         return await self.http.post(
             f"/api/gates/{gate['gate_id']}", json={"decision": decision} | body, headers=headers
@@ -173,9 +144,7 @@ class Asked(served.Served):
 
 @contextlib.asynccontextmanager
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]:
-    """
-    Serve a project to a client in this process.
-    """
+    """Serve a project to a client in this process."""
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.5} | overrides))
     async with bootstrap.build(chosen, bootstrap.Use(address="http://127.0.0.1:8000"), world()) as room:
         app = service.create(chosen.server)

@@ -1,6 +1,4 @@
-"""
-A project whose team can confer: a chief, a critic, an editor and a writer that speak from a script.
-"""
+"""A project whose team can confer: a chief, a critic, an editor and a writer that speak from a script."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ TEAM = ("critic", "editor", "writer")
 
 
 def call(tool: str, **args: Any) -> str:
-    """
-    Return a reply of the chief that calls a tool.
-    """
+    """Return a reply of the chief that calls a tool."""
     return json.dumps({"tool": tool, "args": args})
 
 
@@ -28,9 +24,7 @@ LOOK = call("prose_analyzer", scene_path=SCENE_PATH)
 
 
 def agents(backend: str = "said", **evidence: str) -> dict[str, Any]:
-    """
-    Return `agents.json`: every bundled agent is kept from conferences, so that only the team takes part.
-    """
+    """Return `agents.json`: every bundled agent is kept from conferences, so that only the team takes part."""
     bundled = ("planner", "writer", "editor", "continuity", "critic", "librarian", "chief")
     away = [{"id": f"{name}-001", "modes": ["pipeline"]} for name in bundled]
     team = [
@@ -48,9 +42,7 @@ def agents(backend: str = "said", **evidence: str) -> dict[str, Any]:
 
 
 def prepare(project: Project, **evidence: str) -> Project:
-    """
-    Let a project's team confer; unless a test says otherwise the chief calls one tool, and all quote the scene.
-    """
+    """Let a project's team confer; unless a test says otherwise the chief calls one tool, and all quote the scene."""
     project.write(".control-room/agents.json", json.dumps(agents(**evidence)))
     project.say("chief", text=LOOK)
     for turn in range(2, 7):
@@ -60,15 +52,11 @@ def prepare(project: Project, **evidence: str) -> Project:
 
 
 def everybody(project: Project, **entry: Any) -> None:
-    """
-    Let all participants answer alike.
-    """
+    """Let all participants answer alike."""
     for name in TEAM:
         project.say(f"opinion.{name}-1", **entry)
 
 
 def made(root: Path) -> Project:
-    """
-    Make such a project.
-    """
+    """Make such a project."""
     return prepare(Project(root))

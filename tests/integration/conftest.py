@@ -1,6 +1,4 @@
-"""
-A project, and the service over it, for every test of this folder that asks for one.
-"""
+"""A project, and the service over it, for every test of this folder that asks for one."""
 
 from __future__ import annotations
 
@@ -16,24 +14,18 @@ from tests.integration.project import Project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return a small project.
-    """
+    """Return a small project."""
     return Project(tmp_path / "project")
 
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> holding.Held:
-    """
-    Return what lets the replies come whose delay is `held.DELAY_SECONDS`.
-    """
+    """Return what lets the replies come whose delay is `held.DELAY_SECONDS`."""
     return holding.Held(monkeypatch)
 
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """
-    Return the service over the project, in process.
-    """
+    """Return the service over the project, in process."""
     async with served.in_process(project) as service:
         yield service

@@ -1,6 +1,4 @@
-"""
-Runs in every state, and every way in which a file of a run's folder can be damaged.
-"""
+"""Runs in every state, and every way in which a file of a run's folder can be damaged."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ LONG = " ".join(f"word{number}" for number in range(12_000))
 
 @dataclass(frozen=True)
 class Runs:
-    """
-    A project whose data directory is put back before each case.
-    """
+    """A project whose data directory is put back before each case."""
 
     project: projects.Project
     """The project."""
@@ -56,9 +52,7 @@ class Runs:
 
 
 async def made(root: Path) -> Runs:
-    """
-    Make a run of each state, and keep the data directory as a service leaves it.
-    """
+    """Make a run of each state, and keep the data directory as a service leaves it."""
     project = projects.Project(root / "project")
     approval = {"required": True, "prompt": "Shall it be done?"}
     stages = [{"name": "look", "steps": [amplifier.step("plan", agent="writer")], "approval": approval}]
@@ -143,15 +137,13 @@ WAYS: dict[str, Callable[[Path], None]] = {
 
 
 def report(runs: Runs, state: str) -> dict[str, Any]:
-    """
-    Return what a look at the files of a run finds, while nobody else does anything.
-    """
+    """Return what a look at the files of a run finds, while nobody else does anything."""
     return repair.verify(os_disk.OsDisk(runs.project.data), runs.ids[state])
 
 
 def is_seen(runs: Runs, state: str, name: str, found: dict[str, Any]) -> bool:
-    """
-    Tell whether a report says what is so: damage or a torn end where what is believed was changed, and nothing else.
+    """Tell whether a report says what is so: damage or a torn end where what is believed was
+    changed, and nothing else.
     """
     tells = found["state"] == "damaged" or any(file["state"] == "torn" for file in found["files"])
     before, after = runs.kept / "runs" / runs.ids[state] / name, runs.folder(state) / name

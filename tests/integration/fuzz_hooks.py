@@ -1,5 +1,5 @@
-"""
-What the fuzzer of every phase knows of the service beyond its document: things that exist, and a recipe that runs.
+"""What the fuzzer of every phase knows of the service beyond its document: things that exist, and a
+recipe that runs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ schemathesis.hook(test_fuzz.map_query)
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """
-    Let a request that names a recipe in good form name one that there is; what is wrong stays wrong.
-    """
+    """Let a request that names a recipe in good form name one that there is; what is wrong stays wrong."""
     wanted = STARTED.get(context.operation.path)
     if wanted is None or not isinstance(body, dict) or not isinstance(body.get("args", {}), dict):
         return body

@@ -1,5 +1,5 @@
-"""
-Replies that come when a test lets them, so that nothing rests on how long a machine takes for what is done meanwhile.
+"""Replies that come when a test lets them, so that nothing rests on how long a machine takes for what is done
+meanwhile.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ DELAY_SECONDS = 3_599.0
 
 
 class Held:
-    """
-    Replies whose delay does not pass by itself.
-    """
+    """Replies whose delay does not pass by itself."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._released = asyncio.Event()
@@ -25,9 +23,7 @@ class Held:
         monkeypatch.setattr(clock.SystemClock, "sleep", lambda own, seconds: self._wait(own, seconds))
 
     def release(self) -> None:
-        """
-        Let the replies come.
-        """
+        """Let the replies come."""
         self._released.set()
 
     async def _wait(self, own: clock.SystemClock, seconds: float) -> None:

@@ -1,5 +1,5 @@
-"""
-Clients of the WebSocket, over the real service on a loopback port: a well-behaved one, and one that writes raw frames.
+"""Clients of the WebSocket, over the real service on a loopback port: a well-behaved one, and one that writes raw
+frames.
 """
 
 from __future__ import annotations
@@ -24,33 +24,25 @@ from tests.integration.project import Project
 
 
 class Client:
-    """
-    A connection to `/ws` that keeps what it was told.
-    """
+    """A connection to `/ws` that keeps what it was told."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.heard: list[dict[str, Any]] = []
 
     async def say(self, type: str, **fields: Any) -> None:
-        """
-        Send a message.
-        """
+        """Send a message."""
         await self.socket.send(json.dumps({"type": type} | fields))
 
     async def hear(self) -> dict[str, Any]:
-        """
-        Return the next message.
-        """
+        """Return the next message."""
         async with asyncio.timeout(served.PATIENCE_SECONDS):
             message: dict[str, Any] = json.loads(await self.socket.recv())
         self.heard.append(message)
         return message
 
     async def until(self, type: str, **fields: Any) -> list[dict[str, Any]]:
-        """
-        Return everything up to the next message of a type with these fields, without that a run had to wait.
-        """
+        """Return everything up to the next message of a type with these fields, without that a run had to wait."""
         told: list[dict[str, Any]] = []
         while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
             if not waits(message := await self.hear()):
@@ -58,22 +50,17 @@ class Client:
         return told
 
     async def ask(self, type: str, **fields: Any) -> dict[str, Any]:
-        """
-        Send a message and return the next one that comes.
-        """
+        """Send a message and return the next one that comes."""
         await self.say(type, **fields)
         return await self.hear()
 
     async def silence(self) -> bool:
-        """
-        Tell whether nothing was sent before the answer to a question asked now.
-        """
+        """Tell whether nothing was sent before the answer to a question asked now."""
         return (await self.ask("get_available_recipes"))["type"] == "available_recipes"
 
 
 def waits(message: dict[str, Any]) -> bool:
-    """
-    Tell whether a message only says that a run waits for its turn: told by chance, and never again.
+    """Tell whether a message only says that a run waits for its turn: told by chance, and never again.
 
     A service that has just started grants no workspace before it knows who has held which.
     """
@@ -81,23 +68,17 @@ def waits(message: dict[str, Any]) -> bool:
 
 
 class Listening(served.Served):
-    """
-    The service on a port.
-    """
+    """The service on a port."""
 
     @property
     def port(self) -> int:
-        """
-        Return its port.
-        """
+        """Return its port."""
         assert self.http.base_url.port is not None
         return self.http.base_url.port
 
     @contextlib.asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
-        """
-        Connect a client.
-        """
+        """Connect a client."""
         options = {"proxy": None, "compression": None, "max_size": None} | options
         async with connect(f"ws://127.0.0.1:{self.port}/ws", **options) as socket:
             yield Client(socket)
@@ -105,9 +86,7 @@ class Listening(served.Served):
 
 @contextlib.asynccontextmanager
 async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listening]:
-    """
-    Serve a project on a free loopback port, as the program does.
-    """
+    """Serve a project on a free loopback port, as the program does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         chosen = served.chosen(project, **({"stop_grace_seconds": 0.2} | overrides))
@@ -146,25 +125,19 @@ class _Server(uvicorn.Server):
 
 
 class Wire:
-    """
-    A connection on which any bytes can be written.
-    """
+    """A connection on which any bytes can be written."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def write(self, *frames: bytes) -> None:
-        """
-        Write bytes as they are.
-        """
+        """Write bytes as they are."""
         self.writer.write(b"".join(frames))
         await self.writer.drain()
 
     async def frame(self) -> tuple[int, bytes]:
-        """
-        Return the opcode and payload of the service's next frame.
-        """
+        """Return the opcode and payload of the service's next frame."""
         async with asyncio.timeout(served.PATIENCE_SECONDS):
             first, length = await self.reader.readexactly(2)
             if length in (126, 127):
@@ -172,9 +145,7 @@ class Wire:
             return first & 0x0F, await self.reader.readexactly(length)
 
     async def hear(self) -> dict[str, Any]:
-        """
-        Return the next message.
-        """
+        """Return the next message."""
         opcode, payload = await self.frame()
         assert opcode == 1, (opcode, payload)
         message: dict[str, Any] = json.loads(payload)
@@ -183,9 +154,7 @@ class Wire:
 
 @contextlib.asynccontextmanager
 async def wire(service: Listening) -> AsyncIterator[Wire]:
-    """
-    Connect to `/ws` by hand.
-    """
+    """Connect to `/ws` by hand."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=2**24)
     key = base64.b64encode(os.urandom(16)).decode()
     head = (
@@ -204,9 +173,7 @@ async def wire(service: Listening) -> AsyncIterator[Wire]:
 
 
 def frame(payload: bytes, *, opcode: int = 1, fin: bool = True, masked: bool = True) -> bytes:
-    """
-    Return a client's frame.
-    """
+    """Return a client's frame."""
     head = bytes([(0x80 if fin else 0) | opcode])
     bit, size = (0x80 if masked else 0), len(payload)
     if size < 126:

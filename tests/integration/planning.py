@@ -1,6 +1,4 @@
-"""
-A project whose recipes are chores, the real service over it, and what clients do with session plans.
-"""
+"""A project whose recipes are chores, the real service over it, and what clients do with session plans."""
 
 from __future__ import annotations
 
@@ -52,37 +50,27 @@ NOT_A_TASK: Task = {"description": "xyzzy"}
 
 
 def task(description: str, *deps: int, **fields: Any) -> Task:
-    """
-    Return a task of a request.
-    """
+    """Return a task of a request."""
     return {"description": description, "deps": list(deps)} | fields
 
 
 def sweeping(count: int) -> list[Task]:
-    """
-    Return tasks that need nothing of one another.
-    """
+    """Return tasks that need nothing of one another."""
     return [task(f"sweep room {number}") for number in range(1, count + 1)]
 
 
 def states(plan: Plan) -> dict[int, str]:
-    """
-    Return the state of each task by its number.
-    """
+    """Return the state of each task by its number."""
     return {each["id"]: each["status"] for each in plan["tasks"]}
 
 
 def the(plan: Plan, task_id: int) -> Task:
-    """
-    Return a task of a plan.
-    """
+    """Return a task of a plan."""
     return next(dict(each) for each in plan["tasks"] if each["id"] == task_id)
 
 
 class Planned(served.Served):
-    """
-    The service over such a project, and the toolbox with which its chores are done.
-    """
+    """The service over such a project, and the toolbox with which its chores are done."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, toolbox: chores.Toolbox) -> None:
         super().__init__(project, http)
@@ -90,22 +78,16 @@ class Planned(served.Served):
         """How chores are done."""
 
     async def ask(self, *tasks: Task, key: str | None = None, **more: Any) -> httpx.Response:
-        """
-        Post a plan of tasks, or of an intent alone, and return what comes.
-        """
+        """Post a plan of tasks, or of an intent alone, and return what comes."""
         body = ({"tasks": list(tasks)} if tasks else {}) | more
         return await self.http.post("/api/sessions", json=body, headers={"Idempotency-Key": key} if key else {})
 
     async def plan(self, *tasks: Task, **more: Any) -> Plan:
-        """
-        Make a plan and return it.
-        """
+        """Make a plan and return it."""
         return answered(await self.ask(*tasks, **more), 201)
 
     async def started(self, *tasks: Task, **more: Any) -> Plan:
-        """
-        Make a plan, approve and start it, and return it.
-        """
+        """Make a plan, approve and start it, and return it."""
         plan = await self.plan(*tasks, **more)
         await self.do(plan, "approve")
         return await self.do(plan, "start")
@@ -113,9 +95,7 @@ class Planned(served.Served):
     async def call(
         self, plan: Plan, verb: str, task_id: int | None = None, *, method: str = "POST", **body: Any
     ) -> httpx.Response:
-        """
-        Order something of a plan, or of a task of it, and return what comes.
-        """
+        """Order something of a plan, or of a task of it, and return what comes."""
         place = [] if task_id is None else ["tasks", str(task_id)]
         address = "/".join(["/api/sessions", plan["session_id"], *place, *([verb] if verb else [])])
         if method == "DELETE":
@@ -123,47 +103,33 @@ class Planned(served.Served):
         return await self.http.request(method, address, json=body)
 
     async def do(self, plan: Plan, verb: str, task_id: int | None = None, *, method: str = "POST", **body: Any) -> Plan:
-        """
-        Order something, and return the plan as it is then.
-        """
+        """Order something, and return the plan as it is then."""
         return answered(await self.call(plan, verb, task_id, method=method, **body), 200)
 
     async def order(self, plan: Plan, *task_ids: int) -> httpx.Response:
-        """
-        Put tasks in another order.
-        """
+        """Put tasks in another order."""
         return await self.call(plan, "", method="PATCH", order=list(task_ids))
 
     async def add(self, plan: Plan, given: Task) -> httpx.Response:
-        """
-        Add a task.
-        """
+        """Add a task."""
         return await self.http.post(f"/api/sessions/{plan['session_id']}/tasks", json=given)
 
     async def edit(self, plan: Plan, task_id: int, **fields: Any) -> httpx.Response:
-        """
-        Change a task.
-        """
+        """Change a task."""
         return await self.call(plan, "", task_id, method="PATCH", **fields)
 
     async def remove(self, plan: Plan, task_id: int) -> httpx.Response:
-        """
-        Remove a task.
-        """
+        """Remove a task."""
         return await self.call(plan, "", task_id, method="DELETE")
 
     async def shown(self, plan: Plan) -> Plan:
-        """
-        Return a plan as it stands.
-        """
+        """Return a plan as it stands."""
         return answered(await self.http.get(f"/api/sessions/{plan['session_id']}"), 200)
 
     async def plan_until(
         self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.PATIENCE_SECONDS
     ) -> Plan:
-        """
-        Wait by long polls until something holds of a plan.
-        """
+        """Wait by long polls until something holds of a plan."""
         address, etag, shown = f"/api/sessions/{plan['session_id']}", "", plan
         try:
             async with asyncio.timeout(seconds):
@@ -181,8 +147,8 @@ class Planned(served.Served):
             raise AssertionError(f"it did not come to hold: {told}") from late
 
     async def comes_to(self, plan: Plan, *expected: str, status: str | None = None) -> Plan:
-        """
-        Wait until the tasks of a plan, in their order, are in these states with a run each, and the plan in its own.
+        """Wait until the tasks of a plan, in their order, are in these states with a run each, and
+        the plan in its own.
         """
         return await self.plan_until(
             plan,
@@ -194,47 +160,35 @@ class Planned(served.Served):
         )
 
     async def ends(self, plan: Plan, status: str = "done") -> Plan:
-        """
-        Wait until a plan is done or failed, and see that it is what was expected.
-        """
+        """Wait until a plan is done or failed, and see that it is what was expected."""
         shown = await self.plan_until(plan, lambda shown: shown["status"] in ("done", "failed"))
         assert shown["status"] == status, states(shown)
         return shown
 
     async def runs_of(self, plan: Plan) -> list[dict[str, Any]]:
-        """
-        Return every run of a plan's session, oldest first.
-        """
+        """Return every run of a plan's session, oldest first."""
         query: dict[str, Any] = {"limit": 1000, "session_id": plan["session_id"]}
         rows = (await self.http.get("/api/runs", params=query)).json()
         return [await self.show(row["run_id"]) for row in reversed(rows)]
 
     def file(self, plan: Plan) -> Path:
-        """
-        Return the file of a plan.
-        """
+        """Return the file of a plan."""
         return self.project.data / "sessions" / plan["session_id"] / "plan.json"
 
     def by_hand(self, plan: Plan, content: str | bytes) -> None:
-        """
-        Write the file of a plan as editors do, in one move, so that nobody reads the half of it.
-        """
+        """Write the file of a plan as editors do, in one move, so that nobody reads the half of it."""
         fresh = self.file(plan).with_name("plan.json~")
         fresh.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))
         fresh.replace(self.file(plan))
 
     def kept(self, plan: Plan) -> Plan:
-        """
-        Return a plan as its file has it.
-        """
+        """Return a plan as its file has it."""
         found: Plan = json.loads(self.file(plan).read_text(encoding="utf-8"))
         return found
 
 
 def answered(answer: httpx.Response, status: int) -> Plan:
-    """
-    Return the plan that an answer holds, after a look at its form.
-    """
+    """Return the plan that an answer holds, after a look at its form."""
     assert answer.status_code == status, answer.text
     plan: Plan = answer.json()
     assert answer.headers["etag"] == f'"{plan["revision"]}"'
@@ -243,16 +197,12 @@ def answered(answer: httpx.Response, status: int) -> Plan:
 
 
 def added(answer: httpx.Response) -> Plan:
-    """
-    Return the plan that a new task was added to.
-    """
+    """Return the plan that a new task was added to."""
     return answered(answer, 201)
 
 
 def refused(answer: httpx.Response, status: int, code: str, path: str | None = None) -> dict[str, Any]:
-    """
-    Return the problem that an answer tells, after a look at its status, its code and the place that it names.
-    """
+    """Return the problem that an answer tells, after a look at its status, its code and the place that it names."""
     problem: dict[str, Any] = answer.json()
     assert (answer.status_code, problem["code"]) == (status, code), answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
@@ -262,9 +212,7 @@ def refused(answer: httpx.Response, status: int, code: str, path: str | None = N
 
 
 def shaped(plan: Plan) -> None:
-    """
-    See that a plan has the shape of execution-modes, appendix G.
-    """
+    """See that a plan has the shape of execution-modes, appendix G."""
     for name, kind in SHAPE.items():
         assert isinstance(plan[name], kind), (name, plan)
     for each in plan["tasks"]:
@@ -275,9 +223,7 @@ def shaped(plan: Plan) -> None:
 
 
 def make_project(root: Path) -> Project:
-    """
-    Make a project whose recipes are chores.
-    """
+    """Make a project whose recipes are chores."""
     project = Project(root)
     for recipe in chores.RECIPES:
         project.write(f".control-room/recipes/chores/{recipe['recipe_id']}.json", json.dumps(recipe))
@@ -288,9 +234,7 @@ def make_project(root: Path) -> Project:
 async def in_process(
     project: Project, toolbox: chores.Toolbox | None = None, world: bootstrap.World | None = None, **overrides: Any
 ) -> AsyncIterator[Planned]:
-    """
-    Serve a project to a client in this process.
-    """
+    """Serve a project to a client in this process."""
     tools = toolbox or chores.Toolbox()
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.0} | overrides))
     use = bootstrap.Use(address="http://127.0.0.1:8000")

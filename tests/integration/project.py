@@ -1,5 +1,5 @@
-"""
-A small project in a temporary folder: two chapters, agents that say what a file holds, and recipes for every ending.
+"""A small project in a temporary folder: two chapters, agents that say what a file holds, and
+recipes for every ending.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ REPLY = "Kael stepped off the last ferry and saw that the lantern was dark."
 
 
 class Project:
-    """
-    Write the files of a project.
-    """
+    """Write the files of a project."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -33,24 +31,18 @@ class Project:
             self.add_recipe(recipe)
 
     def write(self, path: str, text: str) -> Path:
-        """
-        Write a file below the project.
-        """
+        """Write a file below the project."""
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         return target
 
     def add_recipe(self, recipe: dict[str, Any]) -> Path:
-        """
-        Write a recipe of the project.
-        """
+        """Write a recipe of the project."""
         return self.write(f".control-room/recipes/{recipe['recipe_id']}.json", json.dumps(recipe, indent=1))
 
     def say(self, key: str, **entry: Any) -> None:
-        """
-        Let agents answer a step, by its key or a pattern; see the scripted backend.
-        """
+        """Let agents answer a step, by its key or a pattern; see the scripted backend."""
         self._replies[key] = {"key": key} | entry
         entries = sorted(self._replies.values(), key=lambda one: one["key"] == "*")
         self.write(".control-room/replies.json", json.dumps(entries))
@@ -80,16 +72,12 @@ class Project:
 
 
 def tool_step(step_id: str, tool: str, output_slot: str, **args: Any) -> dict[str, Any]:
-    """
-    Return a step of phase A.
-    """
+    """Return a step of phase A."""
     return {"step_id": step_id, "tool": tool, "args": args, "output_slot": output_slot}
 
 
 def agent_step(step_id: str, archetype: str, prompt_type: str, inputs: list[str], output_slot: str) -> dict[str, Any]:
-    """
-    Return a step of phase B.
-    """
+    """Return a step of phase B."""
     return {
         "step_id": step_id,
         "agent_archetype": archetype,
@@ -107,9 +95,7 @@ ANALYZE = tool_step("analyze", "prose_analyzer", "prose", scene_path={"$ref": "t
 
 
 def quick(recipe_id: str = "quick") -> dict[str, Any]:
-    """
-    Return a recipe of one tool step.
-    """
+    """Return a recipe of one tool step."""
     return {
         "recipe_id": recipe_id,
         "label": "Look around",
@@ -120,9 +106,7 @@ def quick(recipe_id: str = "quick") -> dict[str, Any]:
 
 
 def draft(recipe_id: str = "draft") -> dict[str, Any]:
-    """
-    Return a recipe of two tool steps, two agents and a definition of done.
-    """
+    """Return a recipe of two tool steps, two agents and a definition of done."""
     return {
         "recipe_id": recipe_id,
         "label": "Draft a scene",
@@ -145,9 +129,7 @@ def draft(recipe_id: str = "draft") -> dict[str, Any]:
 
 
 def picky() -> dict[str, Any]:
-    """
-    Return a recipe that needs two arguments, and whose definition of done is never met.
-    """
+    """Return a recipe that needs two arguments, and whose definition of done is never met."""
     reads = [
         tool_step("analyze", "prose_analyzer", "prose", scene_path={"$ref": "task.args.scene_path"}),
         tool_step("compare", "prose_analyzer", "other", scene_path={"$ref": "task.args.other_path"}),
@@ -157,9 +139,7 @@ def picky() -> dict[str, Any]:
 
 
 def unguarded() -> dict[str, Any]:
-    """
-    Return a recipe that only its writer can end.
-    """
+    """Return a recipe that only its writer can end."""
     steps = [agent_step("draft", "writer", "write", ["discovery"], "draft")]
     return {
         "recipe_id": "unguarded",

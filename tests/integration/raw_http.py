@@ -1,6 +1,4 @@
-"""
-Requests as no client sends them, by kind: what their bytes are, and what may become of them.
-"""
+"""Requests as no client sends them, by kind: what their bytes are, and what may become of them."""
 
 from __future__ import annotations
 
@@ -26,16 +24,12 @@ HELLO = bytes.fromhex("160301008501000081030355555555555555555555555555555555555
 
 
 def headed(*headers: bytes, target: bytes = b"/healthz", method: bytes = b"GET", version: bytes = b"HTTP/1.1") -> bytes:
-    """
-    Return a request of a line and headers.
-    """
+    """Return a request of a line and headers."""
     return b"%b %b %b\r\n" % (method, target, version) + b"".join(line + b"\r\n" for line in headers) + CLOSE + b"\r\n"
 
 
 def sized(*headers: bytes, body: bytes = BODY + SMUGGLED) -> bytes:
-    """
-    Return a request whose headers say how long its body is.
-    """
+    """Return a request whose headers say how long its body is."""
     return POST + b"".join(line + b"\r\n" for line in headers) + b"\r\n" + body
 
 
@@ -193,9 +187,7 @@ SERVED: dict[str, bytes] = {
 
 
 def changed(seed: int, count: int) -> Iterator[bytes]:
-    """
-    Yield requests in which bytes are lost, doubled, swapped, or put in from elsewhere.
-    """
+    """Yield requests in which bytes are lost, doubled, swapped, or put in from elsewhere."""
     chance = random.Random(seed)
     kinds = [*REFUSED.values(), *SERVED.values()]
     for _ in range(count):

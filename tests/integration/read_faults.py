@@ -1,6 +1,4 @@
-"""
-A system that refuses to read certain files, as a failing disk or a full table of descriptors does.
-"""
+"""A system that refuses to read certain files, as a failing disk or a full table of descriptors does."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ CALLS = ("open", "stat", "listdir")
 
 
 class ReadFaults:
-    """
-    Refuse system calls that read a path, and let everything else through.
-    """
+    """Refuse system calls that read a path, and let everything else through."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._refused: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -31,15 +27,11 @@ class ReadFaults:
         monkeypatch.setattr(os_disk, "os", types.SimpleNamespace(**(vars(os) | checked)))
 
     def refuse(self, ending: str, code: int = errno.EIO, calls: tuple[str, ...] = CALLS) -> None:
-        """
-        Refuse these calls for whatever path ends so from now on.
-        """
+        """Refuse these calls for whatever path ends so from now on."""
         self._refused[ending] = code, calls
 
     def lift(self) -> None:
-        """
-        Let everything be read again.
-        """
+        """Let everything be read again."""
         self._refused.clear()
 
     def _checking(self, call: Callable[..., Any]) -> Callable[..., Any]:

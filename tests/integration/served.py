@@ -1,6 +1,4 @@
-"""
-A project served as users have it: the real application over real run folders, in process or on a loopback port.
-"""
+"""A project served as users have it: the real application over real run folders, in process or on a loopback port."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ PATIENCE_SECONDS = 60
 
 
 class Served:
-    """
-    A client, with the few things that most tests do.
-    """
+    """A client, with the few things that most tests do."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, app: fastapi.FastAPI | None = None) -> None:
         self.project = project
@@ -37,33 +33,25 @@ class Served:
         self._app = app
 
     def release(self) -> None:
-        """
-        Let nobody wait any more, as a stopping service does first.
-        """
+        """Let nobody wait any more, as a stopping service does first."""
         assert self._app is not None
         self._app.state.desk.runs.release()
 
     async def start(self, recipe_id: str, **body: Any) -> str:
-        """
-        Start a run and return its id.
-        """
+        """Start a run and return its id."""
         answer = await self.http.post("/api/runs", json={"recipe_id": recipe_id} | body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["run_id"])
 
     async def show(self, run_id: str) -> dict[str, Any]:
-        """
-        Return a run's consolidated answer.
-        """
+        """Return a run's consolidated answer."""
         answer = await self.http.get(f"/api/runs/{run_id}")
         assert answer.status_code == 200, answer.text
         shown: dict[str, Any] = answer.json()
         return shown
 
     async def until(self, run_id: str, *statuses: str, step: str | None = None) -> dict[str, Any]:
-        """
-        Wait by long polls until a run has one of the states, or is at a step.
-        """
+        """Wait by long polls until a run has one of the states, or is at a step."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             etag = ""
             while True:
@@ -76,17 +64,13 @@ class Served:
                         return dict(shown)
 
     async def run(self, recipe_id: str, **body: Any) -> dict[str, Any]:
-        """
-        Start a run, wait for its end and return its consolidated answer.
-        """
+        """Start a run, wait for its end and return its consolidated answer."""
         return await self.until(await self.start(recipe_id, **body), "done", "failed", "cancelled")
 
 
 @contextlib.asynccontextmanager
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served]:
-    """
-    Serve a project to a client in this process; what is in flight at its end gets a short grace.
-    """
+    """Serve a project to a client in this process; what is in flight at its end gets a short grace."""
     app = main.create_app(chosen(project, **({"stop_grace_seconds": 0.5} | overrides)))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
@@ -95,9 +79,7 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served
 
 @contextlib.asynccontextmanager
 async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]:
-    """
-    Serve a project on a free loopback port.
-    """
+    """Serve a project on a free loopback port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         app = main.create_app(chosen(project, **overrides))
@@ -118,9 +100,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
 
 @contextlib.contextmanager
 def in_a_thread(project: Project, **overrides: Any) -> Iterator[str]:
-    """
-    Serve a project on a free loopback port from a thread of its own, and yield the address.
-    """
+    """Serve a project on a free loopback port from a thread of its own, and yield the address."""
     address: concurrent.futures.Future[str] = concurrent.futures.Future()
     stop = threading.Event()
 
@@ -153,23 +133,17 @@ class _Server(uvicorn.Server):
 
 
 async def moment() -> None:
-    """
-    Let others go on before something that changes unannounced is looked at again.
-    """
+    """Let others go on before something that changes unannounced is looked at again."""
     await asyncio.sleep(0.02)
 
 
 def chosen(project: Project, **overrides: Any) -> settings.Settings:
-    """
-    Return the settings of a service over a project.
-    """
+    """Return the settings of a service over a project."""
     return settings.load({}, **({"project": project.root, "home": project.root / "home"} | overrides))
 
 
 def client(transport: httpx.AsyncBaseTransport | None, base_url: str) -> httpx.AsyncClient:
-    """
-    Return a client.
-    """
+    """Return a client."""
     # No certificates are read for loopback.
     return httpx.AsyncClient(transport=transport, base_url=base_url, timeout=PATIENCE_SECONDS, verify=False)
 

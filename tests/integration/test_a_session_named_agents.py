@@ -1,6 +1,4 @@
-"""
-A work session of the name `agents`, whose plan would lie where conversations are.
-"""
+"""A work session of the name `agents`, whose plan would lie where conversations are."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from tests.integration.project import Project
 
 
 def kept(project: Project) -> dict[str, bytes]:
-    """
-    Return every file of a conversation.
-    """
+    """Return every file of a conversation."""
     folder = project.data / "sessions" / "agents"
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

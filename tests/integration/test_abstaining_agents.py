@@ -1,6 +1,4 @@
-"""
-Agents that abstain where a step needs their reply.
-"""
+"""Agents that abstain where a step needs their reply."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""
-Agent recipes as users have them: the bundled catalogue, a project's own recipes and shared steps, and runs over HTTP.
+"""Agent recipes as users have them: the bundled catalogue, a project's own recipes and shared steps, and runs over
+HTTP.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""
-Amplifier recipes as users have them: bundled and own ones over HTTP, real commands, runs in runs, approvals.
-"""
+"""Amplifier recipes as users have them: bundled and own ones over HTTP, real commands, runs in runs, approvals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Whatever is damaged in a run's folder, everybody who asks is told the same, no poll hangs, and there is a way out.
-"""
+"""Whatever is damaged in a run's folder, everybody who asks is told the same, no poll hangs, and there is a way out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Bad input: each kind with its own clear error, and nothing lost.
-"""
+"""Bad input: each kind with its own clear error, and nothing lost."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def told(answer: httpx.Response) -> dict[str, Any]:
-    """
-    Return a problem document, after looking at its form.
-    """
+    """Return a problem document, after looking at its form."""
     problem: dict[str, Any] = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
     assert set(problem) == {"type", "title", "status", "detail", "code", "flaws", "facts"}
@@ -33,9 +29,7 @@ def told(answer: httpx.Response) -> dict[str, Any]:
 
 
 async def post(service: served.Served, content: bytes, **headers: str) -> httpx.Response:
-    """
-    Ask for a run with raw bytes.
-    """
+    """Ask for a run with raw bytes."""
     return await service.http.post("/api/runs", content=content, headers=JSON | headers)
 
 

@@ -1,6 +1,4 @@
-"""
-The contract as an outsider sees it: HTTP and the run folder alone, against execution-modes, appendices A to D.
-"""
+"""The contract as an outsider sees it: HTTP and the run folder alone, against execution-modes, appendices A to D."""
 
 from __future__ import annotations
 
@@ -27,54 +25,40 @@ TASK = {
 
 
 class Outsider:
-    """
-    Somebody who knows the addresses and the folder, and nothing else.
-    """
+    """Somebody who knows the addresses and the folder, and nothing else."""
 
     def __init__(self, http: httpx.AsyncClient, data: Path) -> None:
         self.http = http
         self.data = data
 
     async def get(self, address: str) -> Any:
-        """
-        Return what an address answers.
-        """
+        """Return what an address answers."""
         answer = await self.http.get(address)
         assert answer.status_code == 200
         return answer.json()
 
     def folder(self, run_id: str) -> Path:
-        """
-        Return a run's folder.
-        """
+        """Return a run's folder."""
         return self.data / "runs" / run_id
 
     def document(self, run_id: str, name: str) -> Any:
-        """
-        Return a JSON file of a run.
-        """
+        """Return a JSON file of a run."""
         return json.loads((self.folder(run_id) / name).read_text(encoding="utf-8"))
 
     def lines(self, run_id: str) -> list[Any]:
-        """
-        Return the journal of a run.
-        """
+        """Return the journal of a run."""
         return [json.loads(line) for line in (self.folder(run_id) / "steps.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
 async def outsider(project: projects.Project) -> AsyncIterator[Outsider]:
-    """
-    Return an outsider to a running service.
-    """
+    """Return an outsider to a running service."""
     async with served.in_process(project) as service:
         yield Outsider(service.http, project.data)
 
 
 async def ended(outsider: Outsider, body: dict[str, Any]) -> str:
-    """
-    Start a run, poll until it has ended, and return its id.
-    """
+    """Start a run, poll until it has ended, and return its id."""
     run_id = str((await outsider.http.post("/api/runs", json=body)).json()["run_id"])
     service = served.Served(projects.Project, outsider.http)  # type: ignore[arg-type]
     await service.until(run_id, "done", "failed", "cancelled")
@@ -82,9 +66,7 @@ async def ended(outsider: Outsider, body: dict[str, Any]) -> str:
 
 
 def instant(text: str) -> datetime:
-    """
-    Read an instant as the appendices write it.
-    """
+    """Read an instant as the appendices write it."""
     assert text.endswith("Z")
     return datetime.fromisoformat(text)
 

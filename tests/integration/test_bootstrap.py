@@ -1,6 +1,4 @@
-"""
-The composition root: what a room is made of, and that nothing of it stays behind.
-"""
+"""The composition root: what a room is made of, and that nothing of it stays behind."""
 
 from __future__ import annotations
 
@@ -24,31 +22,23 @@ SERVE = bootstrap.Use(address="http://127.0.0.1:1")
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project.
-    """
+    """Make a project."""
     return programs.make_project(tmp_path / "project")
 
 
 def chosen(project: programs.Project, **given: Any) -> settings.Settings:
-    """
-    Return the settings of a project.
-    """
+    """Return the settings of a project."""
     return settings.load({}, project=project.path, home=project.path / "nobody", **given)
 
 
 async def start_small(room: bootstrap.Room, **asked: Any) -> str:
-    """
-    Start the small recipe.
-    """
+    """Start the small recipe."""
     request = requests.StartRequest(recipe_id="small", args={"words": "gate"}, **asked)
     return (await room.runs.start(request)).run_id
 
 
 async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Project):
-    """
-    A room executes runs; when it is left, every task has ended and the lock is free for the next.
-    """
+    """A room executes runs; when it is left, every task has ended and the lock is free for the next."""
     for _ in range(2):
         async with bootstrap.build(chosen(project), SERVE) as room:
             run_id = await start_small(room)
@@ -59,9 +49,7 @@ async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Pr
 
 
 async def test_second_service_is_refused_and_takes_nothing_along(project: programs.Project):
-    """
-    While one room holds the lock another is refused, names it, and is gone without a trace.
-    """
+    """While one room holds the lock another is refused, names it, and is gone without a trace."""
     async with bootstrap.build(chosen(project), SERVE) as room:
         with pytest.raises(errors.DataDirectoryBusy) as refused:
             async with bootstrap.build(chosen(project), bootstrap.Use(alone=True)):
@@ -73,9 +61,7 @@ async def test_second_service_is_refused_and_takes_nothing_along(project: progra
 
 
 async def test_looking_changes_nothing(project: programs.Project):
-    """
-    A room that only looks makes no data directory, and shows recipes all the same.
-    """
+    """A room that only looks makes no data directory, and shows recipes all the same."""
     before = sorted(project.path.rglob("*"))
     async with bootstrap.build(chosen(project), bootstrap.Use(look_only=True)) as room:
         listed = await room.runs.list_runs(stores.RunQuery())
@@ -87,9 +73,7 @@ async def test_looking_changes_nothing(project: programs.Project):
 
 
 async def test_every_operation_has_its_performer(project: programs.Project):
-    """
-    Whatever a driver can ask for, a room has somebody who does it.
-    """
+    """Whatever a driver can ask for, a room has somebody who does it."""
     async with bootstrap.build(chosen(project), SERVE) as room:
         performers = {*room.engine._house._loader._equipment.performers}
 
@@ -98,9 +82,7 @@ async def test_every_operation_has_its_performer(project: programs.Project):
 
 
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):
-    """
-    What a service left unfinished is continued by the next service, and by no other room.
-    """
+    """What a service left unfinished is continued by the next service, and by no other room."""
     project.say(draft=[{"hang": True}, "later"])
     async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as room:
         run_id = await start_small(room)
@@ -118,8 +100,8 @@ async def test_only_the_service_continues_unfinished_runs(project: programs.Proj
 async def test_what_is_started_at_once_is_not_told_as_recovered(
     project: programs.Project, monkeypatch: pytest.MonkeyPatch
 ):
-    """
-    A run that somebody starts before the room has looked for what was left counts not as unfinished work of before.
+    """A run that somebody starts before the room has looked for what was left counts not as
+    unfinished work of before.
     """
     started = asyncio.Event()
     unhurried = disk_store.DiskStore.list_unfinished
@@ -137,9 +119,7 @@ async def test_what_is_started_at_once_is_not_told_as_recovered(
 
 
 async def test_secrets_are_masked_everywhere(project: programs.Project):
-    """
-    The service's token is in no file that a run leaves behind, even if an agent says it.
-    """
+    """The service's token is in no file that a run leaves behind, even if an agent says it."""
     secret = "token-0123456789abcdef"
     project.say(draft=f"The token is {secret}.")
     async with bootstrap.build(chosen(project, api_token=secret), SERVE) as room:
@@ -153,9 +133,7 @@ async def test_secrets_are_masked_everywhere(project: programs.Project):
 
 
 async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project):
-    """
-    With an `agents.json` that cannot be used no room is made, and every flaw is told.
-    """
+    """With an `agents.json` that cannot be used no room is made, and every flaw is told."""
     project.write("agents.json", {"agents": [{"id": 5}]})
     with pytest.raises(errors.ConfigurationError) as refused:
         async with bootstrap.build(chosen(project)):
@@ -167,9 +145,7 @@ async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project)
 
 
 async def test_child_of_a_step_is_started_once(project: programs.Project):
-    """
-    The same step of the same parent finds the child that it started before, also in a later process.
-    """
+    """The same step of the same parent finds the child that it started before, also in a later process."""
     call = await _call(project, "small", {"words": "gate"})
     async with bootstrap.build(chosen(project), SERVE) as room:
         offspring = children.Children(runs=room.runs, engine=room.engine)
@@ -186,9 +162,7 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
 
 
 async def test_child_that_cannot_be_started_says_why(project: programs.Project):
-    """
-    An unknown recipe or unfit arguments of a child are an error of its step.
-    """
+    """An unknown recipe or unfit arguments of a child are an error of its step."""
     async with bootstrap.build(chosen(project), SERVE) as room:
         offspring = children.Children(runs=room.runs, engine=room.engine)
         with pytest.raises(errors.UnknownRecipe):
@@ -198,9 +172,7 @@ async def test_child_that_cannot_be_started_says_why(project: programs.Project):
 
 
 async def test_changed_prompt_counts_at_the_next_start(project: programs.Project):
-    """
-    A template that is edited while the service runs is used by the next run, not by one that has begun.
-    """
+    """A template that is edited while the service runs is used by the next run, not by one that has begun."""
     async with bootstrap.build(chosen(project), SERVE) as room:
         first = await start_small(room)
         await room.engine.ended(first)
@@ -215,17 +187,13 @@ async def test_changed_prompt_counts_at_the_next_start(project: programs.Project
 
 @pytest.mark.parametrize("text", ["point:0", ":1", "point:x", "point:-3"])
 def test_crash_point_must_be_readable(text: str):
-    """
-    A crash point of the wrong form is a configuration error, not one that never happens.
-    """
+    """A crash point of the wrong form is a configuration error, not one that never happens."""
     with pytest.raises(errors.ConfigurationError):
         bootstrap.real_world({settings.CRASH_AT: text})
 
 
 def test_project_is_prepared_once(tmp_path: Path):
-    """
-    Preparing makes the data directory for its owner alone, and may be repeated.
-    """
+    """Preparing makes the data directory for its owner alone, and may be repeated."""
     (tmp_path / "new").mkdir()
     place = settings.load({}, project=tmp_path / "new").project
     first, identity = bootstrap.prepare_project(place), (place.data_directory / "data_directory_id").read_text()

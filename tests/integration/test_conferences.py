@@ -1,6 +1,4 @@
-"""
-Conferences over HTTP: real tools, files and receipts, agents that speak from a script.
-"""
+"""Conferences over HTTP: real tools, files and receipts, agents that speak from a script."""
 
 from __future__ import annotations
 
@@ -24,41 +22,31 @@ MESSAGE = "Does the arrival hold up?"
 
 @pytest.fixture
 def project(project: Project) -> Project:
-    """
-    Return a project whose team can confer.
-    """
+    """Return a project whose team can confer."""
     return conferring.prepare(project)
 
 
 async def post(service: served.Served, key: str | None = None, **body: Any) -> httpx.Response:
-    """
-    Ask for a conference.
-    """
+    """Ask for a conference."""
     headers = {"Idempotency-Key": key} if key else {}
     return await service.http.post("/api/conferences", json={"message": MESSAGE} | body, headers=headers)
 
 
 async def held(service: served.Served, **body: Any) -> dict[str, Any]:
-    """
-    Hold a conference and return its ended run.
-    """
+    """Hold a conference and return its ended run."""
     answer = await post(service, **body)
     assert answer.status_code == 201, answer.text
     return await service.until(answer.json()["run_id"], "done", "failed", "cancelled")
 
 
 async def steps(service: served.Served, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """
-    Return the lines of a run's journal by key, the newest of each.
-    """
+    """Return the lines of a run's journal by key, the newest of each."""
     lines = (await service.http.get(f"/api/runs/{run['run_id']}/steps")).json()
     return {line["key"]: line for line in lines}
 
 
 async def issue(service: served.Served, run: dict[str, Any]) -> dict[str, Any]:
-    """
-    Return the one issue of a run.
-    """
+    """Return the one issue of a run."""
     (row,) = (await service.http.get("/api/issues", params={"run_id": run["run_id"]})).json()
     shown: dict[str, Any] = (await service.http.get(f"/api/issues/{row['issue_id']}")).json()
     return shown
@@ -427,7 +415,8 @@ async def test_the_team_of_the_example_confers(tmp_path: Path) -> None:
     example_project.copy(tmp_path / "example")
     shutil.copytree(project.data, tmp_path / "example" / ".control-room", dirs_exist_ok=True)
     scene = "Story/Scenes/SCN-the-arrival.md"
-    project.root, project.data = tmp_path / "example", tmp_path / "example" / ".control-room"
+    project.root = tmp_path / "example"
+    project.data = tmp_path / "example" / ".control-room"
     project.say("chief", text=call("canon_checker", scene_path=scene, canon_paths=["Compendium"]))
     project.say(
         "opinion.critic-1", text=f'Grey, not green.\nEvidence: "Kael\'s green eyes searched the tower" ({scene})'

@@ -1,5 +1,5 @@
-"""
-Bounds of connections, on real sockets: what is too large, too slow or one too many is refused, and others are served.
+"""Bounds of connections, on real sockets: what is too large, too slow or one too many is refused, and others are
+served.
 """
 
 from __future__ import annotations
@@ -35,18 +35,14 @@ KiB64 = 64 * 1024
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
 
 @contextlib.asynccontextmanager
 async def raw(service: listening.Listening) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """
-    Connect without a word.
-    """
+    """Connect without a word."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     try:
         yield reader, writer
@@ -57,9 +53,7 @@ async def raw(service: listening.Listening) -> AsyncIterator[tuple[asyncio.Strea
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
-    """
-    Return the status and document of the next answer.
-    """
+    """Return the status and document of the next answer."""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         status, headers = head.split("\r\n", 1)
@@ -69,9 +63,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
 
 
 async def told(service: listening.Listening, sent: bytes, times: int = 1) -> tuple[int, str]:
-    """
-    Send something so often, or until the service takes no more, and return the status and code of its answer.
-    """
+    """Send something so often, or until the service takes no more, and return the status and code of its answer."""
     async with raw(service) as (reader, writer):
         with contextlib.suppress(ConnectionError):
             for _ in range(times):
@@ -83,17 +75,13 @@ async def told(service: listening.Listening, sent: bytes, times: int = 1) -> tup
 
 
 def padded(head: bytes, size: int) -> bytes:
-    """
-    Return a head of a size.
-    """
+    """Return a head of a size."""
     rest = size - len(head) - len(b"X: \r\n\r\n")
     return head + b"X: " + b"x" * rest + b"\r\n\r\n"
 
 
 def many(head: bytes, count: int) -> bytes:
-    """
-    Return a head with a number of headers.
-    """
+    """Return a head with a number of headers."""
     return head + b"X: y\r\n" * (count - head.count(b"\r\n") + 1) + b"\r\n"
 
 

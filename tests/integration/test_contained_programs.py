@@ -1,5 +1,5 @@
-"""
-The real agent programs, kept together: each works in each mode, and a cancel leaves nothing of it or of its tools.
+"""The real agent programs, kept together: each works in each mode, and a cancel leaves nothing of
+it or of its tools.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def turn(program: installed.Installed, model: FakeModel, workspace: Path) -> commands.Request:
-    """
-    Return the request for one turn.
-    """
+    """Return the request for one turn."""
     one = pointed.point(program, workspace.parent / "home", model.address)
     return commands.Request(
         argv=(*one.command, *CALLS[program.name](one.model, str(uuid.uuid4()))),
@@ -72,9 +70,7 @@ def turn(program: installed.Installed, model: FakeModel, workspace: Path) -> com
 
 
 def inhabitants(workspace: Path) -> set[str]:
-    """
-    Return the processes that work in a folder.
-    """
+    """Return the processes that work in a folder."""
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,6 +1,4 @@
-"""
-Conversations over HTTP: a run has its own from start to end, and nobody else speaks in it.
-"""
+"""Conversations over HTTP: a run has its own from start to end, and nobody else speaks in it."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def _locked(answer: httpx.Response, holder: str) -> None:
 
 @pytest.fixture(autouse=True)
 def small(project: Project) -> None:
-    """
-    Add a small recipe whose agent hangs in its second step, in every conversation.
-    """
+    """Add a small recipe whose agent hangs in its second step, in every conversation."""
     project.write(f"{OWN}/small.json", json.dumps(recipe()))
     project.say("review", text=says("issues-found"))
     project.say("fix", hang=True)

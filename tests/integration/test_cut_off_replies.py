@@ -1,6 +1,4 @@
-"""
-Replies that reached their longest, in every language that asks agents.
-"""
+"""Replies that reached their longest, in every language that asks agents."""
 
 from __future__ import annotations
 

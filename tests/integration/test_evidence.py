@@ -1,6 +1,4 @@
-"""
-Evidence over HTTP: steps that are held to it, with real files and real receipts.
-"""
+"""Evidence over HTTP: steps that are held to it, with real files and real receipts."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ SCENE_PATH = "Story/Scenes/SCN-the-arrival.md"
 
 @pytest.fixture
 def project(project: Project) -> Project:
-    """
-    Return a project whose writer must bring evidence in one recipe.
-    """
+    """Return a project whose writer must bring evidence in one recipe."""
     recipe = unguarded() | {"recipe_id": "proven"}
     recipe["phase_b"][0]["evidence"] = True
     project.add_recipe(recipe)
@@ -31,9 +27,7 @@ def project(project: Project) -> Project:
 
 
 async def proven(service: served.Served, reply: str, **body: Any) -> dict[str, Any]:
-    """
-    Return the ended run in which the writer replied so.
-    """
+    """Return the ended run in which the writer replied so."""
     service.project.say("draft", text=reply)
     return await service.run("proven", **body)
 

@@ -1,5 +1,5 @@
-"""
-Issues of findings over HTTP: a check that runs again updates, closes and opens them, and a resume closes failed checks.
+"""Issues of findings over HTTP: a check that runs again updates, closes and opens them, and a resume closes failed
+checks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""
-The first answers about a new run agree with one another.
-"""
+"""The first answers about a new run agree with one another."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Run folders written by hand, to the letter of execution-modes, appendix A, as the service finds them at its start.
-"""
+"""Run folders written by hand, to the letter of execution-modes, appendix A, as the service finds them at its start."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ PAYLOAD = {"matches": [{"path": "Story/Scenes/SCN-the-arrival.md"}]}
 
 
 def recipe() -> dict[str, Any]:
-    """
-    Return a recipe whose second step reads an argument that has a default.
-    """
+    """Return a recipe whose second step reads an argument that has a default."""
     reads = projects.tool_step("analyze", "prose_analyzer", "prose", scene_path={"$ref": "task.args.scene_path"})
     scene = {"type": "string", "default": "Story/Scenes/SCN-the-arrival.md"}
     return projects.quick("by_hand") | {
@@ -29,9 +25,7 @@ def recipe() -> dict[str, Any]:
 
 
 def write(project: Project, run_id: str, **facts: Any) -> None:
-    """
-    Write a folder with one step done.
-    """
+    """Write a folder with one step done."""
     digest = plain.sha256(plain.canonical(PAYLOAD))
     manifest = {
         "run_id": run_id,

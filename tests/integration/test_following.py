@@ -1,6 +1,4 @@
-"""
-Events as they are written: Server-Sent Events over a real socket.
-"""
+"""Events as they are written: Server-Sent Events over a real socket."""
 
 from __future__ import annotations
 
@@ -23,34 +21,26 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 @pytest.fixture
 async def service(project: projects.Project) -> AsyncIterator[served.Served]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with served.on_a_port(project) as service:
         yield service
 
 
 class Stream:
-    """
-    Events read from a stream, as a browser would.
-    """
+    """Events read from a stream, as a browser would."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self._lines = _lines(answer)
         self.seen: list[dict[str, Any]] = []
 
     async def until_the_end(self) -> list[dict[str, Any]]:
-        """
-        Return every event to the end of the stream.
-        """
+        """Return every event to the end of the stream."""
         while await self.next() is not None:
             pass
         return self.seen
 
     async def next(self) -> dict[str, Any] | None:
-        """
-        Return the next event, None at the end of the stream.
-        """
+        """Return the next event, None at the end of the stream."""
         fields: dict[str, str] = {}
         async for line in self._lines:
             if line.startswith(":"):
@@ -79,9 +69,7 @@ def _read(fields: dict[str, str]) -> dict[str, Any]:
 
 
 async def whole(service: served.Served, run_id: str, query: str = "", **headers: str) -> list[dict[str, Any]]:
-    """
-    Return every event of a stream.
-    """
+    """Return every event of a stream."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         async with service.http.stream("GET", f"/api/runs/{run_id}/events{query}", headers=named) as answer:

@@ -1,6 +1,4 @@
-"""
-A full disk, a real one: new runs are refused, nothing accepted is lost, reads go on, and room heals everything.
-"""
+"""A full disk, a real one: new runs are refused, nothing accepted is lost, reads go on, and room heals everything."""
 
 from __future__ import annotations
 
@@ -26,40 +24,30 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 class SmallDisk:
-    """
-    A file system of a few megabytes.
-    """
+    """A file system of a few megabytes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._ballast = root / "ballast"
 
     def fill(self) -> None:
-        """
-        Use up every byte that is left.
-        """
+        """Use up every byte that is left."""
         with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(b"\0" * 4096)
 
     def change(self, how: str) -> None:
-        """
-        Let nothing be written (`ro`), or again (`rw`).
-        """
+        """Let nothing be written (`ro`), or again (`rw`)."""
         subprocess.run(["mount", "-o", f"remount,{how}", str(self.root)], check=True)
 
     def free(self) -> None:
-        """
-        Make room again.
-        """
+        """Make room again."""
         self._ballast.unlink()
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """
-    Return a small disk; the test is skipped where none can be mounted.
-    """
+    """Return a small disk; the test is skipped where none can be mounted."""
     root = tmp_path / "disk"
     root.mkdir()
     options = ["-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(root)]
@@ -162,9 +150,7 @@ def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFix
 
 
 async def order_until_refused(service: served.Served, run_id: str) -> httpx.Response:
-    """
-    Pause and unpause until the last page of the journal is full, and return the first refusal.
-    """
+    """Pause and unpause until the last page of the journal is full, and return the first refusal."""
     for verb in itertools.islice(itertools.cycle(("pause", "unpause")), 100):
         answer = await service.http.post(f"/api/runs/{run_id}/{verb}")
         if answer.status_code != 200:

@@ -1,6 +1,4 @@
-"""
-A fuzzer that knows only the OpenAPI document, against the running service: no 5xx, every answer as documented.
-"""
+"""A fuzzer that knows only the OpenAPI document, against the running service: no 5xx, every answer as documented."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptur
 
 
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
-    """
-    Put something that exists in place of half of the generated path parameters, but delete none of it.
-    """
+    """Put something that exists in place of half of the generated path parameters, but delete none of it."""
     chance = random.Random(json.dumps(path_parameters, sort_keys=True, default=str))
     if context.operation.method == "delete":
         return path_parameters
@@ -116,9 +112,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
-    """
-    Let nobody wait long for a list in which nothing happens.
-    """
+    """Let nobody wait long for a list in which nothing happens."""
     wait = (query or {}).get("wait")
     if query is not None and isinstance(wait, int | float) and 0.1 < wait <= 60:
         query["wait"] = 0.1
@@ -127,9 +121,7 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """
-    Return the address of a service with a few runs in several states.
-    """
+    """Return the address of a service with a few runs in several states."""
     with _served(tmp_path_factory.mktemp("fuzzed")) as address:
         yield address
 

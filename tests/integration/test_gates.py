@@ -1,6 +1,4 @@
-"""
-Gates over HTTP: the inbox, the answers, and what makes an answer count or not.
-"""
+"""Gates over HTTP: the inbox, the answers, and what makes an answer count or not."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from tests.integration.project import Project
 
 @pytest.fixture
 async def asked(project: Project) -> AsyncIterator[asking.Asked]:
-    """
-    Return the service over a project whose recipe `ship` asks.
-    """
+    """Return the service over a project whose recipe `ship` asks."""
     asking.add(project, "ship", *SHIP)
     async with asking.in_process(project) as service:
         yield service

@@ -1,6 +1,4 @@
-"""
-A client that is generated from the published OpenAPI document, and every operation called with it.
-"""
+"""A client that is generated from the published OpenAPI document, and every operation called with it."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """
-    Generate the client, and import it.
-    """
+    """Generate the client, and import it."""
     folder = tmp_path_factory.mktemp("generated")
     generator = Path(sys.executable).with_name("openapi-python-client")
     made = ("--meta", "none", "--output-path", str(folder / PACKAGE))
@@ -61,9 +57,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 
 class Generated:
-    """
-    The generated client towards a service, and which of its operations were called.
-    """
+    """The generated client towards a service, and which of its operations were called."""
 
     def __init__(self, package: ModuleType, address: str) -> None:
         self._client = package.Client(base_url=address, timeout=served.PATIENCE_SECONDS)
@@ -71,9 +65,7 @@ class Generated:
         self.uncalled = set(self._operations)
 
     def call(self, operation: str, /, *, body: Mapping[str, Any] | None = None, **parameters: Any) -> Any:
-        """
-        Call an operation, and return what the client has made of its answer, which is no refusal.
-        """
+        """Call an operation, and return what the client has made of its answer, which is no refusal."""
         self.uncalled.discard(operation)
         module = self._operations[operation]
         if body is not None:
@@ -84,9 +76,7 @@ class Generated:
         return answer.parsed
 
     def until(self, run_id: str, *statuses: str) -> Any:
-        """
-        Wait for a run.
-        """
+        """Wait for a run."""
         shown = self.call("show_run", run_id=run_id)
         while shown.status.value not in statuses:
             shown = self.call("show_run", run_id=run_id, wait=5.0)

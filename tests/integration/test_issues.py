@@ -1,6 +1,4 @@
-"""
-Issues over HTTP: made by runs and by hand, listed in pages, changed against lost updates, kept in files.
-"""
+"""Issues over HTTP: made by runs and by hand, listed in pages, changed against lost updates, kept in files."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ LISTED = set(engine_issues.IssueSummary.__slots__)
 
 
 async def add(service: served.Served, **body: Any) -> dict[str, Any]:
-    """
-    Write an issue down and return it.
-    """
+    """Write an issue down and return it."""
     answer = await service.http.post("/api/issues", json={"title": "Look here"} | body)
     assert answer.status_code == 201, answer.text
     assert answer.headers["etag"] == '"1"'
@@ -33,9 +29,7 @@ async def add(service: served.Served, **body: Any) -> dict[str, Any]:
 
 
 async def listed(service: served.Served, **query: Any) -> list[dict[str, Any]]:
-    """
-    Return all pages of a list.
-    """
+    """Return all pages of a list."""
     found: list[dict[str, Any]] = []
     address, params = "/api/issues", query
     while address:
@@ -343,9 +337,7 @@ async def test_what_is_no_list_is_refused(service: served.Served, query: dict[st
 
 @pytest.fixture
 async def shelf(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
-    """
-    Return an index with ten thousand issues.
-    """
+    """Return an index with ten thousand issues."""
     made = sql_index.SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()
     records = (

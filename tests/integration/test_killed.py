@@ -1,6 +1,4 @@
-"""
-The service as a process, killed while clients speak to it.
-"""
+"""The service as a process, killed while clients speak to it."""
 
 from __future__ import annotations
 
@@ -22,18 +20,14 @@ ENOUGH = 15
 
 
 def post(http: httpx.Client, key: str) -> tuple[int, str]:
-    """
-    Ask for a run under a key, and return what was answered.
-    """
+    """Ask for a run under a key, and return what was answered."""
     body = {"recipe_id": "small", "args": {"words": "gate"}}
     answer = http.post("/api/runs", json=body, headers={"Idempotency-Key": key})
     return answer.status_code, str(answer.json().get("run_id"))
 
 
 def accepted_before_the_kill(service: programs.Service) -> dict[str, str]:
-    """
-    Post from several threads, kill the service in the middle of it, and return the runs that were accepted.
-    """
+    """Post from several threads, kill the service in the middle of it, and return the runs that were accepted."""
     accepted: dict[str, str] = {}
     enough = threading.Event()
 
@@ -75,9 +69,7 @@ def test_what_was_accepted_is_never_lost_and_never_doubled(tmp_path: Path) -> No
 
 
 def events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
-    """
-    Return the events of a stream.
-    """
+    """Return the events of a stream."""
     for line in answer.iter_lines():
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: "))

@@ -1,6 +1,4 @@
-"""
-The first example on the page of each language, put where the page says, runs.
-"""
+"""The first example on the page of each language, put where the page says, runs."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ AGENTS = ("writer", "reviewer", "reporter")
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """
-    Return the service over a project whose agents say what a file holds.
-    """
+    """Return the service over a project whose agents say what a file holds."""
     agents = [{"id": name, "archetype": name, "tier": "t3"} for name in AGENTS]
     backends = {"said": {"type": "scripted", "file": "replies.json"}}
     document = {"default_backend": "said", "agents": agents, "backends": backends}

@@ -1,6 +1,4 @@
-"""
-The largest and worst bodies for every address: refused or taken at bounded work, with the loop free.
-"""
+"""The largest and worst bodies for every address: refused or taken at bounded work, with the loop free."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ IDS = {"run_id": "20260101T000000Z-abcdef", "session_id": "sp_1", "task_id": "1"
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """
-    Return the service over the project.
-    """
+    """Return the service over the project."""
     async with served.in_process(project, inline_recipes=True) as service:
         yield service
 

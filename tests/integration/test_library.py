@@ -1,6 +1,4 @@
-"""
-Recipes, the router, tools and agents over HTTP.
-"""
+"""Recipes, the router, tools and agents over HTTP."""
 
 from __future__ import annotations
 

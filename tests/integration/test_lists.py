@@ -1,6 +1,4 @@
-"""
-Lists: entity tags, long polls, progress, and the heads of everything that can be got.
-"""
+"""Lists: entity tags, long polls, progress, and the heads of everything that can be got."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""
-A conference on the local model: its chief is bound by a schema, so that it calls a tool whatever it thinks.
+"""A conference on the local model: its chief is bound by a schema, so that it calls a tool whatever it thinks.
 
 What 135 million parameters make of the evidence is not always sensible; that the round is held and closed, is certain.
 """

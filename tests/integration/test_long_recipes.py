@@ -1,6 +1,4 @@
-"""
-A recipe that takes long to be read holds nobody up: whoever asks for something else meanwhile is answered.
-"""
+"""A recipe that takes long to be read holds nobody up: whoever asks for something else meanwhile is answered."""
 
 from __future__ import annotations
 
@@ -21,29 +19,24 @@ RECIPE = {"recipe_id": NAME, "phase_a": [STEP], "phase_b": [], "dod": []}
 
 
 class Reading:
-    """
-    What reads the texts of a project, which comes to the end of this recipe, and of prompts, only when it is let.
-    """
+    """What reads the texts of a project, which comes to the end of this recipe, and of prompts, only when it is let."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.may_end = threading.Event()
         self.let: list[bool] = []
         self._loop = asyncio.get_running_loop()
-        self._parse, self._load = ControlRoom.parse, prompts.load
+        self._parse = ControlRoom.parse
+        self._load = prompts.load
 
     def parse(self, language: ControlRoom, source: str, stem: str) -> Any:
-        """
-        Read a text.
-        """
+        """Read a text."""
         if NAME in source:
             self._wait()
         return self._parse(language, source, stem)
 
     def load(self, folders: Any) -> Any:
-        """
-        Read the prompts.
-        """
+        """Read the prompts."""
         self._wait()
         return self._load(folders)
 

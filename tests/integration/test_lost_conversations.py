@@ -1,6 +1,4 @@
-"""
-Lost conversations: a program that has forgotten what it was told, and a person who has it told again.
-"""
+"""Lost conversations: a program that has forgotten what it was told, and a person who has it told again."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ print(json.dumps(result | {"usage": {"input_tokens": 5, "output_tokens": 3}, "to
 
 @pytest.fixture(autouse=True)
 def forgetful(project: Project) -> Path:
-    """
-    Add a program that forgets its first conversation after its first prompt.
-    """
+    """Add a program that forgets its first conversation after its first prompt."""
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(recipe()))
     command = [sys.executable, "-IS", str(project.write("forgetful/agent.py", FORGETFUL)), str(project.root)]
     backend = {"type": "claude-code", "command": command, "allowed_tools": ["Bash"]}

@@ -1,6 +1,4 @@
-"""
-Journals that lost whole lines at their end, as a copy that is put back does: no recorded step runs again unasked.
-"""
+"""Journals that lost whole lines at their end, as a copy that is put back does: no recorded step runs again unasked."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 def cut(file: Path, lines: int) -> None:
-    """
-    Keep the first lines of a file.
-    """
+    """Keep the first lines of a file."""
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
 
 
 def cut_behind(folder: Path, key: str) -> None:
-    """
-    Put both journals back to the moment at which a step had begun.
-    """
+    """Put both journals back to the moment at which a step had begun."""
     lines = (folder / "control.jsonl").read_bytes().splitlines(keepends=True)
     count = next(number for number, line in enumerate(lines, 1) if json.loads(line).get("key") == key)
     cut(folder / "control.jsonl", count)
@@ -38,23 +32,17 @@ def cut_behind(folder: Path, key: str) -> None:
 
 
 def only_steps(folder: Path) -> None:
-    """
-    Take two lines of steps.jsonl away: later decisions tell how many there were.
-    """
+    """Take two lines of steps.jsonl away: later decisions tell how many there were."""
     cut(folder / "steps.jsonl", 1)
 
 
 def both(folder: Path) -> None:
-    """
-    Put both journals back to their beginning: the events tell of more.
-    """
+    """Put both journals back to their beginning: the events tell of more."""
     cut_behind(folder, "discover")
 
 
 def all_but_the_manifest(folder: Path) -> None:
-    """
-    Put the journals back and take the events away: run.json tells of more.
-    """
+    """Put the journals back and take the events away: run.json tells of more."""
     cut_behind(folder, "discover")
     (folder / "events.jsonl").unlink()
 
@@ -67,9 +55,7 @@ LOSSES: dict[str, Callable[[Path], None]] = {
 
 
 async def interrupted(project: Project) -> tuple[str, Path]:
-    """
-    Leave a run behind whose fourth step was in flight when its service stopped.
-    """
+    """Leave a run behind whose fourth step was in flight when its service stopped."""
     project.say("polish", hang=True)
     async with served.in_process(project, stop_grace_seconds=0) as service:
         run_id = await service.start("draft", args=ARRIVAL)

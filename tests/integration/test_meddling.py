@@ -1,6 +1,4 @@
-"""
-Meddling: a folder that is deleted or made read-only under a run, and a journal that was edited by hand.
-"""
+"""Meddling: a folder that is deleted or made read-only under a run, and a journal that was edited by hand."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 @pytest.fixture
 def freeze(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
-    """
-    Return what makes a folder with all in it read-only (`+i`) or writable (`-i`), even for root; or skip the test.
+    """Return what makes a folder with all in it read-only (`+i`) or writable (`-i`), even for root;
+    or skip the test.
     """
 
     def change(folder: Path, how: str) -> None:

@@ -1,6 +1,4 @@
-"""
-No file can be opened any more, no lock file either: every address answers with a problem that says so, and heals.
-"""
+"""No file can be opened any more, no lock file either: every address answers with a problem that says so, and heals."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.integration.project import Project
 
 @contextmanager
 def no_descriptors() -> Iterator[None]:
-    """
-    Let the system refuse every further descriptor of this process with EMFILE.
-    """
+    """Let the system refuse every further descriptor of this process with EMFILE."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)

@@ -1,6 +1,4 @@
-"""
-The OpenAPI document: equal to the code, complete, and true.
-"""
+"""The OpenAPI document: equal to the code, complete, and true."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ DOCUMENT: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """
-    Return every operation with its name.
-    """
+    """Return every operation with its name."""
     for path, item in DOCUMENT["paths"].items():
         for method, operation in item.items():
             yield f"{method.upper()} {path}", operation

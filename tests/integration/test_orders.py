@@ -1,6 +1,4 @@
-"""
-Cancel, pause, unpause, resume and delete over HTTP.
-"""
+"""Cancel, pause, unpause, resume and delete over HTTP."""
 
 from __future__ import annotations
 
@@ -17,17 +15,13 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 async def order(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
-    """
-    Give an order and return what was answered.
-    """
+    """Give an order and return what was answered."""
     answer = await service.http.post(f"/api/runs/{run_id}/{verb}", json=body)
     return answer.status_code, answer.json()
 
 
 async def speaking(service: served.Served) -> str:
-    """
-    Start a run and return its id once its writer is speaking, for ever.
-    """
+    """Start a run and return its id once its writer is speaking, for ever."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")

@@ -1,6 +1,4 @@
-"""
-Pauses: an order is answered with the state that is shown, and may cut off what is in flight, in every language.
-"""
+"""Pauses: an order is answered with the state that is shown, and may cut off what is in flight, in every language."""
 
 from __future__ import annotations
 

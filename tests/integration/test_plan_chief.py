@@ -1,5 +1,5 @@
-"""
-The chief's role in plans over HTTP, line by line: decompose, scope, define what is done, sequence, and nothing else.
+"""The chief's role in plans over HTTP, line by line: decompose, scope, define what is done,
+sequence, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ DONE = {"deps": [], "dod": "It is done."}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return a project whose chief speaks from the script, too.
-    """
+    """Return a project whose chief speaks from the script, too."""
     made = planning.make_project(tmp_path / "project")
     document = json.loads((made.data / "agents.json").read_text(encoding="utf-8"))
     chief = {"id": "chief-001", "archetype": "chief", "tier": "t3", "backend": "said", "role": "The chief."}
@@ -33,33 +31,25 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """
-    Return the service over it, in process.
-    """
+    """Return the service over it, in process."""
     async with planning.in_process(project) as service:
         yield service
 
 
 def says(project: Project, *tasks: dict[str, Any], key: str = "chief") -> None:
-    """
-    Let the chief answer with tasks.
-    """
+    """Let the chief answer with tasks."""
     project.say(
         key, text=json.dumps({"tasks": [DONE | {"id": number, **each} for number, each in enumerate(tasks, 1)]})
     )
 
 
 async def asked(service: Planned, **more: Any) -> planning.Plan:
-    """
-    Ask for a plan of the intent.
-    """
+    """Ask for a plan of the intent."""
     return planning.answered(await service.ask(intent=INTENT, **more), 201)
 
 
 async def drafted(service: Planned) -> planning.Plan:
-    """
-    Ask for a plan of the intent, and return it with the chief's tasks, or as failed.
-    """
+    """Ask for a plan of the intent, and return it with the chief's tasks, or as failed."""
     plan = await asked(service)
     return await service.plan_until(plan, lambda shown: bool(shown["tasks"]) or shown["status"] == "failed")
 

@@ -1,5 +1,4 @@
-"""
-Session plans over HTTP, line by line as they are specified: structure, task states, user controls, the file's shape.
+"""Session plans over HTTP, line by line as they are specified: structure, task states, user controls, the file's shape.
 
 Each part is named for the part of execution-modes that it takes the lines from.
 """
@@ -26,33 +25,25 @@ SHELF = task("carry the shelf", args={"what": "shelf"})
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return a project whose recipes are chores.
-    """
+    """Return a project whose recipes are chores."""
     return planning.make_project(tmp_path / "project")
 
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """
-    Return the service over it, in process.
-    """
+    """Return the service over it, in process."""
     async with planning.in_process(project) as service:
         yield service
 
 
 def letter(session_id: str, *tasks: dict[str, Any], **fields: Any) -> str:
-    """
-    Return a plan as appendix G writes it, with no field of ours.
-    """
+    """Return a plan as appendix G writes it, with no field of ours."""
     plan = {"session_id": session_id, "created_by": "chief", "status": "draft", "created_at": "2026-02-10T14:00:00Z"}
     return json.dumps(plan | fields | {"tasks": list(tasks)})
 
 
 def lettered(number: int, *deps: int, **fields: Any) -> dict[str, Any]:
-    """
-    Return a task as appendix G writes it.
-    """
+    """Return a task as appendix G writes it."""
     usual = {"recipe_id": "sweep", "dod": "It is clean", "status": "pending", "run_id": None}
     return {"id": number, "description": f"sweep room {number}", "deps": list(deps)} | usual | fields
 

@@ -1,5 +1,5 @@
-"""
-Session plans in a hostile world: clients that race, files that are edited or damaged by hand, disks that are full.
+"""Session plans in a hostile world: clients that race, files that are edited or damaged by hand,
+disks that are full.
 """
 
 from __future__ import annotations
@@ -26,17 +26,13 @@ CLIENTS = 20
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return a project whose recipes are chores.
-    """
+    """Return a project whose recipes are chores."""
     return planning.make_project(tmp_path / "project")
 
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """
-    Return the service over it, in process.
-    """
+    """Return the service over it, in process."""
     async with planning.in_process(project) as service:
         yield service
 
@@ -336,9 +332,7 @@ async def test_a_link_in_place_of_a_plan(service: Planned, tmp_path: Path) -> No
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
-    """
-    Return a folder on a file system of a few megabytes; the test is skipped where none can be mounted.
-    """
+    """Return a folder on a file system of a few megabytes; the test is skipped where none can be mounted."""
     root = tmp_path / "disk"
     root.mkdir()
     options = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", str(root)]
@@ -351,16 +345,12 @@ def small_disk(tmp_path: Path) -> Any:
 
 
 def rests(plan: planning.Plan) -> bool:
-    """
-    Tell whether a plan is over, or was paused and has nothing under way.
-    """
+    """Tell whether a plan is over, or was paused and has nothing under way."""
     return plan["status"] in ("done", "failed", "paused") and "running" not in states(plan).values()
 
 
 def fill(root: Path) -> Path:
-    """
-    Use up every byte that is left, and return the file to remove for room.
-    """
+    """Use up every byte that is left, and return the file to remove for room."""
     ballast = root / "ballast"
     with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -433,9 +423,7 @@ async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> N
 
 
 def changed_attributes(folder: Path, how: str) -> bool:
-    """
-    Make a folder read-only even for root (`+i`), or writable (`-i`); tell whether that could be done.
-    """
+    """Make a folder read-only even for root (`+i`), or writable (`-i`); tell whether that could be done."""
     return subprocess.run(["chattr", how, str(folder)], check=False, capture_output=True).returncode == 0
 
 

@@ -1,6 +1,4 @@
-"""
-Session plans on real files, from one life of a service to the next, and in the process of a command.
-"""
+"""Session plans on real files, from one life of a service to the next, and in the process of a command."""
 
 from __future__ import annotations
 
@@ -30,26 +28,20 @@ CHAIN = tuple(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return a project whose recipes are chores.
-    """
+    """Return a project whose recipes are chores."""
     return planning.make_project(tmp_path / "project")
 
 
 @contextlib.asynccontextmanager
 async def life(project: Project, toolbox: chores.Toolbox, use: bootstrap.Use = SERVE) -> AsyncIterator[bootstrap.Room]:
-    """
-    Build a project's room, as the service or as a command, and take it down without grace.
-    """
+    """Build a project's room, as the service or as a command, and take it down without grace."""
     chosen = served.chosen(project, stop_grace_seconds=0.0)
     async with bootstrap.build(chosen, use, chores.world(toolbox)) as room:
         yield room
 
 
 async def started(room: bootstrap.Room) -> str:
-    """
-    Make and start a plan of three tasks, one behind the other.
-    """
+    """Make and start a plan of three tasks, one behind the other."""
     session_id = (await room.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
     await room.plans.approve(session_id)
     await room.plans.start(session_id)
@@ -57,23 +49,17 @@ async def started(room: bootstrap.Room) -> str:
 
 
 async def ends(room: bootstrap.Room, session_id: str) -> plans.Plan:
-    """
-    Wait until a plan has ended.
-    """
+    """Wait until a plan has ended."""
     return await until(room, session_id, lambda plan: plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED))
 
 
 async def runs(room: bootstrap.Room, session_id: str, number: int) -> plans.Plan:
-    """
-    Wait until a task of a plan runs, and the plan names its run.
-    """
+    """Wait until a task of a plan runs, and the plan names its run."""
     return await until(room, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
 
 
 async def until(room: bootstrap.Room, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
-    """
-    Wait, by polls, until something holds of a plan.
-    """
+    """Wait, by polls, until something holds of a plan."""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         plan = await room.plans.show(session_id)
         while not holds(plan):

@@ -1,6 +1,4 @@
-"""
-Whatever bytes a stranger writes on a socket: a refusal or the end of the connection, soon, and others are served.
-"""
+"""Whatever bytes a stranger writes on a socket: a refusal or the end of the connection, soon, and others are served."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ _HEAD = re.compile(rb"HTTP/1\.1 \d{3} [^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n")
 
 @pytest.fixture
 async def service(project: Project, caplog: pytest.LogCaptureFixture) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service on a loopback port; at its end its log holds nothing worse than refusals.
-    """
+    """Return the service on a loopback port; at its end its log holds nothing worse than refusals."""
     caplog.set_level(logging.WARNING)
     async with listening.on_a_port(project, **PATIENCE) as service:
         yield service
@@ -39,9 +35,7 @@ async def service(project: Project, caplog: pytest.LogCaptureFixture) -> AsyncIt
 
 
 async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> bytes:
-    """
-    Return all that is answered until the service closes the connection.
-    """
+    """Return all that is answered until the service closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     answer = b""
     with contextlib.suppress(ConnectionError):
@@ -60,8 +54,8 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
 
 
 async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> list[int]:
-    """
-    Return the statuses of the answers to a request, which on a busy machine may come too slowly and is sent again.
+    """Return the statuses of the answers to a request, which on a busy machine may come too slowly
+    and is sent again.
     """
     async with asyncio.timeout(served.PATIENCE_SECONDS * 3):
         while (found := statuses(await told(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
@@ -70,9 +64,7 @@ async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_b
 
 
 async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
-    """
-    Return what is answered to each of many; others are answered meanwhile.
-    """
+    """Return what is answered to each of many; others are answered meanwhile."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(sent: bytes) -> bytes:
@@ -85,9 +77,7 @@ async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte
 
 
 def statuses(answer: bytes) -> list[int]:
-    """
-    Return the statuses of all answers on a connection, interim ones left out.
-    """
+    """Return the statuses of all answers on a connection, interim ones left out."""
     return [status for status in map(int, _STATUS.findall(answer)) if status >= 200]
 
 

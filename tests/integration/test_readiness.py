@@ -1,6 +1,4 @@
-"""
-Nothing that is known to be missing is found after paid work: starts, checks and plans look at the backends first.
-"""
+"""Nothing that is known to be missing is found after paid work: starts, checks and plans look at the backends first."""
 
 from __future__ import annotations
 

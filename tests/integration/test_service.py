@@ -1,6 +1,4 @@
-"""
-What watchers of the service ask: is it alive, is it ready, how busy is it.
-"""
+"""What watchers of the service ask: is it alive, is it ready, how busy is it."""
 
 from __future__ import annotations
 

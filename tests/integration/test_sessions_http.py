@@ -1,6 +1,4 @@
-"""
-The HTTP face of session plans: addresses, revisions, pages, waiting, and what hostile requests are told.
-"""
+"""The HTTP face of session plans: addresses, revisions, pages, waiting, and what hostile requests are told."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ ANSWERS = {"POST /api/sessions": "201", "POST /api/sessions/{session_id}/tasks":
 
 
 async def make(service: served.Served, *tasks: dict[str, Any], key: str | None = None, **fields: Any) -> dict[str, Any]:
-    """
-    Make a plan and return it.
-    """
+    """Make a plan and return it."""
     headers = {"Idempotency-Key": key} if key else {}
     answer = await service.http.post("/api/sessions", json={"tasks": list(tasks) or [LOOK]} | fields, headers=headers)
     assert answer.status_code in (200, 201), answer.text
@@ -35,18 +31,14 @@ async def make(service: served.Served, *tasks: dict[str, Any], key: str | None =
 
 
 def at(plan: dict[str, Any], *parts: object) -> str:
-    """
-    Return an address below a plan.
-    """
+    """Return an address below a plan."""
     return "/".join(["/api/sessions", plan["session_id"], *map(str, parts)])
 
 
 async def until(
     service: served.Served, plan: dict[str, Any], holds: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
-    """
-    Wait by long polls until something holds of a plan.
-    """
+    """Wait by long polls until something holds of a plan."""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         etag = ""
         while True:
@@ -62,9 +54,7 @@ async def until(
 
 
 def fits(answer: httpx.Response, name: str, status: str = "200") -> None:
-    """
-    See that an answer has the documented form.
-    """
+    """See that an answer has the documented form."""
     method, path = name.split()
     operation = DOCUMENT["paths"][path][method.lower()]
     schema = operation["responses"][status]["content"]["application/json"]["schema"]
@@ -73,9 +63,7 @@ def fits(answer: httpx.Response, name: str, status: str = "200") -> None:
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """
-    Return the problem that an answer tells.
-    """
+    """Return the problem that an answer tells."""
     told: dict[str, Any] = answer.json()
     assert (answer.status_code, told["code"]) == (status, code), answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")

@@ -1,6 +1,4 @@
-"""
-Lists, polls, steps, slots, logs and receipts (execution-modes, appendix D).
-"""
+"""Lists, polls, steps, slots, logs and receipts (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -19,17 +17,13 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 def next_page(link: str | None) -> str | None:
-    """
-    Return the address that a `Link` header names as the next page.
-    """
+    """Return the address that a `Link` header names as the next page."""
     found = re.fullmatch(r'<([^>]+)>; rel="next"', link or "")
     return found[1] if found else None
 
 
 async def pages(service: served.Served, address: str) -> list[list[dict[str, Any]]]:
-    """
-    Return every page of a list.
-    """
+    """Return every page of a list."""
     found: list[list[dict[str, Any]]] = []
     following: str | None = address
     while following is not None:

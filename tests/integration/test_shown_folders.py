@@ -1,6 +1,4 @@
-"""
-Commands that look into the folder of their own run, over real folders and processes.
-"""
+"""Commands that look into the folder of their own run, over real folders and processes."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ STEPS = 30
 
 
 class Peeking:
-    """
-    A driver of many quick steps, and of a command that looks into the run's folder.
-    """
+    """A driver of many quick steps, and of a command that looks into the run's folder."""
 
     name = "peeking"
     driver_version = 1
     file_suffixes: tuple[str, ...] = ()
 
     async def drive(self, ctx: Any) -> runs.Ending:
-        """
-        Do the steps; the first command starts what commands are started by, so that the last one starts at once.
-        """
+        """Do the steps; the first command starts what commands are started by, so that the last one starts at once."""
         await ctx.perform("warm", operations.Command(argv=("true",)))
         for number in range(STEPS):
             subject = {"path": f"step{number}"}

@@ -1,6 +1,4 @@
-"""
-POST /api/runs: what becomes a run, and what is refused (execution-modes, appendix D).
-"""
+"""POST /api/runs: what becomes a run, and what is refused (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{6}")
 
 
 async def post(service: served.Served, body: Any, **headers: str) -> httpx.Response:
-    """
-    Ask for a run.
-    """
+    """Ask for a run."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await service.http.post("/api/runs", json=body, headers=named)
 

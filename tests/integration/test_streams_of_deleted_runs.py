@@ -1,6 +1,4 @@
-"""
-Event streams of runs that are deleted while somebody reads, or whose folder somebody took away.
-"""
+"""Event streams of runs that are deleted while somebody reads, or whose folder somebody took away."""
 
 from __future__ import annotations
 

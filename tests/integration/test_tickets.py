@@ -1,6 +1,4 @@
-"""
-Tickets: streams for clients that cannot send the token with them.
-"""
+"""Tickets: streams for clients that cannot send the token with them."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture
 async def guarded(project: Project) -> AsyncIterator[served.Served]:
-    """
-    Serve the project on a port, with a token.
-    """
+    """Serve the project on a port, with a token."""
     async with served.on_a_port(project, api_token=TOKEN) as service:
         yield service
 

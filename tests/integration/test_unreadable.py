@@ -1,5 +1,5 @@
-"""
-Unreadable is not damaged: what the system refuses to read now is shown beside the run, changes nothing, and passes.
+"""Unreadable is not damaged: what the system refuses to read now is shown beside the run, changes
+nothing, and passes.
 """
 
 from __future__ import annotations
@@ -20,31 +20,23 @@ REQUESTS = (("resume", "POST", "/resume"), ("delete", "DELETE", ""), ("steps", "
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> ReadFaults:
-    """
-    Return what the system refuses.
-    """
+    """Return what the system refuses."""
     return ReadFaults(monkeypatch)
 
 
 def content(project: projects.Project, run_id: str) -> dict[str, bytes]:
-    """
-    Return what is in a run's folder.
-    """
+    """Return what is in a run's folder."""
     folder = project.data / "runs" / run_id
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 async def listed(service: served.Served, run_id: str) -> dict[str, Any]:
-    """
-    Return a run as the list shows it.
-    """
+    """Return a run as the list shows it."""
     return next(run for run in (await service.http.get("/api/runs")).json() if run["run_id"] == run_id)
 
 
 async def until_listed(service: served.Served, run_id: str, *, readable: bool) -> dict[str, Any]:
-    """
-    Wait until the list shows a run as readable, or as unreadable; nobody looks at its folder for that.
-    """
+    """Wait until the list shows a run as readable, or as unreadable; nobody looks at its folder for that."""
     etag = ""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         while True:
@@ -57,9 +49,7 @@ async def until_listed(service: served.Served, run_id: str, *, readable: bool) -
 
 
 async def left_running(project: projects.Project) -> str:
-    """
-    Start a run whose writer hangs, stop the service, and let the writer speak the next time.
-    """
+    """Start a run whose writer hangs, stop the service, and let the writer speak the next time."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)

@@ -1,6 +1,4 @@
-"""
-Speaking with agents over the WebSocket: every message with its fields, in the order in which things happen.
-"""
+"""Speaking with agents over the WebSocket: every message with its fields, in the order in which things happen."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 

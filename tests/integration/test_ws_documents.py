@@ -1,6 +1,4 @@
-"""
-The message flows of both documents on the WebSocket, message by message, and the page that lists the messages.
-"""
+"""The message flows of both documents on the WebSocket, message by message, and the page that lists the messages."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ Told = list[dict[str, Any]]
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
@@ -58,9 +54,7 @@ def _rows(heading: str) -> list[list[list[str]]]:
 
 
 def _story(told: Told) -> list[tuple[Any, ...]]:
-    """
-    Return each message as its type and the facts that tell it apart.
-    """
+    """Return each message as its type and the facts that tell it apart."""
     facts = ("step", "from_step", "to_step", "reason", "code")
     return [(message["type"], *(message[name] for name in facts if message.get(name) is not None)) for message in told]
 

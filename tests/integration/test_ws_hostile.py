@@ -1,6 +1,4 @@
-"""
-Clients of the WebSocket that mean ill or do not listen: each is answered or let go of, and nobody else notices.
-"""
+"""Clients of the WebSocket that mean ill or do not listen: each is answered or let go of, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 

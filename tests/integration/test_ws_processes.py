@@ -1,6 +1,4 @@
-"""
-The WebSocket of the service as users run it: signals, a process that is killed, and the next one.
-"""
+"""The WebSocket of the service as users run it: signals, a process that is killed, and the next one."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ SECONDS = 60
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Return a project whose agents speak from a script.
-    """
+    """Return a project whose agents speak from a script."""
     return programs.make_project(tmp_path / "project")
 
 

@@ -1,6 +1,4 @@
-"""
-Coming back: what a client of the WebSocket missed is told again, by the same process or the next one.
-"""
+"""Coming back: what a client of the WebSocket missed is told again, by the same process or the next one."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """
-    Return the service over the project, on a loopback port.
-    """
+    """Return the service over the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 

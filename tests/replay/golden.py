@@ -1,5 +1,4 @@
-"""
-Golden journals: recorded runs that every later driver must repeat.
+"""Golden journals: recorded runs that every later driver must repeat.
 
 Record the missing ones with `.venv/bin/python -m tests.replay.golden`. A journal that is there is never written
 again: it stands for the unfinished runs of users. A driver that asks for something else gets a new `driver_version`.
@@ -32,23 +31,17 @@ FOLDER = Path(__file__).parent
 
 
 class Recordable(Protocol):
-    """
-    A run on a disk of lists.
-    """
+    """A run on a disk of lists."""
 
     disk: logs.Disk
 
     async def run(self) -> RunState:
-        """
-        Go on until it rests.
-        """
+        """Go on until it rests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """
-    A recorded run.
-    """
+    """A recorded run."""
 
     name: str
     """Dialect, and the file that it stands in, without ending."""
@@ -66,23 +59,17 @@ class Golden:
     """cache.json at the end."""
 
     def records(self) -> list[records.Record]:
-        """
-        Return the journal, read.
-        """
+        """Return the journal, read."""
         return [records.read(position, line) for position, line in enumerate(self.lines)]
 
 
 def names() -> list[str]:
-    """
-    Return the names of all recorded runs.
-    """
+    """Return the names of all recorded runs."""
     return sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.json"))
 
 
 def load(name: str) -> Golden:
-    """
-    Return a recorded run.
-    """
+    """Return a recorded run."""
     found = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return Golden(
         name=name,
@@ -285,15 +272,13 @@ KEPT = frozenset(
         *(f"decomposition/{name}" for name in DECOMPOSITIONS),
     }
 )
-"""
-Runs of earlier versions, not recorded any more: their drivers have changed, or their replies would count as degenerate.
+"""Runs of earlier versions, not recorded any more: their drivers have changed, or their replies would count as
+degenerate.
 """
 
 
 async def record(name: str, project: Path) -> dict[str, Any]:
-    """
-    Execute a run and return it as its file holds it.
-    """
+    """Execute a run and return it as its file holds it."""
     made = MADE[name](project)
     await made.run()
     disk = made.disk

@@ -1,6 +1,4 @@
-"""
-Golden journals of each dialect: its driver asks for the same operations for ever, and wrong journals are caught.
-"""
+"""Golden journals of each dialect: its driver asks for the same operations for ever, and wrong journals are caught."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 
 
 class Bench:
-    """
-    A driver replayed from lines alone.
-    """
+    """A driver replayed from lines alone."""
 
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
@@ -57,9 +53,7 @@ class Bench:
         self.conductor = conductor.Conductor(lambda: DRIVERS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
-        """
-        Hand the lines to the driver.
-        """
+        """Hand the lines to the driver."""
         read = [records.read(position, line) for position, line in enumerate(lines)]
         loaded = stores.Loaded(start=self.run.start, records=read, decisions=decisions.Decisions(), emitted=frozenset())
         await replay.replay(self.conductor, loaded, self._read_blob)
@@ -70,9 +64,7 @@ class Bench:
 
 
 class Recorded:
-    """
-    Perform what the golden journal holds, and nothing else.
-    """
+    """Perform what the golden journal holds, and nothing else."""
 
     def __init__(self, run: golden.Golden) -> None:
         self._run = run
@@ -80,9 +72,7 @@ class Recorded:
         self.performed: list[str] = []
 
     async def perform(self, call: Any) -> records.Result:
-        """
-        Return the recorded result of a step.
-        """
+        """Return the recorded result of a step."""
         line = self._lines[call.key]
         record = records.read(0, line)
         self.performed.append(call.key)
@@ -111,25 +101,19 @@ def _lines(run):
 
 @pytest.fixture(params=golden.names())
 def run(request):
-    """
-    Return each recorded run.
-    """
+    """Return each recorded run."""
     return golden.load(request.param)
 
 
 def test_a_journal_is_kept_of_each_kind():
-    """
-    Every driver has journals, every run that is described has its file, and none lies about that is not.
-    """
+    """Every driver has journals, every run that is described has its file, and none lies about that is not."""
     assert set(golden.names()) == golden.MADE.keys() | golden.KEPT
     assert not golden.MADE.keys() & golden.KEPT
     assert {name.split("/")[0] for name in golden.MADE} == set(DRIVERS)
 
 
 async def test_a_whole_journal_ends_as_it_did(run):
-    """
-    Ending, error, slots and progress come out of the lines alone.
-    """
+    """Ending, error, slots and progress come out of the lines alone."""
     bench = Bench(run)
     await bench.replay(_lines(run))
     board, failure = bench.context.board(), bench.conductor.failure
@@ -150,9 +134,7 @@ async def test_a_whole_journal_ends_as_it_did(run):
 
 
 async def test_after_each_prefix_the_next_line_is_asked_for(run):
-    """
-    Whatever a journal has lost of its end, the driver asks for what came next, at the same place of the recipe.
-    """
+    """Whatever a journal has lost of its end, the driver asks for what came next, at the same place of the recipe."""
     for length in range(len(run.lines)):
         bench = Bench(run)
         await bench.replay(_lines(run)[:length])
@@ -169,9 +151,7 @@ async def test_after_each_prefix_the_next_line_is_asked_for(run):
 
 
 async def test_a_restart_after_each_prefix_ends_the_same(run):
-    """
-    The runner takes a run up behind any line, performs only the rest, and leaves the same journal and files.
-    """
+    """The runner takes a run up behind any line, performs only the rest, and leaves the same journal and files."""
     for length in range(len(run.lines) + 1):
         disk = logs.Disk(run.start)
         disk.steps = [plain.encode(line) for line in _lines(run)[:length]]
@@ -211,9 +191,7 @@ def _without_times(line):
 
 
 async def test_a_line_of_another_operation_is_caught(run):
-    """
-    A journal whose step was another one than the driver asks for is refused, with both operations.
-    """
+    """A journal whose step was another one than the driver asks for is refused, with both operations."""
     for position in range(len(run.lines)):
         lines = _lines(run)
         lines[position]["operation"] = {"hash": "sha256:" + "0" * 64}
@@ -226,9 +204,7 @@ async def test_a_line_of_another_operation_is_caught(run):
 
 
 async def test_a_line_that_nobody_asks_for_is_caught(run):
-    """
-    Foreign keys, a missing line, swapped lines and lines behind the end are refused.
-    """
+    """Foreign keys, a missing line, swapped lines and lines behind the end are refused."""
     wrong = []
     for position in range(len(run.lines)):
         renamed = _lines(run)
@@ -248,18 +224,14 @@ async def test_a_line_that_nobody_asks_for_is_caught(run):
 
 
 async def test_other_facts_at_the_start_are_caught(run):
-    """
-    A run whose facts are not those of its journal does not replay.
-    """
+    """A run whose facts are not those of its journal does not replay."""
     other = dataclasses.replace(run.start, **ELSEWHERE[run.start.dialect])
     with pytest.raises(errors.NondeterminismFault):
         await Bench(dataclasses.replace(run, start=other)).replay(_lines(run))
 
 
 async def test_another_output_is_caught_where_it_is_read():
-    """
-    A payload or a reply changed behind the run's back shows in the next operation that reads it.
-    """
+    """A payload or a reply changed behind the run's back shows in the next operation that reads it."""
     run = golden.load("control_room/creative_draft_scene")
     for position in range(1, len(run.lines) - 4):
         lines = _lines(run)
@@ -271,9 +243,7 @@ async def test_another_output_is_caught_where_it_is_read():
 
 
 async def test_another_outcome_is_caught_where_it_decides():
-    """
-    A reply that reports something else, or nothing, leads to another step than the journal holds.
-    """
+    """A reply that reports something else, or nothing, leads to another step than the journal holds."""
     run = golden.load("agent_recipes/loop")
     for position in range(len(run.lines) - 1):
         for said in ("Nothing.", '{"outcome": "other", "otherDescription": "x"}'):
@@ -285,8 +255,8 @@ async def test_another_outcome_is_caught_where_it_decides():
 
 
 async def test_the_wrong_journal_is_caught():
-    """
-    A recorded journal that has lost a line in its middle is refused, with the step that stands there and the lost one.
+    """A recorded journal that has lost a line in its middle is refused, with the step that stands there and the lost
+    one.
     """
     run = golden.load("wrong_agent_recipes")
     with pytest.raises(errors.NondeterminismFault) as caught:
@@ -314,9 +284,7 @@ NOT_BUNDLED = [
 
 @pytest.mark.parametrize("name", NOT_BUNDLED)
 async def test_journals_are_those_of_todays_driver(name, tmp_path):
-    """
-    What is recorded anew is what is kept, by the version that began it, as long as the recipes are the same.
-    """
+    """What is recorded anew is what is kept, by the version that began it, as long as the recipes are the same."""
     kept = golden.load(name)
     made = await golden.record(name, tmp_path / "project")
 

@@ -1,6 +1,4 @@
-"""
-Calls as performers get them, with what they write kept for a look.
-"""
+"""Calls as performers get them, with what they write kept for a look."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.engine import operations, plain, ports, records, runs
 
 @dataclass
 class Desk:
-    """
-    Where calls are made: the blobs that they can read, and the logs that they leave.
-    """
+    """Where calls are made: the blobs that they can read, and the logs that they leave."""
 
     working_dir: Path = Path("/nowhere")
     blobs: dict[str, Any] = field(default_factory=dict)
@@ -26,9 +22,7 @@ class Desk:
     def call(
         self, operation: operations.Operation, key: str = "brief", attempt: int = 1, due_at: str | None = None
     ) -> ports.Call:
-        """
-        Return one try of an operation.
-        """
+        """Return one try of an operation."""
         return ports.Call(
             run=runs.RunStart(
                 run_id="20260210T143000Z-abc123",
@@ -52,9 +46,7 @@ class Desk:
         )
 
     def blob(self, content: Any) -> dict[str, Any]:
-        """
-        Keep a content as a blob and return the part of an operation that refers to it.
-        """
+        """Keep a content as a blob and return the part of an operation that refers to it."""
         encoded = plain.content(content)
         blob = records.BlobRef(sha256=plain.sha256(encoded), size_bytes=len(encoded), text=isinstance(content, str))
         self.blobs[blob.sha256] = content

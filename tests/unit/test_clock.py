@@ -1,6 +1,4 @@
-"""
-Time, identity and chance, held still.
-"""
+"""Time, identity and chance, held still."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_system_clock_is_utc_and_its_monotonic_time_does_not_go_back():
-    """
-    The machine's clock tells aware instants and rising seconds.
-    """
+    """The machine's clock tells aware instants and rising seconds."""
     system = clock.SystemClock()
     before = system.monotonic()
 
@@ -32,16 +28,12 @@ def test_system_clock_is_utc_and_its_monotonic_time_does_not_go_back():
 
 
 async def test_system_clock_does_not_wait_for_a_duration_in_the_past():
-    """
-    A negative wait is over at once.
-    """
+    """A negative wait is over at once."""
     await asyncio.wait_for(clock.SystemClock().sleep(-5), timeout=60)
 
 
 async def test_fake_clock_wakes_sleepers_in_the_order_of_their_ends():
-    """
-    Time moves only by `advance`, and wakes only whose wait has passed.
-    """
+    """Time moves only by `advance`, and wakes only whose wait has passed."""
     fake, woken = clock.FakeClock(), []
 
     async def wait(name: str, seconds: float) -> None:
@@ -62,9 +54,7 @@ async def test_fake_clock_wakes_sleepers_in_the_order_of_their_ends():
 
 
 async def test_fake_clock_passes_over_a_sleeper_that_was_cancelled():
-    """
-    A cancelled wait is not woken.
-    """
+    """A cancelled wait is not woken."""
     fake = clock.FakeClock()
     sleeper = asyncio.create_task(fake.sleep(1))
     await asyncio.sleep(0)
@@ -77,9 +67,7 @@ async def test_fake_clock_passes_over_a_sleeper_that_was_cancelled():
 
 
 def test_fake_clock_jump_moves_the_wall_only():
-    """
-    A set clock does not change how long things have taken.
-    """
+    """A set clock does not change how long things have taken."""
     fake = clock.FakeClock()
     start = fake.now()
     fake.jump(-3600)
@@ -89,9 +77,7 @@ def test_fake_clock_jump_moves_the_wall_only():
 
 
 def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
-    """
-    A run's id begins with the instant of its creation.
-    """
+    """A run's id begins with the instant of its creation."""
     made = clock.RandomIds(random.Random(7)).run_id(datetime(2026, 2, 10, 14, 30, 5, tzinfo=UTC))
 
     assert re.fullmatch(r"20260210T143005Z-[a-z0-9]{6}", made)
@@ -99,17 +85,13 @@ def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
 
 
 def test_seeded_ids_repeat_and_others_do_not():
-    """
-    Identifiers are reproducible only where a test seeds them.
-    """
+    """Identifiers are reproducible only where a test seeds them."""
     assert clock.RandomIds(random.Random(1)).token("sess_") == clock.RandomIds(random.Random(1)).token("sess_")
     assert clock.RandomIds().token("sess_") != clock.RandomIds().token("sess_")
 
 
 def test_an_id_costs_one_question_to_its_source():
-    """
-    However many characters an id has, its source is asked once.
-    """
+    """However many characters an id has, its source is asked once."""
 
     class Asked(random.Random):
         times = 0
@@ -125,9 +107,7 @@ def test_an_id_costs_one_question_to_its_source():
 
 
 def test_every_character_is_as_likely_as_any_other():
-    """
-    Over many ids each of the 36 characters stands in each place about as often.
-    """
+    """Over many ids each of the 36 characters stands in each place about as often."""
     ids = clock.RandomIds(random.Random(3))
     made = [ids.token("") for _ in range(3600)]
     often = [collections.Counter(place) for place in zip(*made, strict=True)]
@@ -137,9 +117,7 @@ def test_every_character_is_as_likely_as_any_other():
 
 @given(st.integers(-(10**16), 10**17), st.integers(-23, 23))
 def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
-    """
-    An instant of any zone survives being written, to the millisecond.
-    """
+    """An instant of any zone survives being written, to the millisecond."""
     at = (_EPOCH + timedelta(microseconds=microseconds)).astimezone(timezone(timedelta(hours=hours)))
     written = clock.stamp(at)
 
@@ -151,8 +129,6 @@ def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
     "text", ["", "yesterday", "2026-02-10T14:30:00", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"]
 )
 def test_instant_refuses_what_is_no_instant(text: str):
-    """
-    Text without form or offset is no instant, and what lies outside of the calendar in UTC is none either.
-    """
+    """Text without form or offset is no instant, and what lies outside of the calendar in UTC is none either."""
     with pytest.raises(ValueError, match=r"no instant such as|no UTC offset|outside of the calendar"):
         clock.instant(text)

@@ -1,6 +1,4 @@
-"""
-The example project: what its README says is planted is what the tools find, and nothing else.
-"""
+"""The example project: what its README says is planted is what the tools find, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,24 +25,18 @@ OUTLINE = "Story/SCN-outline.md"
 
 
 def run(tool: str, **args: Any) -> dict[str, Any]:
-    """
-    Execute a tool on the example.
-    """
+    """Execute a tool on the example."""
     return TOOLS.execute(tool, args, WORKSPACE).payload
 
 
 def against_canon(scene: int) -> set[tuple[str, str, int]]:
-    """
-    Return subject, attribute and line of a scene's conflicts with the canon.
-    """
+    """Return subject, attribute and line of a scene's conflicts with the canon."""
     payload = run("canon_checker", scene_path=SCENES[scene], canon_paths=["Compendium"])
     return {(found["subject"], found["attribute"], found["line"]) for found in payload["conflicts"]}
 
 
 def test_each_scene_breaks_the_canon_where_it_was_planted_and_nowhere_else():
-    """
-    Planted mistakes 1 to 8 are found by the canon checker, at their lines; scenes 17 and 18 are clean.
-    """
+    """Planted mistakes 1 to 8 are found by the canon checker, at their lines; scenes 17 and 18 are clean."""
     assert against_canon(17) == set()
     assert against_canon(18) == set()
     assert against_canon(19) == {("Tamsin", "name", 23)}
@@ -62,9 +54,7 @@ def test_each_scene_breaks_the_canon_where_it_was_planted_and_nowhere_else():
 
 
 def test_the_canon_does_not_contradict_itself():
-    """
-    The cards alone pass.
-    """
+    """The cards alone pass."""
     payload = run("canon_checker", canon_paths=["Compendium"])
 
     assert payload["conflicts"] == []
@@ -73,9 +63,7 @@ def test_the_canon_does_not_contradict_itself():
 
 @pytest.mark.parametrize("with_canon", [False, True])
 def test_the_scenes_contradict_each_other_as_planted(with_canon):
-    """
-    Planted mistakes 1 to 6 and 9 show without any canon too; the canon adds the key's owner and the tower's place.
-    """
+    """Planted mistakes 1 to 6 and 9 show without a canon; the canon adds the key's owner and the tower's place."""
     further = {"canon_paths": ["Compendium"]} if with_canon else {}
     payload = run("consistency_checker", scene_paths=["Story/Scenes"], **further)
     found = {(c["kind"], c["path"], c["line"]) for c in payload["conflicts"]}
@@ -92,9 +80,7 @@ def test_the_scenes_contradict_each_other_as_planted(with_canon):
 
 
 def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
-    """
-    Planted mistake 10; the letter is planned, the key is paid, promises and questions stay open.
-    """
+    """Planted mistake 10; the letter is planned, the key is paid, promises and questions stay open."""
     payload = run("reader_experience_simulator", scene_paths=["Story/Scenes"], outline_path=OUTLINE)
     things = {loop["item"]: loop["status"] for loop in payload["open_loops"] if loop["kind"] == "foreshadowing"}
     kinds = [found["kind"] for found in payload["unpaid"]]
@@ -111,9 +97,7 @@ def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
 
 
 def test_the_outline_is_complete_but_for_the_bell():
-    """
-    Eight scenes with beats and goals; scene 21 is the fifth.
-    """
+    """Eight scenes with beats and goals; scene 21 is the fifth."""
     payload = run("outline_analyzer", outline_path=OUTLINE, query="Draft scene 21")
     output = TOOLS.execute("outline_analyzer", {"outline_path": OUTLINE, "query": "Draft scene 21"}, WORKSPACE)
 
@@ -126,18 +110,14 @@ def test_the_outline_is_complete_but_for_the_bell():
 
 @pytest.mark.parametrize(("scene", "path"), list(SCENES.items()))
 def test_a_scenes_path_means_its_scene_of_the_outline(scene, path):
-    """
-    A recipe that knows only the file finds the beats.
-    """
+    """A recipe that knows only the file finds the beats."""
     matched = run("outline_analyzer", outline_path=OUTLINE, mode="beat", query=path)["matched"]
 
     assert (matched["number"], matched["score"]) == (scene, 1.0)
 
 
 def test_drafting_scene_21_finds_what_a_writer_needs():
-    """
-    The scene, the outline, and the cards of those who appear in it.
-    """
+    """The scene, the outline, and the cards of those who appear in it."""
     payload = run("file_locator", search_criteria="Draft scene 21", scan_mode="FAST_SCAN", max_results=12)
 
     assert payload["matches"][0]["path"] == SCENES[21]
@@ -147,9 +127,7 @@ def test_drafting_scene_21_finds_what_a_writer_needs():
 
 
 def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
-    """
-    Scene 22 exists in the outline only; its cast is known from there, and the canon can be read without the scene.
-    """
+    """Scene 22 exists in the outline only; its cast is known from there, and the canon needs no scene."""
     payload = run("file_locator", search_criteria="Draft scene 22")
     canon = run(
         "canon_checker",
@@ -165,9 +143,7 @@ def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
 
 @pytest.mark.parametrize(("scene", "missing"), [(17, 0), (18, 0), (19, 0), (20, 0), (21, 1)])
 def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
-    """
-    Planted mistake 11.
-    """
+    """Planted mistake 11."""
     payload = run("scene_draft_validator", scene_path=SCENES[scene], outline_path=OUTLINE)
 
     assert [found["kind"] for found in payload["findings"]] == ["missing_beat"] * missing
@@ -175,9 +151,7 @@ def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
 
 
 def test_the_prose_of_two_scenes_shows_its_planted_habits():
-    """
-    Planted mistakes 12 and 13; the other scenes have hints at most.
-    """
+    """Planted mistakes 12 and 13; the other scenes have hints at most."""
     warnings = {
         scene: {f["kind"] for f in run("prose_analyzer", scene_path=path)["findings"] if f["severity"] == "warning"}
         for scene, path in SCENES.items()
@@ -187,9 +161,7 @@ def test_the_prose_of_two_scenes_shows_its_planted_habits():
 
 
 def test_the_stakes_rise_and_one_scene_risks_nothing():
-    """
-    Planted mistake 14.
-    """
+    """Planted mistake 14."""
     payload = run("stakes_mapper", scene_paths=["Story/Scenes"])
 
     assert payload["escalation"]["trend"] == "rising"
@@ -198,9 +170,7 @@ def test_the_stakes_rise_and_one_scene_risks_nothing():
 
 
 def test_the_readme_names_lines_that_exist():
-    """
-    Each place of the table of planted mistakes is a line with text.
-    """
+    """Each place of the table of planted mistakes is a line with text."""
     readme = (stories.EXAMPLE / "README.md").read_text()
     places = re.findall(r"^\| \d+ \| scene (\d+), line (\d+)", readme, re.MULTILINE)
 
@@ -211,9 +181,7 @@ def test_the_readme_names_lines_that_exist():
 
 
 def test_the_texts_are_short_enough_for_a_small_model():
-    """
-    Every scene and every card fits a prompt of a small model, and so does every report.
-    """
+    """Every scene and every card fits a prompt of a small model, and so does every report."""
     for path in [
         *SCENES.values(),
         *(str(p.relative_to(stories.EXAMPLE)) for p in stories.EXAMPLE.rglob("Compendium/*/*.md")),

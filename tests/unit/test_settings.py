@@ -1,6 +1,4 @@
-"""
-Settings: read from the environment, overridden by options, checked before anything starts.
-"""
+"""Settings: read from the environment, overridden by options, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -14,24 +12,18 @@ from app import errors, settings
 
 
 def load(environ: dict[str, str] | None = None, **overrides: object) -> settings.Settings:
-    """
-    Read settings from a given environment alone.
-    """
+    """Read settings from a given environment alone."""
     return settings.load(environ or {}, **overrides)
 
 
 def fatal(environ: dict[str, str], **overrides: object) -> set[str]:
-    """
-    Return the names of the settings that keep the service from starting.
-    """
+    """Return the names of the settings that keep the service from starting."""
     found = settings.check(load(environ, **overrides), environ)
     return {remark.setting for remark in found if remark.fatal}
 
 
 def test_defaults_serve_the_current_folder_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    Without any setting the service listens on this machine only and needs no token.
-    """
+    """Without any setting the service listens on this machine only and needs no token."""
     monkeypatch.chdir(tmp_path)
     defaults = load()
 
@@ -42,9 +34,7 @@ def test_defaults_serve_the_current_folder_on_loopback(tmp_path: Path, monkeypat
 
 
 def test_the_data_directory_can_have_another_name(tmp_path: Path):
-    """
-    It is named from the project, or wherever it is.
-    """
+    """It is named from the project, or wherever it is."""
     beside = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"})
     elsewhere = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": "/data"})
 
@@ -53,9 +43,7 @@ def test_the_data_directory_can_have_another_name(tmp_path: Path):
 
 
 def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
-    """
-    Each documented variable changes exactly one setting.
-    """
+    """Each documented variable changes exactly one setting."""
     examples = {
         "int": "17",
         "float": "2.5",
@@ -83,9 +71,7 @@ def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
 
 
 def test_options_win_over_the_environment_and_none_is_no_option():
-    """
-    What stands on the command line counts, where something stands there.
-    """
+    """What stands on the command line counts, where something stands there."""
     environ = {"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_HOST": "127.0.0.2"}
     both = load(environ, port=0, host=None)
 
@@ -93,9 +79,7 @@ def test_options_win_over_the_environment_and_none_is_no_option():
 
 
 def test_empty_variable_counts_as_unset():
-    """
-    An empty variable, as compose files write it, leaves the default.
-    """
+    """An empty variable, as compose files write it, leaves the default."""
     assert load({"CONTROL_ROOM_PORT": ""}).server.port == 8000
 
 
@@ -104,9 +88,7 @@ def test_empty_variable_counts_as_unset():
     [("PORT", "eighty"), ("MAX_RUNNING", "2.5"), ("INLINE_RECIPES", "perhaps"), ("STOP_GRACE_SECONDS", "ten")],
 )
 def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
-    """
-    A value that cannot be read is refused by the name of its variable.
-    """
+    """A value that cannot be read is refused by the name of its variable."""
     with pytest.raises(errors.ConfigurationError) as refused:
         load({f"CONTROL_ROOM_{name}": value})
 
@@ -115,9 +97,7 @@ def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
 
 
 def test_unknown_variable_is_a_warning_with_the_nearest_name():
-    """
-    A misspelt setting is told, with the name that was perhaps meant.
-    """
+    """A misspelt setting is told, with the name that was perhaps meant."""
     environ = {"CONTROL_ROOM_MAX_RUNING": "3"}
     (remark,) = settings.check(load(environ), environ)
 
@@ -127,42 +107,32 @@ def test_unknown_variable_is_a_warning_with_the_nearest_name():
 
 @pytest.mark.parametrize("name", settings.OUTSIDE)
 def test_variables_with_the_prefix_that_are_no_settings_are_known(name: str):
-    """
-    What agents, the command line and crash tests read is not called unknown.
-    """
+    """What agents, the command line and crash tests read is not called unknown."""
     environ = {name: "something"}
 
     assert settings.check(load(environ), environ) == []
 
 
 def test_crash_point_is_known_to_the_check():
-    """
-    The crash tests' variable is no unknown setting.
-    """
+    """The crash tests' variable is no unknown setting."""
     assert settings.CRASH_AT in settings.OUTSIDE
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "", "example.org", "127.example.org"])
 def test_address_beyond_loopback_needs_a_token(host: str):
-    """
-    A service that others can reach refuses to start without a token.
-    """
+    """A service that others can reach refuses to start without a token."""
     assert fatal({}, host=host) == {"CONTROL_ROOM_API_TOKEN"}
     assert not fatal({}, host=host, api_token="a-long-enough-token")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])
 def test_loopback_needs_no_token(host: str):
-    """
-    A service for this machine starts without a token.
-    """
+    """A service for this machine starts without a token."""
     assert not fatal({}, host=host)
 
 
 def test_short_token_is_doubtful_but_starts():
-    """
-    A short token is told as a warning.
-    """
+    """A short token is told as a warning."""
     (remark,) = settings.check(load({}, api_token="short"), {})
 
     assert (remark.setting, remark.fatal) == ("CONTROL_ROOM_API_TOKEN", False)
@@ -170,16 +140,12 @@ def test_short_token_is_doubtful_but_starts():
 
 @pytest.mark.parametrize("token", ["with a space in it", "schlüssel-zum-haus", "line\nbreak-in-the-token"])
 def test_token_that_no_header_can_carry_is_refused(token: str):
-    """
-    A token that callers could not send keeps the service from starting.
-    """
+    """A token that callers could not send keeps the service from starting."""
     assert fatal({}, api_token=token) == {"CONTROL_ROOM_API_TOKEN"}
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path):
-    """
-    Every setting that cannot work is named in one check.
-    """
+    """Every setting that cannot work is named in one check."""
     environ = {
         "CONTROL_ROOM_PORT": "70000",
         "CONTROL_ROOM_PROJECT": str(tmp_path / "absent"),
@@ -202,9 +168,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
 
 
 def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
-    """
-    A folder with bytes in its path that are no text cannot be written down, so nothing starts in it, nor by a link.
-    """
+    """A project folder whose path is not valid text is refused, also when reached by a link."""
     strange, link = tmp_path / "strange\udcff", tmp_path / "link"
     strange.mkdir()
     link.symlink_to(strange)
@@ -214,9 +178,7 @@ def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
 
 
 def test_the_data_does_not_contain_the_project(tmp_path: Path):
-    """
-    No run can work in the data directory, so that it cannot be the project, nor be above it, by whatever path.
-    """
+    """No run can work in the data directory, so that it cannot be the project, nor be above it, by whatever path."""
     (tmp_path / "link").symlink_to(tmp_path)
 
     assert fatal({}, project=tmp_path, data=Path()) == {"CONTROL_ROOM_DATA_DIRECTORY"}
@@ -225,8 +187,8 @@ def test_the_data_does_not_contain_the_project(tmp_path: Path):
 
 
 def test_a_token_comes_from_its_file(tmp_path: Path):
-    """
-    A file takes the token's place; one that others can read is told, and one without a token keeps all from starting.
+    """A file takes the token's place; one that others can read is told, and one without a token keeps all from
+    starting.
     """
     file = tmp_path / "token"
     file.write_text("sixteen-characters-or-more\n")
@@ -247,9 +209,7 @@ def test_a_token_comes_from_its_file(tmp_path: Path):
 
 
 def test_every_value_of_the_wrong_form_is_told_at_once():
-    """
-    Settings that cannot be read are all named, beside the unknown ones.
-    """
+    """Settings that cannot be read are all named, beside the unknown ones."""
     environ = {"CONTROL_ROOM_PORT": "x", "CONTROL_ROOM_MAX_RUNNING": "y", "CONTROL_ROOM_HOTS": "z"}
     read, remarks = settings.examine(environ)
 
@@ -262,9 +222,7 @@ def test_every_value_of_the_wrong_form_is_told_at_once():
 
 
 def test_examined_settings_are_those_that_are_loaded():
-    """
-    Where all can be read, examining gives the settings and their check.
-    """
+    """Where all can be read, examining gives the settings and their check."""
     read, remarks = settings.examine({"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_API_TOKEN": "short"})
 
     assert read is not None

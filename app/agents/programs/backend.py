@@ -1,6 +1,4 @@
-"""
-The backend of every program: find it, call it, watch it, and judge what it leaves.
-"""
+"""The backend of every program: find it, call it, watch it, and judge what it leaves."""
 
 from __future__ import annotations
 
@@ -28,29 +26,24 @@ _NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
 
 
 class ProgramBackend:
-    """
-    Speak with a program: one process for each prompt, ended with everything that it has started.
-    """
+    """Speak with a program: one process for each prompt, ended with everything that it has started."""
 
     def __init__(self, program: Program, config: BackendConfig, surroundings: Surroundings) -> None:
-        self._program, self._config, self._around = program, config, surroundings
+        self._program = program
+        self._config = config
+        self._around = surroundings
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:
-        """
-        Return the configured model of a tier, or the program's own for it; None leaves it to the program.
-        """
+        """Return the configured model of a tier, or the program's own for it; None leaves it to the program."""
         known = self._config.models.get(tier) or self._program.models.get(tier)
         return known or (None if tier in TIERS else tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Send one prompt and wait for the program to end; a cancellation ends it.
+        """Send one prompt and wait for the program to end; a cancellation ends it.
 
         Raises:
             errors.AgentFailed: `agent_missing`, `agent_refused_root`, `tools_cannot_be_turned_off`, `missing_secrets`,
@@ -75,9 +68,7 @@ class ProgramBackend:
         return await self._settled(prompt, opened, found)
 
     async def close(self) -> None:
-        """
-        Nothing is held: what runs belongs to its prompt.
-        """
+        """Nothing is held: what runs belongs to its prompt."""
 
     def _refuse(self, prompt: ports.AgentPrompt) -> None:
         if not prompt.tools and not self._program.tools_off:
@@ -93,9 +84,7 @@ class ProgramBackend:
     # -- the conversation
 
     async def _settled(self, prompt: ports.AgentPrompt, opened: Opening, found: verdicts.Verdict) -> ports.AgentReply:
-        """
-        Return what came of the last turn, with what it took, once what is known of the conversation is kept.
-        """
+        """Return what came of the last turn, with what it took, once what is known of the conversation is kept."""
         kept, reply = await self._kept(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(kept, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
@@ -135,8 +124,7 @@ class ProgramBackend:
         created: bool = False,
         spent: tuple[records.Usage | None, records.Usage | None] = (None, None),
     ) -> agent_sessions.AgentSession | None:
-        """
-        Keep what is known of the conversation, if it is more than is kept, and return it.
+        """Keep what is known of the conversation, if it is more than is kept, and return it.
 
         Args:
             foreign: Whether it was begun elsewhere.
@@ -230,8 +218,8 @@ class ProgramBackend:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, prompt: ports.AgentPrompt, outlet: private.Outlet) -> None:
-        """
-        Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the turn.
+        """Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the
+        turn.
         """
         heard = Heard()
         while heard.session_id is None:
@@ -242,9 +230,7 @@ class ProgramBackend:
 
 
 def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str | None:
-    """
-    Say what keeps a program from working here; nothing is started.
-    """
+    """Say what keeps a program from working here; nothing is started."""
     try:
         places.find(program, config, around.environ, around.home)
     except errors.AgentFailed as missing:
@@ -261,9 +247,7 @@ async def _nothing() -> None:
 
 
 def _refuse_value(value: str | None, kind: str, code: str) -> None:
-    """
-    Refuse a value that a program would read as an option of its own.
-    """
+    """Refuse a value that a program would read as an option of its own."""
     if value is not None and not _NO_OPTION.fullmatch(value):
         message = f"The {kind} {value!r:.80} begins with a hyphen or contains a control character; name another one."
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})

@@ -1,6 +1,4 @@
-"""
-The programs that are known, by the type of their backends.
-"""
+"""The programs that are known, by the type of their backends."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def called(command: Iterable[str]) -> list[Program]:
-    """
-    Return the programs that a command starts, by its words.
-    """
+    """Return the programs that a command starts, by its words."""
     words = [PurePath(word).name.lower() for word in command]
     return [
         program for program in PROGRAMS.values() if any(program.commands[0].split("-")[0] in word for word in words)

@@ -1,5 +1,4 @@
-"""
-Claude Code: takes the id of a new conversation from us and ends with one result record.
+"""Claude Code: takes the id of a new conversation from us and ends with one result record.
 
 A first prompt that was cut off may or may not have left a conversation: going on with it is tried first, since an id
 that is in use is refused for a new one, and an id that is unknown costs no call of the model.

@@ -1,5 +1,4 @@
-"""
-Codex: names its conversations itself, in the first line that it writes.
+"""Codex: names its conversations itself, in the first line that it writes.
 
 A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise. An id
 that it does not know is refused, but a text that is no id begins a new conversation in silence, so none is passed on.
@@ -47,9 +46,7 @@ def _permissions(turn: Turn) -> list[str]:
 
 
 def _servers(turn: Turn) -> Iterator[str]:
-    """
-    Yield the tool servers that are configured, which its sandbox does not hold.
-    """
+    """Yield the tool servers that are configured, which its sandbox does not hold."""
     own = Path(turn.environ.get("CODEX_HOME") or turn.home / ".codex")
     for folder in (own, Path(turn.prompt.working_dir) / ".codex"):
         try:
@@ -68,7 +65,8 @@ def _hear(event: Event, heard: Heard) -> None:
             heard.text = str(within(event, "item", "text") or "")
         case "turn.completed":
             usage = event.get("usage")
-            heard.complete, heard.failure = True, None
+            heard.complete = True
+            heard.failure = None
             heard.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
             heard.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))

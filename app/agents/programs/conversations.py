@@ -1,6 +1,4 @@
-"""
-Conversations: whether a prompt begins one or goes on with one, and by which name the program knows it.
-"""
+"""Conversations: whether a prompt begins one or goes on with one, and by which name the program knows it."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.engine import agent_sessions, plain, ports, records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """
-    How a turn opens.
-    """
+    """How a turn opens."""
 
     session_id: str | None = None
     """Conversation by the program's name for it; None: it chooses one, or there is none."""
@@ -35,8 +31,7 @@ class Opening:
 def opening(
     program: Program, backend: str, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None
 ) -> Opening:
-    """
-    Decide how a turn opens, by what is kept of its conversation.
+    """Decide how a turn opens, by what is kept of its conversation.
 
     Raises:
         errors.AgentFailed: `unknown_agent_session`, the program can have no such conversation.
@@ -77,9 +72,7 @@ def opening(
 
 
 def system_sha256(prompt: ports.AgentPrompt) -> str | None:
-    """
-    Return the hash of a prompt's standing instruction; None without one.
-    """
+    """Return the hash of a prompt's standing instruction; None without one."""
     return plain.sha256(prompt.system.encode("utf-8", "replace")) if prompt.system else None
 
 
@@ -90,9 +83,7 @@ def again(
     kept: agent_sessions.AgentSession | None,
     error: records.StepError,
 ) -> Opening | None:
-    """
-    Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all.
-    """
+    """Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all."""
     if error.code == "unknown_agent_session" and opened.resumes and opened.may_begin:
         # Some programs keep the name of a conversation whose first prompt failed, and yet do not know it.
         return Opening(session_id=_named(program, prompt.agent_session_id or "", (kept.names if kept else 0) + 1))
@@ -102,8 +93,7 @@ def again(
 
 
 def _named(program: Program, ours: str, names: int = 0) -> str | None:
-    """
-    Return the name that we give to a new conversation, a UUID; None where the program names it.
+    """Return the name that we give to a new conversation, a UUID; None where the program names it.
 
     Args:
         names: How many other names were given to it before.

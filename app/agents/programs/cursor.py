@@ -1,5 +1,4 @@
-"""
-Cursor Agent: names its conversations itself, in the first line that it writes. Built by its documentation alone.
+"""Cursor Agent: names its conversations itself, in the first line that it writes. Built by its documentation alone.
 
 A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise.
 Nothing is known to keep it from using every tool, so it takes no prompts that forbid them.

@@ -1,6 +1,4 @@
-"""
-The environment of a program: this process's own, cleaned of what an agent around it has left there.
-"""
+"""The environment of a program: this process's own, cleaned of what an agent around it has left there."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ _BEADS = Path(".beads-local") / "local.db"
 def overlay(
     program: Program, config: BackendConfig, environ: Mapping[str, str], prompt: ports.AgentPrompt, called: Invocation
 ) -> dict[str, str | None]:
-    """
-    Return what differs from this process's environment; None: left out.
+    """Return what differs from this process's environment; None: left out.
 
     Raises:
         errors.AgentFailed: `missing_secrets`, the variable that holds the key is not set.
@@ -47,8 +44,7 @@ def overlay(
 def secrets(
     programs: Iterable[Program], config: BackendConfig, around: Surroundings, model: str | None
 ) -> frozenset[str]:
-    """
-    Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
+    """Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
 
     Args:
         programs: Whose keys are its own.
@@ -63,9 +59,7 @@ def secrets(
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:
-    """
-    Return what differs for every agent: what another one has left is left out, and a worktree has its own issues.
-    """
+    """Return what differs for every agent: what another one has left is left out, and a worktree has its own issues."""
     changed: dict[str, str | None] = dict.fromkeys(_left_by_others(environ))
     if (beads := beads_database(working_dir)) is not None:
         changed["BEADS_DB"] = str(beads)
@@ -73,9 +67,7 @@ def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str 
 
 
 def beads_database(working_dir: PurePath) -> Path | None:
-    """
-    Return the issue database that a linked worktree of git has for itself; None elsewhere.
-    """
+    """Return the issue database that a linked worktree of git has for itself; None elsewhere."""
     folder = Path(working_dir)
     for place in (folder, *folder.parents):
         if os.path.exists(place / ".git"):

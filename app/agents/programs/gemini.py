@@ -1,5 +1,4 @@
-"""
-Gemini CLI: takes the id of a new conversation from us; a conversation belongs to its working folder.
+"""Gemini CLI: takes the id of a new conversation from us; a conversation belongs to its working folder.
 
 It writes its errors on standard error, with an exit code that is the HTTP status modulo 256. After a SIGTERM it ends
 with code 0 and says nothing. A first prompt that was cut off is gone on with if its id is known, and sent anew if not.
@@ -39,7 +38,8 @@ def _hear(event: Event, heard: Heard) -> None:
         case None if "error" in event:
             results.hear_error(event, heard)
         case None if "response" in event:
-            heard.complete, heard.text = True, str(event["response"] or "")
+            heard.complete = True
+            heard.text = str(event["response"] or "")
             _add_usage(event.get("stats"), heard)
             _hear_warnings(event.get("warnings"), heard)
         case "message" if event.get("role") == "assistant":
@@ -56,9 +56,7 @@ def _hear(event: Event, heard: Heard) -> None:
 
 
 def _hear_warnings(warnings: object, heard: Heard) -> None:
-    """
-    Understand why it broke a reply off itself, which it does not call an error.
-    """
+    """Understand why it broke a reply off itself, which it does not call an error."""
     told = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
     for words in told:
         if not heard.text.strip() or _BROKEN_OFF.search(words):

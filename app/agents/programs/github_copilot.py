@@ -1,5 +1,4 @@
-"""
-GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
+"""GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
 
 A first prompt that was cut off is gone on with if its id is known, and sent anew if not; an id that is in use is no
 error for a new conversation, which then is none. A turn that a signal ended calls itself a success, so that its own

@@ -1,5 +1,4 @@
-"""
-OpenCode: names its conversations itself, in every line that it writes, and has no record that ends a turn.
+"""OpenCode: names its conversations itself, in every line that it writes, and has no record that ends a turn.
 
 A first prompt that was cut off is repeated in its conversation if a line of it was seen, and in a new one otherwise.
 After a use of a tool that was not allowed it ends at once, with code 0 and no further text.
@@ -57,7 +56,8 @@ def _hear(event: Event, heard: Heard) -> None:
             # What was said before a tool is no answer if nothing follows it.
             heard.text = ""
         case "step_finish":
-            heard.complete, heard.cut_off = True, within(event, "part", "reason") == "length"
+            heard.complete = True
+            heard.cut_off = within(event, "part", "reason") == "length"
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))

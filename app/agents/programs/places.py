@@ -1,6 +1,4 @@
-"""
-Places of programs: which file on this machine is the program.
-"""
+"""Places of programs: which file on this machine is the program."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from app.processes import commands, folders
 
 
 def find(program: Program, config: BackendConfig, environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
-    """
-    Return the program's file and leading arguments, by `agents.json`, its variable, its own installer, PATH.
+    """Return the program's file and leading arguments, by `agents.json`, its variable, its own installer, PATH.
 
     Raises:
         errors.AgentFailed: `agent_missing`, with what to install.
@@ -39,8 +36,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
 
 
 def entered(folder: Path) -> int:
-    """
-    Return the descriptor of the folder that a program works in.
+    """Return the descriptor of the folder that a program works in.
 
     Raises:
         commands.NotStarted: `cwd_missing`; it is missing, or somebody has put a link in its place.

@@ -1,6 +1,4 @@
-"""
-Private files: what a program writes while it runs, and a folder that only it and we are told of.
-"""
+"""Private files: what a program writes while it runs, and a folder that only it and we are told of."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class Outlet:
-    """
-    A file without a name that takes the standard output of a program and can be read meanwhile.
-    """
+    """A file without a name that takes the standard output of a program and can be read meanwhile."""
 
     def __init__(self) -> None:
         with workspace_faults.waiting(tempfile.gettempdir()):
@@ -35,34 +31,26 @@ class Outlet:
         self._torn = b""
 
     def news(self) -> list[bytes]:
-        """
-        Return the lines that were completed since the last time.
-        """
+        """Return the lines that were completed since the last time."""
         content = os.pread(self._reading, _READ_BYTES, self._seen_bytes)
         self._seen_bytes += len(content)
         *lines, self._torn = (self._torn + content).split(b"\n")
         return lines
 
     def lines(self) -> Iterator[bytes]:
-        """
-        Yield every line, with its newline.
-        """
+        """Yield every line, with its newline."""
         with open(os.dup(self._reading), "rb") as read:
             read.seek(0)
             yield from read
 
     def close(self) -> None:
-        """
-        Forget what was written.
-        """
+        """Forget what was written."""
         os.close(self._reading)
 
 
 @contextlib.contextmanager
 def folder(wanted: bool) -> Iterator[Path | None]:
-    """
-    Make a folder that others cannot look into, and remove it with all that is in it.
-    """
+    """Make a folder that others cannot look into, and remove it with all that is in it."""
     if not wanted:
         yield None
         return
@@ -75,9 +63,7 @@ def folder(wanted: bool) -> Iterator[Path | None]:
 
 
 def fill(folder: Path | None, files: Mapping[str, str]) -> None:
-    """
-    Write texts into a private folder.
-    """
+    """Write texts into a private folder."""
     for name, text in files.items():
         assert folder is not None
         with workspace_faults.waiting(str(folder)):
@@ -85,9 +71,7 @@ def fill(folder: Path | None, files: Mapping[str, str]) -> None:
 
 
 def read(folder: Path | None, name: str | None) -> bytes:
-    """
-    Return what stands in a private folder under a name; nothing where nothing does.
-    """
+    """Return what stands in a private folder under a name; nothing where nothing does."""
     if folder is None or name is None:
         return b""
     try:

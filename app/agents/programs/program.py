@@ -1,6 +1,4 @@
-"""
-What a program is to its backend: how it is found, what it is told, and how its words are understood.
-"""
+"""What a program is to its backend: how it is found, what it is told, and how its words are understood."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """
-    One prompt to a program, as far as it is decided before it starts.
-    """
+    """One prompt to a program, as far as it is decided before it starts."""
 
     prompt: ports.AgentPrompt
     """The prompt."""
@@ -42,8 +38,8 @@ class Turn:
     """Private folder for as long as the program runs; None for programs that ask for none."""
 
     def message(self, *, with_system: bool = True, with_schema: bool = True) -> str:
-        """
-        Return what is said to the agent, with what the program has no other way to be told put before and after it.
+        """Return what is said to the agent, with what the program has no other way to be told put
+        before and after it.
         """
         system, schema = self.prompt.system, self.prompt.reply_schema
         parts = [system] if system and with_system else []
@@ -55,9 +51,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """
-    How a program is called.
-    """
+    """How a program is called."""
 
     arguments: tuple[str, ...]
     """Arguments after the program's own."""
@@ -71,9 +65,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """
-    What a program says went wrong.
-    """
+    """What a program says went wrong."""
 
     message: str
     """In its own words."""
@@ -85,9 +77,7 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """
-    Tokens and price, as far as they were told.
-    """
+    """Tokens and price, as far as they were told."""
 
     input_tokens: int | None = None
     """Tokens read, those from a cache included; None where it does not tell."""
@@ -97,9 +87,7 @@ class Tally:
     """Price."""
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """
-        Add to what it cost; what is no number counts for nothing.
-        """
+        """Add to what it cost; what is no number counts for nothing."""
         if isinstance(input_tokens, int) or isinstance(output_tokens, int):
             self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
             self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
@@ -107,9 +95,7 @@ class Tally:
             self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
 
     def usage(self) -> records.Usage | None:
-        """
-        Return it as a value; None where nothing was told.
-        """
+        """Return it as a value; None where nothing was told."""
         if self.input_tokens is None and self.cost_usd is None:
             return None
         return records.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_usd=self.cost_usd)
@@ -117,9 +103,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class Heard:
-    """
-    What has been understood of a program's words so far.
-    """
+    """What has been understood of a program's words so far."""
 
     session_id: str | None = None
     """Conversation, by the program's name for it."""
@@ -143,9 +127,7 @@ def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """
-    A command line of an agent.
-    """
+    """A command line of an agent."""
 
     label: str
     """Its name for people."""
@@ -202,23 +184,17 @@ class Program:
 
 
 def as_words(text: str) -> str:
-    """
-    Return a text that a program with commands of its own takes for words even if it begins with a slash.
-    """
+    """Return a text that a program with commands of its own takes for words even if it begins with a slash."""
     return f"Prompt:\n\n{text}" if text.lstrip().startswith("/") else text
 
 
 def whole(value: object) -> int:
-    """
-    Return a count; 0 for what is none.
-    """
+    """Return a count; 0 for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def within(value: object, *names: str) -> Any:
-    """
-    Return what stands at a path of names; None where it leads nowhere.
-    """
+    """Return what stands at a path of names; None where it leads nowhere."""
     for name in names:
         if not isinstance(value, Mapping):
             return None

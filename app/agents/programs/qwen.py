@@ -1,5 +1,4 @@
-"""
-Qwen Code: takes the id of a new conversation from us and ends with one result record in an array.
+"""Qwen Code: takes the id of a new conversation from us and ends with one result record in an array.
 
 A first prompt that was cut off is gone on with if its id is known, and sent anew if not.
 """

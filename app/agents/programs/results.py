@@ -1,6 +1,4 @@
-"""
-Result records: the form in which several programs end a turn.
-"""
+"""Result records: the form in which several programs end a turn."""
 
 from __future__ import annotations
 
@@ -13,23 +11,17 @@ _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
 def hear(event: Event, heard: Heard) -> None:
-    """
-    Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing.
-    """
+    """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing."""
     _hear(event, heard, heard.turn)
 
 
 def hear_sums(event: Event, heard: Heard) -> None:
-    """
-    Understand the records of a program whose `usage` is that of the whole conversation.
-    """
+    """Understand the records of a program whose `usage` is that of the whole conversation."""
     _hear(event, heard, heard.sums)
 
 
 def hear_error(event: Event, heard: Heard) -> None:
-    """
-    Understand the document `{"error": {message, type, code}}` that some programs end with.
-    """
+    """Understand the document `{"error": {message, type, code}}` that some programs end with."""
     message = within(event, "error", "message")
     if isinstance(message, str):
         code = within(event, "error", "code")
@@ -39,9 +31,7 @@ def hear_error(event: Event, heard: Heard) -> None:
 
 
 def inner_words(told: str) -> str:
-    """
-    Return the words in an answer of the model's service that is passed on as it came.
-    """
+    """Return the words in an answer of the model's service that is passed on as it came."""
     try:
         inner = within(orjson.loads(told), "error", "message")
     except orjson.JSONDecodeError:

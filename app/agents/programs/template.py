@@ -1,5 +1,4 @@
-"""
-Any other program, called by a template in `agents.json`.
+"""Any other program, called by a template in `agents.json`.
 
 Its conversations are named by us (`{session_id}`), or by it where `reply` says where the name stands. A first prompt
 that was cut off is gone on with if the program's name for its conversation is known, and sent anew if not.
@@ -28,9 +27,7 @@ _SCRIPT = re.compile(r"-[a-z]*c[a-z]*|--command")
 
 
 def program(config: BackendConfig) -> Program:
-    """
-    Return the program that a template describes.
-    """
+    """Return the program that a template describes."""
     named = [text for part in (*config.command, *config.resume) for text in ([part] if isinstance(part, str) else part)]
     reply = config.reply
 
@@ -51,9 +48,7 @@ def program(config: BackendConfig) -> Program:
 
 
 def fills_script(template: tuple[Part, ...]) -> bool:
-    """
-    Tell whether a placeholder is in the script of a shell, which would execute what is filled in.
-    """
+    """Tell whether a placeholder is in the script of a shell, which would execute what is filled in."""
     texts = [text for part in template for text in _texts(part)]
     begins = next((at for at, text in enumerate(texts) if PurePath(text).name in _SHELLS), len(texts))
     return any(_SCRIPT.fullmatch(option) and _PLACE.search(text) for option, text in itertools.pairwise(texts[begins:]))
@@ -102,9 +97,7 @@ def _tools(turn: Turn) -> tuple[str, ...]:
 
 
 def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools: tuple[str, ...]) -> list[str]:
-    """
-    Return the arguments behind the program's name; those whose placeholder has no value are left out.
-    """
+    """Return the arguments behind the program's name; those whose placeholder has no value are left out."""
     parts = template[1:] if _TOOLS in template else (*template[1:], _TOOLS)
     arguments: list[str] = []
     for part in parts:
@@ -116,9 +109,7 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
 
 
 def _argument(text: str, values: Mapping[str, str | None], *, is_operand: bool) -> str:
-    """
-    Return a filled argument that is an option only where the template says so.
-    """
+    """Return a filled argument that is an option only where the template says so."""
     filled = _PLACE.sub(lambda found: values[found[1]] or "", text)
     is_option = filled.startswith("-") and not text.startswith("-") and not is_operand
     return f"\n{filled}" if is_option else filled
@@ -133,7 +124,8 @@ def _hear(event: Event, heard: Heard, paths: Mapping[str, str]) -> None:
     if isinstance(told.get("session_id"), str | int):
         heard.session_id = str(told["session_id"])
     if isinstance(told.get("text"), str):
-        heard.text, heard.complete = told["text"], True
+        heard.text = told["text"]
+        heard.complete = True
     heard.cut_off = heard.cut_off or told.get("finish") in _CUT_OFF
     if told.get("error"):
         heard.failure = Failure(message=str(told["error"]))

@@ -1,6 +1,4 @@
-"""
-Verdicts: what came of a turn, by all that a program left behind. Its exit code alone says little.
-"""
+"""Verdicts: what came of a turn, by all that a program left behind. Its exit code alone says little."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """
-    What a program left behind.
-    """
+    """What a program left behind."""
 
     stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))
     """Lines of its standard output."""
@@ -51,9 +47,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """
-    What came of a turn.
-    """
+    """What came of a turn."""
 
     reply: ports.AgentReply
     """The reply, with what the program says of the turn's usage."""
@@ -62,8 +56,7 @@ class Verdict:
 
 
 def verdict(program: Program, left: Left, session_id: str | None = None) -> Verdict:
-    """
-    Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
+    """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
 
     Args:
         session_id: Conversation that was to go on; an answer out of another one is none.

@@ -1,6 +1,4 @@
-"""
-Words of programs: the JSON objects in what they write, whatever stands around them.
-"""
+"""Words of programs: the JSON objects in what they write, whatever stands around them."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _TRIES = 50
 
 
 def events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """
-    Yield every JSON object: one a line, in an array, or one written over many lines; all else is passed over.
-    """
+    """Yield every JSON object: one a line, in an array, or one written over many lines; all else is passed over."""
     left = iter(lines)
     for line in left:
         if line.lstrip()[:1] not in (b"{", b"["):
@@ -32,9 +28,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def last_event(text: str) -> Event | None:
-    """
-    Return the JSON object that a text ends with, as some programs write their errors behind other complaints.
-    """
+    """Return the JSON object that a text ends with, as some programs write their errors behind other complaints."""
     end = text.rstrip()
     begin = len(end)
     for _ in range(_TRIES):
@@ -52,9 +46,7 @@ def last_event(text: str) -> Event | None:
 
 
 def plain_text(content: bytes) -> str:
-    """
-    Return an output as text without the signs that colour a terminal.
-    """
+    """Return an output as text without the signs that colour a terminal."""
     return _ESCAPES.sub("", content.decode("utf-8", "replace"))
 
 

@@ -1,6 +1,4 @@
-"""
-An agent of the Agent Client Protocol at work: its process, which the supervisor holds, and the line to it.
-"""
+"""An agent of the Agent Client Protocol at work: its process, which the supervisor holds, and the line to it."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ T = TypeVar("T")
 
 
 class Agent:
-    """
-    A running agent.
-    """
+    """A running agent."""
 
     def __init__(
         self,
@@ -49,7 +45,10 @@ class Agent:
         ending: asyncio.Task[commands.Ended],
         clock: clock.Clock,
     ) -> None:
-        self._name, self._line, self._ending, self._clock = name, line, ending, clock
+        self._name = name
+        self._line = line
+        self._ending = ending
+        self._clock = clock
         self._parting_seconds = PARTING_SECONDS
         self._started_at = clock.monotonic()
         self.turn = turn
@@ -58,8 +57,7 @@ class Agent:
         """The protocol."""
 
     async def ask(self, what: Awaitable[T]) -> T:
-        """
-        Wait for the answer to anything but a prompt, as long as the agent lives.
+        """Wait for the answer to anything but a prompt, as long as the agent lives.
 
         Raises:
             acp.RequestError: it refused.
@@ -71,8 +69,7 @@ class Agent:
     async def prompt(
         self, session_id: str, text: str, limit_seconds: float, idle_seconds: float | None
     ) -> schema.PromptResponse:
-        """
-        Say something and wait for the end of the turn; a cancellation is told to the agent before it is ended.
+        """Say something and wait for the end of the turn; a cancellation is told to the agent before it is ended.
 
         Args:
             limit_seconds: Longest time since the agent was started.
@@ -95,9 +92,7 @@ class Agent:
             raise
 
     async def part(self) -> None:
-        """
-        Hang up, and see to it that nothing of the agent is left.
-        """
+        """Hang up, and see to it that nothing of the agent is left."""
         with contextlib.suppress(ConnectionError):
             await self.connection.close()
         await asyncio.wait([self._ending], timeout=self._parting_seconds)
@@ -144,8 +139,7 @@ class Agent:
         )
 
     async def _parted(self) -> errors.AgentFailed:
-        """
-        Return why there is no more to be heard of the agent.
+        """Return why there is no more to be heard of the agent.
 
         Raises:
             commands.LauncherLost: it was cut off, and may be begun again.
@@ -183,8 +177,7 @@ async def started(
     tools: bool,
     clock: clock.Clock,
 ) -> AsyncIterator[Agent]:
-    """
-    Run an agent for the block; nothing of it is left afterwards.
+    """Run an agent for the block; nothing of it is left afterwards.
 
     Args:
         request: Makes the request for its process, from the descriptors that it reads from and writes to.
@@ -218,9 +211,7 @@ async def started(
 
 
 async def _end(ending: asyncio.Task[commands.Ended]) -> None:
-    """
-    End a process, and wait until nothing of it is left.
-    """
+    """End a process, and wait until nothing of it is left."""
     ending.cancel()
     await asyncio.wait([ending])
     if not ending.cancelled():
@@ -242,9 +233,7 @@ def _unreadable(name: str, why: str) -> errors.AgentFailed:
 
 
 async def _shielded(work: Awaitable[None]) -> None:
-    """
-    Do a piece of work to its end, whoever loses patience; a cancellation is passed on afterwards.
-    """
+    """Do a piece of work to its end, whoever loses patience; a cancellation is passed on afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

@@ -1,5 +1,5 @@
-"""
-The backend for agents of the Agent Client Protocol: one process for each prompt, spoken with over its standard streams.
+"""The backend for agents of the Agent Client Protocol: one process for each prompt, spoken with over its standard
+streams.
 """
 
 from __future__ import annotations
@@ -32,28 +32,24 @@ _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_na
 
 
 class AcpBackend:
-    """
-    Speak with an agent that is started for each prompt, and answer what it asks for permission.
-    """
+    """Speak with an agent that is started for each prompt, and answer what it asks for permission."""
 
     def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
-        self._config, self._around = config, surroundings
+        self._config = config
+        self._around = surroundings
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:
-        """
-        Return the configured model of a tier, None for the agent's own choice; a name stands for itself otherwise.
+        """Return the configured model of a tier, None for the agent's own choice; a name stands for
+        itself otherwise.
         """
         return self._config.models.get(tier) or (None if tier in TIERS else tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Start the agent, open the conversation, send the prompt and wait for the end of its turn.
+        """Start the agent, open the conversation, send the prompt and wait for the end of its turn.
 
         Raises:
             errors.AgentFailed: `agent_missing`, `tools_cannot_be_turned_off`, `unknown_agent_session`, `unknown_model`,
@@ -76,9 +72,7 @@ class AcpBackend:
             return await self._spoken(agent, prompt, wish)
 
     async def close(self) -> None:
-        """
-        Nothing is held: every agent ends with its prompt.
-        """
+        """Nothing is held: every agent ends with its prompt."""
 
     # -- before the agent is started
 
@@ -178,9 +172,7 @@ class AcpBackend:
     async def _settled(
         self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
     ) -> ports.AgentReply:
-        """
-        Return a reply with what its turn took, once what is known of the conversation is kept.
-        """
+        """Return a reply with what its turn took, once what is known of the conversation is kept."""
         # An agent tells the price of a whole conversation, over all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
@@ -223,9 +215,7 @@ class AcpBackend:
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-    """
-    Say what keeps an agent from being spoken with; None where nothing does. Nothing is started.
-    """
+    """Say what keeps an agent from being spoken with; None where nothing does. Nothing is started."""
     if util.find_spec(_MODULE) is None:
         return services.missing(config.name, _PACKAGE, _EXTRA)
     command = _words(config)[0]

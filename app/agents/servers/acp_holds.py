@@ -1,5 +1,4 @@
-"""
-Holds: what keeps an agent of the Agent Client Protocol from using tools, and what lets it use them unasked.
+"""Holds: what keeps an agent of the Agent Client Protocol from using tools, and what lets it use them unasked.
 
 The protocol itself has no word for either. Agents that ask for permission ask only for what they think needs it, and
 their users' settings may allow anything; so each is held in its own way, and one without such a way is refused.
@@ -31,9 +30,7 @@ _QWEN_TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """
-    How one agent is kept from using tools.
-    """
+    """How one agent is kept from using tools."""
 
     name: str
     """What its command and its own name have in common."""
@@ -74,15 +71,11 @@ HOLDS = (
 
 
 def of(command: Sequence[str]) -> Hold | None:
-    """
-    Return what holds the agent that a command starts; None if nothing is known to.
-    """
+    """Return what holds the agent that a command starts; None if nothing is known to."""
     return next((hold for hold in HOLDS if any(hold.name in word.lower() for word in command)), None)
 
 
 def unasked(offered: Iterable[str]) -> str | None:
-    """
-    Return the mode in which an agent uses its tools without asking; None where it offers none.
-    """
+    """Return the mode in which an agent uses its tools without asking; None where it offers none."""
     known = set(offered)
     return next((mode for mode in UNASKED_MODES if mode in known), None)

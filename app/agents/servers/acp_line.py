@@ -1,6 +1,4 @@
-"""
-The line to an agent of the Agent Client Protocol: messages as lines of JSON, whatever else comes in between.
-"""
+"""The line to an agent of the Agent Client Protocol: messages as lines of JSON, whatever else comes in between."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _UPDATE = "session/update"
 
 
 class Line:
-    """
-    A transport for the package's connection. Updates of a session are told at once, so that none is late.
-    """
+    """A transport for the package's connection. Updates of a session are told at once, so that none is late."""
 
     def __init__(
         self,
@@ -34,7 +30,9 @@ class Line:
         clock: clock.Clock,
         told: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
-        self._reader, self._clock, self._told = reader, clock, told
+        self._reader = reader
+        self._clock = clock
+        self._told = told
         self._writer, self._other = writers
         self._turn = asyncio.Lock()
         self.heard_at = clock.monotonic()
@@ -54,8 +52,7 @@ class Line:
         clock: clock.Clock,
         told: Callable[[str, Mapping[str, Any]], None],
     ) -> Line:
-        """
-        Make the line over our ends of two pairs of sockets; a single pair would not do.
+        """Make the line over our ends of two pairs of sockets; a single pair would not do.
 
         Programs that wait on their output to notice its end would take what we say there for it.
         """
@@ -68,8 +65,7 @@ class Line:
         return cls(reader, (writer, other), clock, told)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """
-        Say something.
+        """Say something.
 
         Raises:
             ConnectionError: nobody listens.
@@ -79,9 +75,7 @@ class Line:
             await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """
-        Return the next request or answer; None once there will be none.
-        """
+        """Return the next request or answer; None once there will be none."""
         while (line := await self._next()) is not None:
             message = _message(line)
             if message is None:
@@ -93,9 +87,7 @@ class Line:
         return None
 
     async def close(self) -> None:
-        """
-        Hang up.
-        """
+        """Hang up."""
         self._writer.close()
         self._other.close()
 
@@ -131,9 +123,7 @@ class Line:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """
-    Return a message of the protocol, and None for what the package would stumble over.
-    """
+    """Return a message of the protocol, and None for what the package would stumble over."""
     try:
         message: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):

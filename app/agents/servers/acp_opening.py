@@ -1,5 +1,5 @@
-"""
-Openings of conversations with agents of the Agent Client Protocol: begun or gone on with, in a mode, with a model.
+"""Openings of conversations with agents of the Agent Client Protocol: begun or gone on with, in a
+mode, with a model.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _PROTOCOL = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """
-    How a conversation is to be opened.
-    """
+    """How a conversation is to be opened."""
 
     backend: str
     """Name of the backend."""
@@ -40,9 +38,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """
-    An open conversation.
-    """
+    """An open conversation."""
 
     session_id: str
     """The agent's name for it."""
@@ -57,8 +53,7 @@ class Opened:
 
 
 async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[None]]) -> Opened:
-    """
-    Open a conversation.
+    """Open a conversation.
 
     Args:
         begun: Keeps what the agent calls a new conversation, before anything is said in it.
@@ -86,9 +81,7 @@ async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[N
 
 
 def unheld(backend: str, why: str) -> errors.AgentFailed:
-    """
-    Return the refusal of a prompt without tools.
-    """
+    """Return the refusal of a prompt without tools."""
     return errors.AgentFailed(
         f"The backend {backend} cannot be kept from using tools, and this prompt forbids them: {why}.",
         code="tools_cannot_be_turned_off",
@@ -97,9 +90,7 @@ def unheld(backend: str, why: str) -> errors.AgentFailed:
 
 
 async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, known_as: str) -> Opened | None:
-    """
-    Go on with a conversation; None if a new one is to be begun.
-    """
+    """Go on with a conversation; None if a new one is to be begun."""
     import acp
 
     if wish.session_id is None:
@@ -120,9 +111,7 @@ async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, k
 
 
 def _ways(agent: Agent, hello: schema.InitializeResponse) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """
-    Yield what goes on with a conversation, the quickest first: who loads one tells all of it again.
-    """
+    """Yield what goes on with a conversation, the quickest first: who loads one tells all of it again."""
     can = hello.agent_capabilities
     if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
         yield agent.connection.resume_session
@@ -193,9 +182,7 @@ def _option(options: tuple[Any, ...], category: str) -> schema.SessionConfigOpti
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> dict[str, str]:
-    """
-    Return what can be chosen, with its names; a choice may be in groups.
-    """
+    """Return what can be chosen, with its names; a choice may be in groups."""
     values: dict[str, str] = {}
     for choice in option.options:
         for single in getattr(choice, "options", None) or [choice]:

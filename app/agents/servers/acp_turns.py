@@ -1,6 +1,4 @@
-"""
-Turns with an agent of the Agent Client Protocol: what it says, does and asks, and what it is allowed.
-"""
+"""Turns with an agent of the Agent Client Protocol: what it says, does and asks, and what it is allowed."""
 
 from __future__ import annotations
 
@@ -29,13 +27,13 @@ _NOTICE = re.compile(
 
 
 class Turn:
-    """
-    What has been heard of one turn.
-    """
+    """What has been heard of one turn."""
 
     def __init__(self, *, tools: bool) -> None:
         self._tools = tools
-        self._before, self._now, self._size = "", list[str](), 0
+        self._before = ""
+        self._now = list[str]()
+        self._size = 0
         self._tools_called: dict[str, Mapping[str, Any]] = {}
         self._tokens = program.Tally()
         self.cost_before: float | None = None
@@ -50,18 +48,19 @@ class Turn:
         """Whether it has said more than can be held."""
 
     def begin(self) -> None:
-        """
-        Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
-        """
-        self._before, self._now, self._size, self._tools_called = "", [], 0, {}
-        self.called, self.too_long = 0, False
+        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again."""
+        self._before = ""
+        self._now = []
+        self._size = 0
+        self._tools_called = {}
+        self.called = 0
+        self.too_long = False
         self._tokens = program.Tally()
-        self.cost_before, self.cost_so_far = self.cost_so_far, None
+        self.cost_before = self.cost_so_far
+        self.cost_so_far = None
 
     def take(self, _: str, update: Mapping[str, Any]) -> None:
-        """
-        Take in an update of the session.
-        """
+        """Take in an update of the session."""
         match update:
             # Qwen Code tells the tokens of each of its requests beside an empty piece of text.
             case {"_meta": {"usage": {"inputTokens": int(read), "outputTokens": int(written)}}}:
@@ -77,7 +76,9 @@ class Turn:
             case {"sessionUpdate": "tool_call", "toolCallId": str(name)}:
                 self.called += 1
                 # What is said before a tool is used is no reply if something follows it.
-                self._before, self._now, self._size = self.text(), [], 0
+                self._before = self.text()
+                self._now = []
+                self._size = 0
                 self._judge(name, update)
             case {"sessionUpdate": "tool_call_update", "toolCallId": str(name)}:
                 self._judge(name, update)
@@ -85,14 +86,11 @@ class Turn:
                 self.cost_so_far = float(amount)
 
     def text(self) -> str:
-        """
-        Return the last that was said in one go.
-        """
+        """Return the last that was said in one go."""
         return "".join(self._now).strip() or self._before
 
     def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
-        """
-        Return the tokens of the turn, as far as they were told.
+        """Return the tokens of the turn, as far as they were told.
 
         Args:
             known_as: The agent's own name for itself, in small letters.
@@ -113,9 +111,7 @@ class Turn:
 
 
 class Person:
-    """
-    The one whom an agent asks for permission: always allowed where it may use tools, and never where it may not.
-    """
+    """The one whom an agent asks for permission: always allowed where it may use tools, and never where it may not."""
 
     def __init__(self, *, tools: bool) -> None:
         self._wanted = ("allow_once", "allow_always") if tools else ("reject_once", "reject_always")
@@ -125,9 +121,7 @@ class Person:
     async def request_permission(
         self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: Any
     ) -> schema.RequestPermissionResponse:
-        """
-        Choose the option that holds for this once; a lasting one would be kept in the user's own settings.
-        """
+        """Choose the option that holds for this once; a lasting one would be kept in the user's own settings."""
         from acp import schema
 
         self.asked.append(plain.preview(tool_call.title or tool_call.tool_call_id))
@@ -140,8 +134,8 @@ class Person:
 
 
 def _tokens(told: schema.Usage) -> tuple[int, int]:
-    """
-    Return what was read and written; some agents count what came from a cache among what was read, others beside it.
+    """Return what was read and written; some agents count what came from a cache among what was
+    read, others beside it.
     """
     written = told.output_tokens + (told.thought_tokens or 0)
     return max(told.total_tokens - written, told.input_tokens), written

@@ -1,5 +1,5 @@
-"""
-Verdicts about turns with agents of the Agent Client Protocol, whose own word for success does not always mean one.
+"""Verdicts about turns with agents of the Agent Client Protocol, whose own word for success does
+not always mean one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")
 
 
 def refused(name: str, error: acp.RequestError) -> records.StepError:
-    """
-    Return what it means that an agent answered a request with an error.
-    """
+    """Return what it means that an agent answered a request with an error."""
     told = plain.preview(f"{error} {_details(error)}".strip())
     code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(told)
     return records.StepError(
@@ -41,8 +39,7 @@ def refused(name: str, error: acp.RequestError) -> records.StepError:
 
 
 def reply(name: str, turn: acp_turns.Turn, response: schema.PromptResponse, known_as: str) -> ports.AgentReply:
-    """
-    Return what came of a turn.
+    """Return what came of a turn.
 
     Args:
         known_as: The agent's own name for itself.
@@ -56,9 +53,7 @@ def reply(name: str, turn: acp_turns.Turn, response: schema.PromptResponse, know
 
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
-    """
-    Return what it means that a conversation cannot go on.
-    """
+    """Return what it means that a conversation cannot go on."""
     message = f"The agent {name} cannot go on with the conversation {session_id:.80}: {why}."
     return errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": session_id})
 

@@ -1,5 +1,4 @@
-"""
-The Messages interface, through the package `anthropic`: Anthropic's own service and every compatible one.
+"""The Messages interface, through the package `anthropic`: Anthropic's own service and every compatible one.
 
 Replies are streamed, as the package demands for long ones; it is also how a broken connection is told from thought.
 """
@@ -32,9 +31,7 @@ _ENDINGS: Mapping[str, services.Ending] = {
 
 
 class Messages:
-    """
-    Ask for messages.
-    """
+    """Ask for messages."""
 
     def __init__(self, account: services.Account, clock: clock.Clock) -> None:
         self._account = account
@@ -43,8 +40,7 @@ class Messages:
         self._opening = asyncio.Lock()
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """
-        Ask, and ask again as long as the service is busy; a cancellation closes the connection.
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
 
         Raises:
             errors.AgentFailed: there is no answer.
@@ -55,9 +51,7 @@ class Messages:
         return await _asked(self._client, question)
 
     async def close(self) -> None:
-        """
-        Close the connections.
-        """
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -132,8 +126,8 @@ def _arguments(question: services.Question) -> dict[str, Any]:
 
 
 def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """
-    Return a schema in the words of the interface; None where it has none for it, or they would allow something else.
+    """Return a schema in the words of the interface; None where it has none for it, or they would
+    allow something else.
     """
     import anthropic
 
@@ -146,8 +140,8 @@ def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _can_be_closed(schema: plain.Json) -> bool:
-    """
-    Tell whether each object of a schema names all that it must hold: the interface lets objects hold nothing else.
+    """Tell whether each object of a schema names all that it must hold: the interface lets objects
+    hold nothing else.
     """
     if isinstance(schema, list):
         return all(_can_be_closed(part) for part in schema)
@@ -162,9 +156,7 @@ def _can_be_closed(schema: plain.Json) -> bool:
 
 
 async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
-    """
-    Put a reply together from the events of its stream.
-    """
+    """Put a reply together from the events of its stream."""
     parts: list[str] = []
     usage: dict[str, Any] = {}
     size, started, whole, stop_reason = 0, False, False, None

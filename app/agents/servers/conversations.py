@@ -1,6 +1,4 @@
-"""
-Conversations with services that remember nothing: what was said so far is sent again with every prompt.
-"""
+"""Conversations with services that remember nothing: what was said so far is sent again with every prompt."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ Role = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """
-    One message of a conversation.
-    """
+    """One message of a conversation."""
 
     role: Role
     """Who said it."""
@@ -27,8 +23,7 @@ class Message:
 
 
 async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:
-    """
-    Return the conversation so far with the prompt as its last message.
+    """Return the conversation so far with the prompt as its last message.
 
     Raises:
         errors.AgentFailed: `unknown_agent_session`: it is to be resumed, and nothing was said in it.
@@ -47,9 +42,7 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
 
 
 async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt: ports.AgentPrompt, reply: str) -> None:
-    """
-    Keep a prompt and its reply, both or neither.
-    """
+    """Keep a prompt and its reply, both or neither."""
     if prompt.agent_session_id is None:
         return
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
@@ -67,9 +60,7 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
 
 
 def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:
-    """
-    Return the turns that count: where a step of a run was tried again, what that run said from there on does not.
-    """
+    """Return the turns that count: where a step of a run was tried again, what that run said from there on does not."""
     kept: list[Mapping[str, plain.Json]] = []
     for turn in turns:
         if turn["role"] == "user":
@@ -90,9 +81,7 @@ def _message(turn: Mapping[str, plain.Json]) -> Message:
 
 
 def _merged(said: Sequence[Message]) -> list[Message]:
-    """
-    Leave blank messages out and join neighbours of one role: services refuse the ones, some models the others.
-    """
+    """Leave blank messages out and join neighbours of one role: services refuse the ones, some models the others."""
     merged: list[Message] = []
     for message in said:
         if not message.text.strip():

@@ -1,6 +1,4 @@
-"""
-Failures of services, as the errors of steps that they are.
-"""
+"""Failures of services, as the errors of steps that they are."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ _TOO_LONG = ("prompt is too long", "maximum context length", "exceed_context_siz
 
 
 def refused(error: Any) -> errors.AgentFailed:
-    """
-    Return what a status other than success means.
+    """Return what a status other than success means.
 
     Args:
         error: The package's `APIStatusError`; the two packages give theirs the same attributes.
@@ -49,9 +46,7 @@ def refused(error: Any) -> errors.AgentFailed:
 
 
 def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
-    """
-    Return what a connection that failed or broke means.
-    """
+    """Return what a connection that failed or broke means."""
     if (lack := workspace_faults.shortage(error)) is not None:
         return workspace_faults.waits("", lack)
     cause = error.__cause__ or error
@@ -63,9 +58,7 @@ def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
 
 
 def unreadable(cause: object) -> errors.AgentFailed:
-    """
-    Return what an answer means that is none of the interface's.
-    """
+    """Return what an answer means that is none of the interface's."""
     told = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
     return errors.AgentFailed(
         "The service's answer is not what its interface promises.",
@@ -75,9 +68,7 @@ def unreadable(cause: object) -> errors.AgentFailed:
 
 
 def _kinds(body: object) -> list[str]:
-    """
-    Return the names that a service gives its error, the most telling first.
-    """
+    """Return the names that a service gives its error, the most telling first."""
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     if not isinstance(inner, Mapping):
         return []

@@ -1,6 +1,4 @@
-"""
-The Chat Completions interface, through the package `openai`: OpenAI's own service and every compatible one.
-"""
+"""The Chat Completions interface, through the package `openai`: OpenAI's own service and every compatible one."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _ENDINGS: Mapping[str, services.Ending] = {"length": "cut", "content_filter": "r
 
 
 class ChatCompletions:
-    """
-    Ask for chat completions.
-    """
+    """Ask for chat completions."""
 
     def __init__(self, account: services.Account, _: clock.Clock) -> None:
         self._account = account
@@ -33,8 +29,7 @@ class ChatCompletions:
         self._limit = _NEW_LIMIT if account.base_url is None else _OLD_LIMIT
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """
-        Ask, and ask again as long as the service is busy; a cancellation closes the connection.
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
 
         Raises:
             errors.AgentFailed: there is no answer.
@@ -52,9 +47,7 @@ class ChatCompletions:
         return await _asked(client, question, self._limit)
 
     async def close(self) -> None:
-        """
-        Close the connections.
-        """
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -107,9 +100,7 @@ def _arguments(question: services.Question, limit: str) -> dict[str, Any]:
 
 
 def _is_strict(schema: plain.Json) -> bool:
-    """
-    Tell whether OpenAI takes a schema as binding: every object in it closed, and every property required.
-    """
+    """Tell whether OpenAI takes a schema as binding: every object in it closed, and every property required."""
     if isinstance(schema, list):
         return all(_is_strict(part) for part in schema)
     if not isinstance(schema, dict):

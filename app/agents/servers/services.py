@@ -1,6 +1,4 @@
-"""
-Services: models behind HTTP, reached through their vendors' own packages.
-"""
+"""Services: models behind HTTP, reached through their vendors' own packages."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ Ending = Literal["complete", "cut", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """
-    Where a service is, and with what right it is asked.
-    """
+    """Where a service is, and with what right it is asked."""
 
     base_url: str | None
     """Its address; None: the vendor's."""
@@ -50,9 +46,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """
-    What a service is asked.
-    """
+    """What a service is asked."""
 
     model: str
     """Model of the service."""
@@ -70,9 +64,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """
-    What a service answered.
-    """
+    """What a service answered."""
 
     text: str
     """The reply, as far as it goes."""
@@ -83,29 +75,22 @@ class Answer:
 
 
 class Service(Protocol):
-    """
-    One vendor's interface.
-    """
+    """One vendor's interface."""
 
     async def ask(self, question: Question) -> Answer:
-        """
-        Ask, and ask again as long as the service is busy; a cancellation closes the connection.
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
 
         Raises:
             errors.AgentFailed: there is no answer.
         """
 
     async def close(self) -> None:
-        """
-        Close the connections.
-        """
+        """Close the connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """
-    What is known of a vendor.
-    """
+    """What is known of a vendor."""
 
     package: str
     """Package that speaks with it; an extra of this project has its name."""
@@ -117,9 +102,7 @@ class Vendor:
     """Make a service; opens no connection."""
 
     def lacks(self, config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-        """
-        Say what keeps a backend from being asked; None where nothing does.
-        """
+        """Say what keeps a backend from being asked; None where nothing does."""
         if util.find_spec(self.package) is None:
             return missing(config.name, self.package, self.package)
         variable = self.key_of(config)
@@ -129,15 +112,15 @@ class Vendor:
         return errors.AgentFailed(message, code="unauthorized", detail={"api_key_env": variable})
 
     def key_of(self, config: BackendConfig) -> str | None:
-        """
-        Return the variable of the key; None where none is sent: the vendor's is none of another service's business.
+        """Return the variable of the key; None where none is sent: the vendor's is none of another
+        service's business.
         """
         return config.api_key_env or (self.key_variable if config.base_url is None else None)
 
 
 class ServiceBackend:
-    """
-    Speak with a model behind HTTP. It has no tools and no memory: it only answers, and what was said is kept by us.
+    """Speak with a model behind HTTP. It has no tools and no memory: it only answers, and what was
+    said is kept by us.
     """
 
     def __init__(self, config: BackendConfig, vendor: Vendor, surroundings: Surroundings) -> None:
@@ -147,21 +130,18 @@ class ServiceBackend:
         self._service: Service | None = None
 
     def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
+        """Return the backend's name."""
         return self._config.name
 
     def resolve_model(self, tier: str) -> str:
-        """
-        Return the configured model of a tier, or the vendor's at its own address; a name stands for itself otherwise.
+        """Return the configured model of a tier, or the vendor's at its own address; a name stands for itself
+        otherwise.
         """
         known = self._vendor.models if self._config.base_url is None else {}
         return self._config.models.get(tier) or known.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Send the conversation with the prompt at its end, and keep both the prompt and its reply.
+        """Send the conversation with the prompt at its end, and keep both the prompt and its reply.
 
         Raises:
             errors.AgentFailed: `agent_missing`, `unauthorized`, `unknown_model`, `unknown_agent_session`,
@@ -191,9 +171,7 @@ class ServiceBackend:
         )
 
     async def close(self) -> None:
-        """
-        Close the connections.
-        """
+        """Close the connections."""
         service, self._service = self._service, None
         if service is not None:
             await service.close()
@@ -218,9 +196,7 @@ class ServiceBackend:
 
 
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
-    """
-    Make the error that says which package is to be installed.
-    """
+    """Make the error that says which package is to be installed."""
     install = f'pip install "control-room[{extra}]"'
     return errors.AgentFailed(
         f"The backend {backend} needs the package {package}, not installed here. Install with: {install}",

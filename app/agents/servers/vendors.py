@@ -1,6 +1,4 @@
-"""
-Vendors of models behind HTTP.
-"""
+"""Vendors of models behind HTTP."""
 
 from __future__ import annotations
 

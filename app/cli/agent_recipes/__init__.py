@@ -1,3 +1,1 @@
-"""
-The command `agent-recipes` (agent-recipes, 9).
-"""
+"""The command `agent-recipes` (agent-recipes, 9)."""

@@ -1,6 +1,4 @@
-"""
-The program `agent-recipes`, also as `python -m app.cli.agent_recipes`.
-"""
+"""The program `agent-recipes`, also as `python -m app.cli.agent_recipes`."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from app.cli.agent_recipes import command
 
 
 def main() -> NoReturn:
-    """
-    Execute the command line and end with its exit code.
-    """
+    """Execute the command line and end with its exit code."""
     sys.exit(command.execute())
 
 

@@ -1,6 +1,4 @@
-"""
-The command itself: its options, and what each way of calling it does (agent-recipes, 9).
-"""
+"""The command itself: its options, and what each way of calling it does (agent-recipes, 9)."""
 
 from __future__ import annotations
 
@@ -45,8 +43,7 @@ FLAGS = {
 def agent_recipes(
     recipe_id: str | None, listing: bool, dry_run: bool, as_json: bool, working_dir: str | None, **given: Any
 ) -> int:
-    """
-    Run an agent recipe in the working directory: each reply of the agent, then the reason of the exit.
+    """Run an agent recipe in the working directory: each reply of the agent, then the reason of the exit.
 
     The run is kept in the project that the directory belongs to. Ctrl-C stops it so that `control-room runs resume` can
     continue it; a second one does not wait for the agent.
@@ -72,9 +69,7 @@ PROGRAM = boundary.Program(
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """
-    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
-    """
+    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
     return boundary.execute(PROGRAM, arguments)
 
 

@@ -1,6 +1,4 @@
-"""
-Endings of `agent-recipes`: which exit code says what (agent-recipes, 9).
-"""
+"""Endings of `agent-recipes`: which exit code says what (agent-recipes, 9)."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app import errors
 
 
 class ExitCode(IntEnum):
-    """
-    Exit codes of `agent-recipes`.
-    """
+    """Exit codes of `agent-recipes`."""
 
     DONE = 0
     """The recipe came to an exit, or the command did what it was asked."""
@@ -47,9 +43,7 @@ _NO_ROOM = frozenset({errors.StorageFault.default_code, errors.NoRoom.default_co
 
 
 def of_run(detail: Mapping[str, Any]) -> ExitCode:
-    """
-    Return the exit code that tells how a run stands.
-    """
+    """Return the exit code that tells how a run stands."""
     match detail["status"]:
         case "done":
             return ExitCode.DONE
@@ -62,25 +56,19 @@ def of_run(detail: Mapping[str, Any]) -> ExitCode:
 
 
 def of_error(error: BaseException) -> ExitCode:
-    """
-    Return the exit code of an error; a bug is one of the orchestration.
-    """
+    """Return the exit code of an error; a bug is one of the orchestration."""
     return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.ORCHESTRATION)
 
 
 def reason(detail: Mapping[str, Any]) -> str | None:
-    """
-    Return why a run ended, in a word; None if it has not.
-    """
+    """Return why a run ended, in a word; None if it has not."""
     ending = detail.get("ending") or {}
     found: str | None = ending.get("reason")
     return found
 
 
 def code(detail: Mapping[str, Any]) -> str | None:
-    """
-    Return the code of a run's error; None if it has none.
-    """
+    """Return the code of a run's error; None if it has none."""
     found: str | None = (detail.get("error") or {}).get("code")
     return found
 

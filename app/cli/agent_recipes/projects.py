@@ -1,6 +1,4 @@
-"""
-Projects: where the runs of a working directory are kept.
-"""
+"""Projects: where the runs of a working directory are kept."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _PROJECT = settings.PREFIX + "PROJECT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """
-    A working directory with the project that it belongs to.
-    """
+    """A working directory with the project that it belongs to."""
 
     working_dir: Path
     """Folder that agents work in, absolute and without symbolic links."""
@@ -36,8 +32,7 @@ class Project:
     """Environment, with the project laid over it."""
 
     def settings(self) -> settings.Settings:
-        """
-        Return the settings.
+        """Return the settings.
 
         Raises:
             errors.ConfigurationError: one has the wrong form.
@@ -45,17 +40,13 @@ class Project:
         return settings.load(self.environ)
 
     def ask(self, work: Callable[[local.FolderClient], Awaitable[Answer]], access: Access = Access.READ) -> Answer:
-        """
-        Do some asynchronous work with the client of the project's folder.
-        """
+        """Do some asynchronous work with the client of the project's folder."""
         import asyncio
 
         return asyncio.run(self._ask(work, access))
 
     def command(self, *words: str) -> str:
-        """
-        Return a command line of `control-room` that works on this project from the current folder.
-        """
+        """Return a command line of `control-room` that works on this project from the current folder."""
         folder = self.settings().project.project.resolve()
         place = () if _PROJECT in os.environ or folder == Path.cwd() else ("--project", str(folder))
         return shlex.join(["control-room", *words, *place])
@@ -68,8 +59,7 @@ class Project:
 
 
 def of(working_dir: str | None) -> Project:
-    """
-    Return the project of a folder: the one that the environment names, else the nearest folder at or above that has
+    """Return the project of a folder: the one that the environment names, else the nearest folder at or above that has
     a data directory, else the folder itself.
 
     Raises:

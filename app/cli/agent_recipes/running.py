@@ -1,6 +1,4 @@
-"""
-A run from its start to its rest.
-"""
+"""A run from its start to its rest."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """
-    What is printed of a run.
-    """
+    """What is printed of a run."""
 
     as_json: bool = False
     """Whether stdout gets the run at its rest as JSON, in place of replies and reason."""
@@ -48,8 +44,7 @@ class Output:
 
 
 def run(project: projects.Project, request: requests.StartRequest, output: Output) -> int:
-    """
-    Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
 
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.

@@ -1,6 +1,4 @@
-"""
-What can be seen without starting anything: the list of recipes, and the drawing of one.
-"""
+"""What can be seen without starting anything: the list of recipes, and the drawing of one."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _LACKING = frozenset({"missing_arg", "args_required"})
 
 
 def list_recipes(project: projects.Project, as_json: bool) -> int:
-    """
-    Print every recipe with its description; broken ones with what is wrong with them.
-    """
+    """Print every recipe with its description; broken ones with what is wrong with them."""
     found = project.ask(_described)
     if as_json:
         terminal.say_json(found)
@@ -34,9 +30,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
 
 
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
-    """
-    Print a recipe as the arguments would have it; those that it requires may be missing.
-    """
+    """Print a recipe as the arguments would have it; those that it requires may be missing."""
 
     async def work(connected: local.FolderClient) -> client.Answer | str:
         plan = await _planned(connected, request, as_json)
@@ -51,8 +45,7 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
 
 
 async def of_this_language(connected: local.FolderClient, recipe_id: str) -> None:
-    """
-    Refuse what is no recipe of this language.
+    """Refuse what is no recipe of this language.
 
     Raises:
         errors.UnknownRecipe: the nearest names are told, or the program that runs it.
@@ -68,9 +61,7 @@ async def of_this_language(connected: local.FolderClient, recipe_id: str) -> Non
 
 
 def listing(found: list[client.Answer]) -> str:
-    """
-    Return the recipes as lines of id and description.
-    """
+    """Return the recipes as lines of id and description."""
     if not found:
         return "no recipes"
     width = max(len(entry["recipe_id"]) for entry in found)

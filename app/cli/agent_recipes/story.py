@@ -1,5 +1,5 @@
-"""
-The story of a run, told by what its driver notes: as lines of `--verbose` (agent-recipes, 9) and of `--events` (16.3).
+"""The story of a run, told by what its driver notes: as lines of `--verbose` (agent-recipes, 9) and of `--events`
+(16.3).
 """
 
 from __future__ import annotations
@@ -19,24 +19,17 @@ _TAG_CHARACTERS = 16
 
 
 class Story:
-    """
-    Tell a run as it happens: replies on stdout, notes on stderr.
-    """
+    """Tell a run as it happens: replies on stdout, notes on stderr."""
 
     def __init__(self, said: Said | None, *, verbose: bool, events: bool) -> None:
-        """
-        Args:
-            said: None: replies are not printed.
-        """
+        """Args: said: None: replies are not printed."""
         self._said = said
         self._verbose = verbose
         self._events = events
         self._backend = ""
 
     async def tell(self, event: Mapping[str, Any]) -> None:
-        """
-        Tell one event.
-        """
+        """Tell one event."""
         told = event.get("data") or {}
         if event["type"] == "recipe.note":
             self._note(told)
@@ -56,9 +49,7 @@ class Story:
 
 
 def orchestration(note: Note) -> Iterator[str]:
-    """
-    Yield what `--verbose` says to a note, each without its tag.
-    """
+    """Yield what `--verbose` says to a note, each without its tag."""
     match note["event"]:
         case "recipe:started":
             yield f"Starting recipe: {note['recipeId']}"
@@ -79,9 +70,7 @@ def orchestration(note: Note) -> Iterator[str]:
 
 
 def structured(note: Note) -> Iterator[str]:
-    """
-    Yield the lines that `--events` has for a note.
-    """
+    """Yield the lines that `--events` has for a note."""
     match note["event"]:
         case "recipe:started":
             yield _tagged(note, f"{note['recipeId']} (session: {note['sessionId']})")
@@ -99,9 +88,7 @@ def structured(note: Note) -> Iterator[str]:
 
 
 def cost(total: float, steps: Mapping[str, float | None]) -> str:
-    """
-    Return what a run has cost, and each step of it that has cost something.
-    """
+    """Return what a run has cost, and each step of it that has cost something."""
     parts = ", ".join(f"{name} {_dollars(spent)}" for name, spent in steps.items() if spent)
     return f"{_dollars(total)} ({parts})" if parts else _dollars(total)
 

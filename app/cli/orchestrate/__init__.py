@@ -1,3 +1,1 @@
-"""
-The command `orchestrate` (workflow-dsl, CLI contract and extended CLI options).
-"""
+"""The command `orchestrate` (workflow-dsl, CLI contract and extended CLI options)."""

@@ -1,6 +1,4 @@
-"""
-The program `orchestrate`; also called as `python -m app.cli.orchestrate`.
-"""
+"""The program `orchestrate`; also called as `python -m app.cli.orchestrate`."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from app.cli.orchestrate import command
 
 
 def main() -> NoReturn:
-    """
-    Execute the command line and end with its exit code.
-    """
+    """Execute the command line and end with its exit code."""
     sys.exit(command.execute())
 
 

@@ -1,6 +1,4 @@
-"""
-Backups: the state file as it stood before each step, the newest three of a run (workflow-dsl, state backup).
-"""
+"""Backups: the state file as it stood before each step, the newest three of a run (workflow-dsl, state backup)."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ Show = Callable[[str], Awaitable[None]]
 
 
 class Backups:
-    """
-    Copy the state file before a step does anything.
-    """
+    """Copy the state file before a step does anything."""
 
     def __init__(self) -> None:
         self.show: Show | None = None
@@ -33,9 +29,7 @@ class Backups:
         self._made: dict[Path, list[Path]] = {}
 
     async def before(self, call: ports.Call) -> None:
-        """
-        Make the backup of a step, at the first thing that is asked for it.
-        """
+        """Make the backup of a step, at the first thing that is asked for it."""
         name = call.place.output_slot or call.place.step_id
         passage = f"{name}#{call.place.visit}"
         known = isinstance(call.operation, operations.Skip) or self._last.get(call.run.run_id) == passage
@@ -48,9 +42,7 @@ class Backups:
             self._copy(Path(call.run.folder), name)
 
     def world(self, world: bootstrap.World) -> bootstrap.World:
-        """
-        Return a world in which every step is backed up.
-        """
+        """Return a world in which every step is backed up."""
         return dataclasses.replace(world, watch=lambda performer: _BackedUp(performer, self))
 
     def _copy(self, folder: Path, step: str) -> None:
@@ -64,7 +56,8 @@ class Backups:
 
 class _BackedUp:
     def __init__(self, inner: ports.Performer, backups: Backups) -> None:
-        self._inner, self._backups = inner, backups
+        self._inner = inner
+        self._backups = backups
 
     async def perform(self, call: ports.Call) -> records.Result:
         await self._backups.before(call)

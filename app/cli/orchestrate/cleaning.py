@@ -1,6 +1,4 @@
-"""
-Removing the folders of old runs (workflow-dsl, recovery mechanisms).
-"""
+"""Removing the folders of old runs (workflow-dsl, recovery mechanisms)."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _FINISHED = ("done", "failed", "cancelled")
 
 
 def age(text: str) -> timedelta:
-    """
-    Read an age: a number and a unit, as `7d`.
+    """Read an age: a number and a unit, as `7d`.
 
     Raises:
         ValueError: it is none.
@@ -35,9 +32,7 @@ def age(text: str) -> timedelta:
 
 
 def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json: bool) -> int:
-    """
-    Remove the runs that ended longer ago than an age; what has not ended stays.
-    """
+    """Remove the runs that ended longer ago than an age; what has not ended stays."""
     if not (place.data / places.RUNS).is_dir():
         return _tell([], 0, dry_run=dry_run, as_json=as_json)
 

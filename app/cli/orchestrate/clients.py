@@ -1,6 +1,4 @@
-"""
-The client of a data directory of workflows: what `orchestrate` asks beside what every command asks.
-"""
+"""The client of a data directory of workflows: what `orchestrate` asks beside what every command asks."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 async def connect(
     chosen: settings.Settings, access: Access, world: bootstrap.World | None = None
 ) -> AsyncIterator[WorkflowClient]:
-    """
-    Open a data directory for a command.
+    """Open a data directory for a command.
 
     Raises:
         errors.ConfigurationError: it cannot be used.
@@ -33,34 +30,25 @@ async def connect(
 
 
 class WorkflowClient(local.FolderClient):
-    """
-    Run workflows that lie anywhere, and look after their runs.
-    """
+    """Run workflows that lie anywhere, and look after their runs."""
 
     @property
     def stopped(self) -> bool:
-        """
-        Tell whether a signal has asked for a stop.
-        """
+        """Tell whether a signal has asked for a stop."""
         return self._signals is not None and self._signals.asked > 0
 
     @property
     def masker(self) -> plain.Masker:
-        """
-        Return what hides the secrets of the environment.
-        """
+        """Return what hides the secrets of the environment."""
         return self._room.masker
 
     async def begin(self, request: requests.StartRequest, edition: editions.Edition) -> str:
-        """
-        Start a run of a workflow and return its id.
-        """
+        """Start a run of a workflow and return its id."""
         started = await self._room.runs.start(dataclasses.replace(request, owner="process"), own=edition)
         return started.run_id
 
     async def examine(self, request: requests.StartRequest, edition: editions.Edition) -> None:
-        """
-        Find out whether a run could be started, and leave it at that.
+        """Find out whether a run could be started, and leave it at that.
 
         Raises:
             errors.RequestInvalid: it could not.
@@ -68,34 +56,24 @@ class WorkflowClient(local.FolderClient):
         self._room.starter.prepare(dataclasses.replace(request, parent_run_id=None), own=edition)
 
     async def told_so_far(self, run_id: str) -> int:
-        """
-        Return the number of the last event that a run has written.
-        """
+        """Return the number of the last event that a run has written."""
         events = await self._room.store.read_events(run_id)
         return events[-1].seq if events else 0
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """
-        Return a run's row.
-        """
+        """Return a run's row."""
         return await self._room.store.summary(run_id)
 
     async def begun(self, run_id: str) -> runs.RunStart:
-        """
-        Return what a run began with.
-        """
+        """Return what a run began with."""
         return (await self._room.runs.view(run_id)).start
 
     async def show(self, run_id: str) -> None:
-        """
-        Write the run's files out as they should stand now.
-        """
+        """Write the run's files out as they should stand now."""
         await self._room.store.care.show(run_id)
 
     async def send_on(self, run_id: str, request: requests.ResumeRequest) -> None:
-        """
-        Let a run go on here, wherever it was left.
-        """
+        """Let a run go on here, wherever it was left."""
         found = await self.summary(run_id)
         status = states.RunState(found.status)
         if found.owner != "service" or status.finished:
@@ -110,21 +88,16 @@ class WorkflowClient(local.FolderClient):
             await self.unpause(run_id)
 
     async def every_run(self) -> list[stores.RunSummary]:
-        """
-        Return all runs, newest first.
-        """
+        """Return all runs, newest first."""
         return [summary async for summary in stores.every_run(self._room.store, stores.RunQuery())]
 
     async def sweep(self) -> None:
-        """
-        Free what deleted runs have taken.
-        """
+        """Free what deleted runs have taken."""
         await self._room.store.sweep()
 
 
 def refuse_service(chosen: settings.Settings) -> None:
-    """
-    Refuse a data directory whose runs a service looks after.
+    """Refuse a data directory whose runs a service looks after.
 
     Raises:
         errors.DataDirectoryBusy: naming it.

@@ -1,6 +1,4 @@
-"""
-The command `orchestrate`, and its subcommands (workflow-dsl, CLI contract).
-"""
+"""The command `orchestrate`, and its subcommands (workflow-dsl, CLI contract)."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ WORKFLOW = click.argument("workflow", type=click.Path(path_type=Path), metavar="
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="orchestrate", message="%(prog)s %(version)s")
 def orchestrate() -> None:
-    """
-    Run workflows of commands and prompts in the current folder, durably.
+    """Run workflows of commands and prompts in the current folder, durably.
 
     Runs are kept in .orchestrate/runs; `latest` there is the newest.
 
@@ -45,8 +42,7 @@ def orchestrate() -> None:
 @click.option("--dry-run", is_flag=True, help="Validate, and show what would run; start nothing.")
 @given.to_run
 def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bool, **more: Any) -> int:
-    """
-    Run WORKFLOW from its beginning.
+    """Run WORKFLOW from its beginning.
 
     Ctrl-C stops what is under way, so that `resume` goes on with it.
     """
@@ -68,9 +64,7 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
 @click.option("--repair", is_flag=True, help="Cut a damaged run back to what can be believed, then go on.")
 @given.to_run
 def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:
-    """
-    Go on with run RUN_ID, or the `latest`, behind its last step.
-    """
+    """Go on with run RUN_ID, or the `latest`, behind its last step."""
     if force_restart and repair:
         raise click.UsageError("--force-restart begins anew, --repair goes on: give one of them.")
     how = resuming.How.ANEW if force_restart else resuming.How.REPAIRED if repair else resuming.How.AS_IT_IS
@@ -88,9 +82,7 @@ def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool)
 @given.context
 @given.to_run
 def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> int:
-    """
-    Run STEP of a workflow alone, with its loop if it is one; where it would jump to is not followed.
-    """
+    """Run STEP of a workflow alone, with its loop if it is one; where it would jump to is not followed."""
     try:
         alone = workflows.read(workflow, asked.place).only(step)
         return running.run(asked, alone, given.context_of(more), running.Queue(), {running.ONLY: step})
@@ -103,9 +95,7 @@ def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> in
 @given.context
 @given.to_run
 def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
-    """
-    Run WORKFLOW, and again whenever its file has changed; Ctrl-C ends it.
-    """
+    """Run WORKFLOW, and again whenever its file has changed; Ctrl-C ends it."""
     from app import clock
     from app.cli.orchestrate import watching
 
@@ -122,9 +112,7 @@ def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="WORKFLOW...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def validate(files: tuple[Path, ...], as_json: bool) -> int:
-    """
-    Check workflows, and tell everything that is wrong with them; exit code 2 if something is.
-    """
+    """Check workflows, and tell everything that is wrong with them; exit code 2 if something is."""
     return showing.validate(places.of(None), files, as_json=as_json)
 
 
@@ -136,9 +124,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @given.state_dir
 def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool) -> int:
-    """
-    Remove the runs that ended longer ago; those that have not ended stay.
-    """
+    """Remove the runs that ended longer ago; those that have not ended stay."""
     return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
 
 
@@ -148,7 +134,5 @@ PROGRAM = boundary.Program(
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """
-    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
-    """
+    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
     return boundary.execute(PROGRAM, arguments)

@@ -1,6 +1,5 @@
-"""
-Progress as it is drawn on stderr: the step of the workflow, and below it the items of its loops (workflow-dsl, progress
-reporting).
+"""Progress as it is drawn on stderr: the step of the workflow, and below it the items of its loops (workflow-dsl,
+progress reporting).
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ _WORDS = {"done": "Completed", "skipped": "Skipped", "failed": "Failed"}
 
 
 class Drawing:
-    """
-    Draw how far a run is: in place where a person watches, else a line for each change.
-    """
+    """Draw how far a run is: in place where a person watches, else a line for each change."""
 
     def __init__(self, steps: Sequence[str], items: Items, time: clock.Clock, *, live: bool) -> None:
-        """
-        Args:
-            steps: Names of the workflow's steps, in order.
-        """
+        """Args: steps: Names of the workflow's steps, in order."""
         self._numbers = {name: number for number, name in enumerate(steps, 1)}
-        self._items, self._clock, self._live = items, time, live
+        self._items = items
+        self._clock = time
+        self._live = live
         self._known: dict[str, Sequence[Any]] = {}
         self._step: str | None = None
         self._loops: tuple[tuple[str, int], ...] = ()
@@ -41,9 +37,7 @@ class Drawing:
         self._drawn = 0
 
     async def show(self, event: Mapping[str, Any]) -> None:
-        """
-        Draw what an event changes.
-        """
+        """Draw what an event changes."""
         key = event.get("key")
         if key is not None:
             await self._step_event(keys.read(key), event["type"], event.get("data") or {})
@@ -52,9 +46,7 @@ class Drawing:
 
     @contextlib.asynccontextmanager
     async def drawn(self) -> AsyncIterator[None]:
-        """
-        Let the seconds go on within the block, and leave the terminal clean.
-        """
+        """Let the seconds go on within the block, and leave the terminal clean."""
         ticking = asyncio.create_task(self._tick()) if self._live else None
         try:
             yield
@@ -83,7 +75,9 @@ class Drawing:
             return
         if key.outermost != self._step:
             self._finish("done")
-            self._step, self._loops, self._began = key.outermost, (), self._clock.monotonic()
+            self._step = key.outermost
+            self._loops = ()
+            self._began = self._clock.monotonic()
             self._change([self._heading()])
         if key.loops != self._loops:
             for loop, _ in key.loops:
@@ -98,7 +92,9 @@ class Drawing:
             return
         self._erase()
         terminal.warn(f"{self._name()}: {_WORDS.get(status, status.capitalize())} ({self._seconds()}s)")
-        self._step, self._loops, self._known = None, (), {}
+        self._step = None
+        self._loops = ()
+        self._known = {}
 
     # -- lines
 

@@ -1,6 +1,4 @@
-"""
-Endings of `orchestrate`: which exit code says what.
-"""
+"""Endings of `orchestrate`: which exit code says what."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app import errors
 
 
 class ExitCode(IntEnum):
-    """
-    Exit codes of `orchestrate`.
-    """
+    """Exit codes of `orchestrate`."""
 
     COMPLETED = 0
     """The run came to its end, past failures too where the workflow or `--on-error` allows that."""
@@ -32,9 +28,7 @@ _REFUSED = (
 
 
 def of_run(detail: Mapping[str, Any]) -> ExitCode:
-    """
-    Return the exit code that tells how a run stands that is not executed any more.
-    """
+    """Return the exit code that tells how a run stands that is not executed any more."""
     match detail["status"]:
         case "done":
             return ExitCode.COMPLETED
@@ -45,7 +39,5 @@ def of_run(detail: Mapping[str, Any]) -> ExitCode:
 
 
 def of_error(error: BaseException) -> ExitCode:
-    """
-    Return the exit code of an error.
-    """
+    """Return the exit code of an error."""
     return ExitCode.INVALID if isinstance(error, _REFUSED) else ExitCode.FAILED

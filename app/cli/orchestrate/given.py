@@ -1,6 +1,4 @@
-"""
-What is given to several subcommands, and what it means (workflow-dsl, extended CLI options).
-"""
+"""What is given to several subcommands, and what it means (workflow-dsl, extended CLI options)."""
 
 from __future__ import annotations
 
@@ -62,15 +60,12 @@ _CONTEXT = (
 
 
 def context(command: Command) -> Command:
-    """
-    Give a command the options for values of the context; `context_of` reads them.
-    """
+    """Give a command the options for values of the context; `context_of` reads them."""
     return _with(command, _CONTEXT)
 
 
 def context_of(more: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the values of the context.
+    """Return the values of the context.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
@@ -79,9 +74,7 @@ def context_of(more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_run(command: Command) -> Command:
-    """
-    Give a command the options of everything that executes runs; it gets them as `asked`.
-    """
+    """Give a command the options of everything that executes runs; it gets them as `asked`."""
 
     @functools.wraps(command)
     def asking(**given: Any) -> Any:
@@ -92,9 +85,7 @@ def to_run(command: Command) -> Command:
 
 
 def age(context: click.Context, option: click.Parameter, text: str | None) -> timedelta:
-    """
-    Read the age that runs are to have, from the option or the environment.
-    """
+    """Read the age that runs are to have, from the option or the environment."""
     days = os.environ.get(KEEP)
     if not text and not days:
         raise click.UsageError(f"Say how old runs are to be: --older-than 7d, or {KEEP}=30 (days).")

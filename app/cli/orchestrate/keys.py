@@ -1,6 +1,4 @@
-"""
-Keys of steps, taken apart: the loops that a step stands in, and what is done for it.
-"""
+"""Keys of steps, taken apart: the loops that a step stands in, and what is done for it."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """
-    A key, taken apart.
-    """
+    """A key, taken apart."""
 
     step: str
     """Key of the step itself, that of its loops included."""
@@ -32,9 +28,7 @@ class Key:
 
 
 def read(key: str) -> Key:
-    """
-    Take a key apart.
-    """
+    """Take a key apart."""
     loops: list[tuple[str, int]] = []
     names: list[str] = []
     position = 0

@@ -1,6 +1,4 @@
-"""
-Links: `latest` beside the runs, and one for each run in a state directory of its own.
-"""
+"""Links: `latest` beside the runs, and one for each run in a state directory of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from app.cli.orchestrate.places import DATA, LATEST, RUNS, Place
 
 
 def point(place: Place, run_id: str) -> None:
-    """
-    Point the links at a new run, each replaced in one move; where there can be no links, that is told and no more.
+    """Point the links at a new run, each replaced in one move; where there can be no links, that is
+    told and no more.
     """
     try:
         _replace(place.data / RUNS / LATEST, run_id)
@@ -28,8 +26,7 @@ def point(place: Place, run_id: str) -> None:
 
 
 def newest(place: Place) -> str:
-    """
-    Return the run that `latest` points to.
+    """Return the run that `latest` points to.
 
     Raises:
         errors.NotFound: there is none.
@@ -40,8 +37,7 @@ def newest(place: Place) -> str:
 
 
 def forget(place: Place, run_ids: Iterable[str], left: str | None) -> None:
-    """
-    Remove the links to runs that are gone.
+    """Remove the links to runs that are gone.
 
     Args:
         left: The newest of the runs that are left; None: there is none.

@@ -1,6 +1,4 @@
-"""
-The log of a run: `logs/orchestrator.log`, one JSON object a line (workflow-dsl, execution logs).
-"""
+"""The log of a run: `logs/orchestrator.log`, one JSON object a line (workflow-dsl, execution logs)."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _log = logging.getLogger("orchestrate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """
-    What is logged of a run.
-    """
+    """What is logged of a run."""
 
     run_id: str
     """The run."""
@@ -50,9 +46,7 @@ class Log:
     """Whether lines carry trace ids."""
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """
-        Log an event of the run.
-        """
+        """Log an event of the run."""
         key, type, told = event.get("key"), event["type"], event.get("data") or {}
         level = _LEVEL_OF.get(type, logging.INFO)
         if type == "run.ended" and told.get("error"):
@@ -65,9 +59,7 @@ class Log:
         self.say(level, type, told, step=key)
 
     def say(self, level: int, message: str, facts: Mapping[str, Any], *, step: str | None = None) -> None:
-        """
-        Log something else.
-        """
+        """Log something else."""
         line: dict[str, Any] = {"run_id": self.run_id} | ({"step": step} if step else {})
         if self.trace:
             line["trace_id"] = self.run_id
@@ -80,8 +72,7 @@ class Log:
 
 @contextmanager
 def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> Iterator[None]:
-    """
-    Keep the log of a run within the block, and everything that the process logs beside it.
+    """Keep the log of a run within the block, and everything that the process logs beside it.
 
     Args:
         verbose: Whether stderr gets the same lines.

@@ -1,6 +1,4 @@
-"""
-Outputs: what a person or a script wants to see of a run.
-"""
+"""Outputs: what a person or a script wants to see of a run."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """
-    What is printed and logged of a run.
-    """
+    """What is printed and logged of a run."""
 
     quiet: bool = False
     """Whether stdout gets the run's id alone."""
@@ -28,7 +24,5 @@ class Output:
 
     @property
     def tells_steps(self) -> bool:
-        """
-        Tell whether stdout gets a line for each step.
-        """
+        """Tell whether stdout gets a line for each step."""
         return not (self.quiet or self.as_json or self.progress)

@@ -1,6 +1,4 @@
-"""
-Places: the workspace that a workflow works in, and the folder that its runs are kept in.
-"""
+"""Places: the workspace that a workflow works in, and the folder that its runs are kept in."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """
-    Where the command works.
-    """
+    """Where the command works."""
 
     workspace: Path
     """Folder that paths of workflows are relative to, absolute and without links."""
@@ -53,8 +49,7 @@ class Place:
     """Environment, with the place laid over it."""
 
     def settings(self) -> settings.Settings:
-        """
-        Return the settings.
+        """Return the settings.
 
         Raises:
             errors.ConfigurationError: one has the wrong form.
@@ -67,8 +62,7 @@ class Place:
         access: Access = Access.START,
         world: bootstrap.World | None = None,
     ) -> Answer:
-        """
-        Do some asynchronous work with the client of the data directory.
+        """Do some asynchronous work with the client of the data directory.
 
         Args:
             world: What the machine gives; None: as it is.
@@ -78,27 +72,19 @@ class Place:
         return asyncio.run(self._ask(work, access, world))
 
     def run_root(self, run_id: str) -> Path:
-        """
-        Return a run's folder.
-        """
+        """Return a run's folder."""
         return self.data / RUNS / run_id
 
     def shown_root(self, run_id: str) -> str:
-        """
-        Return a run's folder for people: from the workspace, where it lies there.
-        """
+        """Return a run's folder for people: from the workspace, where it lies there."""
         return self.shown_path(self.run_root(run_id) if self.shown is None else self.shown / run_id)
 
     def shown_path(self, path: Path) -> str:
-        """
-        Return a path from the workspace; as it is where it lies outside.
-        """
+        """Return a path from the workspace; as it is where it lies outside."""
         return str(path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else path)
 
     def command(self, *words: str) -> str:
-        """
-        Return a command line that works on the same runs from the workspace.
-        """
+        """Return a command line that works on the same runs from the workspace."""
         usual = os.environ.get(STATE_DIR) or None
         told = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
         place = () if told else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
@@ -117,8 +103,7 @@ class Place:
 
 
 def of(state_dir: Path | None) -> Place:
-    """
-    Return the place of the current folder.
+    """Return the place of the current folder.
 
     Args:
         state_dir: Folder in place of `.orchestrate/runs`.
@@ -140,8 +125,7 @@ def of(state_dir: Path | None) -> Place:
 
 
 def resolved(path: Path) -> Path:
-    """
-    Return a path without links, whether something is there or not.
+    """Return a path without links, whether something is there or not.
 
     Raises:
         OSError: links lead in a circle, which Python tells in another way in each version.

@@ -1,5 +1,4 @@
-"""
-The folder of finished task files: emptied before a run, archived after it, and never anything beside it
+"""The folder of finished task files: emptied before a run, archived after it, and never anything beside it
 (workflow-dsl, CLI contract).
 """
 
@@ -31,9 +30,7 @@ _LINK = (stat.S_IFLNK | 0o777) << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
-    """
-    The folder `processed_dir` of a workflow, found safe.
-    """
+    """The folder `processed_dir` of a workflow, found safe."""
 
     root: reserved.Root
     """Where it really lies: inside the workspace, and not the workspace itself."""
@@ -42,15 +39,11 @@ class Processed:
 
     @property
     def folder(self) -> Path:
-        """
-        Return where it is.
-        """
+        """Return where it is."""
         return self.root.path
 
     def clean(self) -> None:
-        """
-        Remove everything in it; links are removed, and what they lead to is not.
-        """
+        """Remove everything in it; links are removed, and what they lead to is not."""
         if not self.folder.is_dir():
             return
         try:
@@ -69,9 +62,7 @@ class Processed:
             os.close(handle)
 
     def archive(self, target: Path) -> None:
-        """
-        Put it into an archive under its name, which appears whole or not at all.
-        """
+        """Put it into an archive under its name, which appears whole or not at all."""
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.{os.getpid()}")
         try:
@@ -87,8 +78,7 @@ class Processed:
             raise
 
     def refuse_inside(self, target: Path) -> None:
-        """
-        Refuse to write an archive into the folder that it is made of.
+        """Refuse to write an archive into the folder that it is made of.
 
         Raises:
             errors.RequestInvalid: `archive_refused`.
@@ -101,8 +91,7 @@ class Processed:
 
 
 def of(workflow: Workflow, place: Place) -> Processed:
-    """
-    Return the folder that a workflow calls `processed_dir`.
+    """Return the folder that a workflow calls `processed_dir`.
 
     Raises:
         errors.RequestInvalid: `processed_dir_refused`; it lies elsewhere than below the workspace, or something lies in
@@ -129,8 +118,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
 
 
 def target(asked: str, place: Place) -> Path:
-    """
-    Return where an archive goes that was asked for by its path.
+    """Return where an archive goes that was asked for by its path.
 
     Raises:
         errors.RequestInvalid: `archive_refused`, the path cannot be resolved.
@@ -155,7 +143,8 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         link = zipfile.ZipInfo(name)
-        link.create_system, link.external_attr = 3, _LINK
+        link.create_system = 3
+        link.external_attr = _LINK
         archive.writestr(link, os.readlink(path))
     elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         archive.write(path, name)

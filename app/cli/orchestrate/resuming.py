@@ -1,6 +1,4 @@
-"""
-Sending runs on: as they are, repaired, or begun anew (workflow-dsl, recovery mechanisms).
-"""
+"""Sending runs on: as they are, repaired, or begun anew (workflow-dsl, recovery mechanisms)."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class How(Enum):
-    """
-    What is done about a run that is to go on.
-    """
+    """What is done about a run that is to go on."""
 
     AS_IT_IS = "as it is"
     """It goes on behind its last step; what is damaged or changed is refused."""
@@ -39,9 +35,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Former:
-    """
-    What is known of a run that another one takes the place of.
-    """
+    """What is known of a run that another one takes the place of."""
 
     workflow_file: str
     context: Mapping[str, Any]
@@ -51,8 +45,7 @@ class _Former:
 
 
 def resume(asked: Asked, named: str, how: How) -> int:
-    """
-    Send a run on, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Send a run on, tell it as it happens, and return the exit code that says how it stands in the end.
 
     Args:
         named: Its id, or `latest`.

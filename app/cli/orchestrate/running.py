@@ -1,6 +1,4 @@
-"""
-A workflow from its file to the rest of its run.
-"""
+"""A workflow from its file to the rest of its run."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ INSTEAD = "instead_of"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """
-    How a run is to be gone about.
-    """
+    """How a run is to be gone about."""
 
     place: Place
     """Where it works and is kept."""
@@ -48,20 +44,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """
-    What becomes of the folder of finished task files.
-    """
+    """What becomes of the folder of finished task files."""
 
     clean: bool = False
     """Whether it is emptied before the run."""
     archive: str | None = None
-    """
-    Path of an archive that is made when the run has completed; empty: in the folder of the run; None: none is made.
+    """Path of an archive that is made when the run has completed; empty: in the folder of the run;
+    None: none is made.
     """
 
     def plan(self, workflow: Workflow, place: Place) -> tuple[processed.Processed | None, Path | None]:
-        """
-        Return the folder and the path of the archive, as far as they are concerned.
+        """Return the folder and the path of the archive, as far as they are concerned.
 
         Raises:
             errors.RequestInvalid: one of them is not safe.
@@ -83,8 +76,7 @@ def run(
     queue: Queue,
     labels: Mapping[str, str] | None = None,
 ) -> int:
-    """
-    Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
+    """Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
 
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made or removed.
@@ -108,9 +100,7 @@ def run(
 
 
 def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int]]) -> int:
-    """
-    Do some work in which a run is executed.
-    """
+    """Do some work in which a run is executed."""
     from app import bootstrap
     from app.cli.orchestrate import backups
 
@@ -137,8 +127,7 @@ async def follow(
     after: int | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> endings.ExitCode:
-    """
-    Tell a run that executes here until it rests.
+    """Tell a run that executes here until it rests.
 
     Args:
         after: Number of the last event that was told by another process; None: the run is new.
@@ -167,9 +156,7 @@ async def follow(
 def request_of(
     asked: Asked, workflow: Workflow, context: Mapping[str, Any], labels: Mapping[str, str]
 ) -> requests.StartRequest:
-    """
-    Return what is asked of a new run.
-    """
+    """Return what is asked of a new run."""
     from app.control import requests
 
     return requests.StartRequest(

@@ -1,6 +1,4 @@
-"""
-What would run, and what is wrong with it, without anything being started.
-"""
+"""What would run, and what is wrong with it, without anything being started."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from app.cli.orchestrate.workflows import Workflow
 
 
 def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> int:
-    """
-    Print the steps of a workflow as a run would take them.
+    """Print the steps of a workflow as a run would take them.
 
     Raises:
         errors.NotReady: the program of a provider is not installed.
@@ -40,9 +37,7 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
 
 
 def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
-    """
-    Check workflows, and tell everything that is wrong with them.
-    """
+    """Check workflows, and tell everything that is wrong with them."""
     told = [_examined(place, path) for path in paths]
     if as_json:
         terminal.say_json(told)
@@ -53,8 +48,7 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
-    """
-    Tell for machines, if they ask, why nothing was started; return the exit code that says it.
+    """Tell for machines, if they ask, why nothing was started; return the exit code that says it.
 
     Raises:
         errors.ControlRoomError: it is for people, who are told elsewhere.

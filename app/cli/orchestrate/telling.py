@@ -1,6 +1,4 @@
-"""
-What is told of a run while it happens, and how it stands at its rest.
-"""
+"""What is told of a run while it happens, and how it stands at its rest."""
 
 from __future__ import annotations
 
@@ -26,18 +24,18 @@ _SHOWN = {"done": "completed", "cancelled": "failed"}
 
 
 class Telling:
-    """
-    Tell one run.
-    """
+    """Tell one run."""
 
     def __init__(self, place: Place, workflow: Workflow, run_id: str, output: Output) -> None:
-        self._place, self._workflow, self._run_id, self._output = place, workflow, run_id, output
+        self._place = place
+        self._workflow = workflow
+        self._run_id = run_id
+        self._output = output
         self._log = log.Log(run_id=run_id, trace=output.trace)
         self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
 
     async def follow(self, connected: clients.WorkflowClient, after: int | None) -> client.Answer:
-        """
-        Tell the run until it rests; return it as it stands then.
+        """Tell the run until it rests; return it as it stands then.
 
         Args:
             after: Number of the last event that was told before; None: the run is new.
@@ -61,8 +59,7 @@ class Telling:
         return detail
 
     def tell_rest(self, detail: client.Answer, fault: errors.ControlRoomError | None = None) -> endings.ExitCode:
-        """
-        Tell how the run stands; return the exit code that says it.
+        """Tell how the run stands; return the exit code that says it.
 
         Args:
             fault: What went wrong after the run.
@@ -78,9 +75,7 @@ class Telling:
         return ending
 
     def tell_way_on(self, detail: client.Answer) -> None:
-        """
-        Tell what went wrong, if something did, and how to go on.
-        """
+        """Tell what went wrong, if something did, and how to go on."""
         status = detail["status"]
         if detail.get("error"):
             terminal.warn(f"orchestrate: {formats.error(detail['error'])}")

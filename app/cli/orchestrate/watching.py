@@ -1,6 +1,4 @@
-"""
-Watching a workflow's file, and running it whenever it has changed.
-"""
+"""Watching a workflow's file, and running it whenever it has changed."""
 
 from __future__ import annotations
 
@@ -21,17 +19,16 @@ Run = Callable[[], int]
 
 
 class Watcher:
-    """
-    Run a workflow, and again each time that its file has changed since the last run began.
-    """
+    """Run a workflow, and again each time that its file has changed since the last run began."""
 
     def __init__(self, path: Path, shown: str, run: Run, time: clock.Clock) -> None:
-        self._path, self._shown, self._run, self._clock = path, shown, run, time
+        self._path = path
+        self._shown = shown
+        self._run = run
+        self._clock = time
 
     def watch(self) -> int:
-        """
-        Go on until Ctrl-C: 0 if nothing was under way, else 130.
-        """
+        """Go on until Ctrl-C: 0 if nothing was under way, else 130."""
         import asyncio
 
         while True:
@@ -45,9 +42,7 @@ class Watcher:
                 return endings.ExitCode.COMPLETED
 
     async def changed(self, since: bytes | None) -> None:
-        """
-        Wait until the file is there and holds something else.
-        """
+        """Wait until the file is there and holds something else."""
         looked_at = None
         while True:
             mark = _mark(self._path)

@@ -1,6 +1,4 @@
-"""
-Workflows as the command line is given them: files by their paths.
-"""
+"""Workflows as the command line is given them: files by their paths."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ DIALECT = "orchestrate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """
-    A workflow that can be run.
-    """
+    """A workflow that can be run."""
 
     path: Path
     """Its file, absolute."""
@@ -40,31 +36,23 @@ class Workflow:
 
     @property
     def checksum(self) -> str:
-        """
-        Return the hash that tells a changed workflow.
-        """
+        """Return the hash that tells a changed workflow."""
         return checksum(self.text)
 
     @property
     def processed_dir(self) -> str:
-        """
-        Return the folder of finished task files, from the workspace.
-        """
+        """Return the folder of finished task files, from the workspace."""
         return str(self.recipe.document["processed_dir"])
 
     def edition(self) -> editions.Edition:
-        """
-        Return what its runs have in common.
-        """
+        """Return what its runs have in common."""
         from app.control import editions
         from app.engine import library
 
         return editions.Edition(self.recipe, library.Library(), _dialect())
 
     def lacks(self) -> list[errors.Flaw]:
-        """
-        Return each provider that a step names and whose program is not installed.
-        """
+        """Return each provider that a step names and whose program is not installed."""
         from app import clock
         from app.control import readiness
 
@@ -77,9 +65,7 @@ class Workflow:
         return looking.lacks(self.edition(), {}, lambda _: None)
 
     def masker(self, base: plain.Masker) -> plain.Masker:
-        """
-        Return what hides the secrets that it names, beside those of the environment.
-        """
+        """Return what hides the secrets that it names, beside those of the environment."""
         from app.engine import ports
 
         dialect = _dialect()
@@ -88,8 +74,7 @@ class Workflow:
         return base.hiding({os.environ.get(name, "") for name in secrets.names} | secrets.texts)
 
     def only(self, step: str) -> Workflow:
-        """
-        Return a workflow of one of its steps, which leads nowhere.
+        """Return a workflow of one of its steps, which leads nowhere.
 
         Raises:
             errors.RequestInvalid: `unknown_step`.
@@ -105,8 +90,7 @@ class Workflow:
 
 
 def read(path: Path, place: Place) -> Workflow:
-    """
-    Read a workflow's file.
+    """Read a workflow's file.
 
     Raises:
         errors.RecipeInvalid: with every flaw, each with path and line.
@@ -118,8 +102,7 @@ def read(path: Path, place: Place) -> Workflow:
 
 
 def source(path: Path, shown: str) -> str:
-    """
-    Return the text of a file.
+    """Return the text of a file.
 
     Raises:
         errors.RecipeInvalid: it cannot be read.
@@ -136,18 +119,14 @@ def source(path: Path, shown: str) -> str:
 
 
 def checksum(text: str) -> str:
-    """
-    Return the hash of a workflow's text, as runs keep it.
-    """
+    """Return the hash of a workflow's text, as runs keep it."""
     from app.engine import plain
 
     return plain.labelled_sha256(text.encode())
 
 
 def flaws(error: errors.InputRefused) -> list[dict[str, Any]]:
-    """
-    Return what is wrong with a workflow, as JSON.
-    """
+    """Return what is wrong with a workflow, as JSON."""
     return [flaw.to_json() for flaw in error.flaws or [errors.Flaw(path="$", code=error.code, message=error.message)]]
 
 

@@ -1,5 +1,5 @@
-"""
-Advancing: one pass over a plan; what its runs tell is settled, and what can be begun is begun, each step of it durable.
+"""Advancing: one pass over a plan; what its runs tell is settled, and what can be begun is begun, each step of it
+durable.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Advance:
-    """
-    Bring plans to where they should stand; the caller has the plan's turn.
-    """
+    """Bring plans to where they should stand; the caller has the plan's turn."""
 
     def __init__(
         self,
@@ -46,8 +44,7 @@ class Advance:
         self._engine = engine
 
     async def settled(self, plan: plans.Plan, endings: Mapping[str, RunFact] | None = None) -> plans.Plan:
-        """
-        Return a plan as its runs have it, not written yet.
+        """Return a plan as its runs have it, not written yet.
 
         Args:
             endings: What was heard of runs.
@@ -67,8 +64,7 @@ class Advance:
         begins: bool = True,
         resting: Collection[str] = (),
     ) -> plans.Plan | None:
-        """
-        Settle a plan and begin what can be begun; return it as it stands then, None where there is none.
+        """Settle a plan and begin what can be begun; return it as it stands then, None where there is none.
 
         Args:
             endings: What was heard of runs.
@@ -94,8 +90,7 @@ class Advance:
         return plan
 
     async def sent_on(self, run_id: str) -> bool:
-        """
-        Send a failed run on, if nobody else has; false if there is nothing of it to go on from.
+        """Send a failed run on, if nobody else has; false if there is nothing of it to go on from.
 
         Raises:
             errors.ControlRoomError: it cannot be sent on.
@@ -186,9 +181,7 @@ class Advance:
 
 
 def running(plan: plans.Plan) -> list[str]:
-    """
-    Return the runs that a plan waits for.
-    """
+    """Return the runs that a plan waits for."""
     of_tasks = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
     return [*of_tasks, *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else [])]
 
@@ -200,9 +193,7 @@ def _is_unscoped(task: plans.Task) -> bool:
 
 
 def _made_before(error: errors.ControlRoomError) -> str | None:
-    """
-    Return the run that was made under the same key, before somebody changed by hand what it is made of.
-    """
+    """Return the run that was made under the same key, before somebody changed by hand what it is made of."""
     run_id = error.detail.get("run_id") if error.code == "idempotency_conflict" else None
     return run_id if isinstance(run_id, str) else None
 

@@ -1,5 +1,4 @@
-"""
-Edits: what people change of a session plan and its tasks.
+"""Edits: what people change of a session plan and its tasks.
 
 Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
 """
@@ -16,8 +15,7 @@ from app.engine import plans, task_graphs
 
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
-    """
-    Return what is wrong with the numbers and dependencies of a new plan's tasks, each told at its place:
+    """Return what is wrong with the numbers and dependencies of a new plan's tasks, each told at its place:
     `$.tasks[i].deps[j]`.
     """
     nodes = _nodes(tasks, "$.tasks[{}]")
@@ -28,8 +26,7 @@ def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
 
 
 def check_graph(tasks: Sequence[plans.Task]) -> None:
-    """
-    Refuse tasks of a new plan that can never all be done.
+    """Refuse tasks of a new plan that can never all be done.
 
     Raises:
         errors.RequestInvalid: `tasks_invalid`, with every flaw found.
@@ -38,16 +35,13 @@ def check_graph(tasks: Sequence[plans.Task]) -> None:
 
 
 def in_order(tasks: Sequence[plans.Task]) -> tuple[plans.Task, ...]:
-    """
-    Return tasks with none before one that it depends on, otherwise in the order given.
-    """
+    """Return tasks with none before one that it depends on, otherwise in the order given."""
     by_id = {task.id: task for task in tasks}
     return tuple(by_id[each] for each in task_graphs.in_order(_nodes(tasks)))
 
 
 def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
-    """
-    Put the tasks of a plan into another order.
+    """Put the tasks of a plan into another order.
 
     Args:
         order: Every number once.
@@ -64,8 +58,7 @@ def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
 
 
 def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
-    """
-    Put a task behind the others; a plan that was done is paused then.
+    """Put a task behind the others; a plan that was done is paused then.
 
     Args:
         task: As it is to be kept; its number is above `plan.highest_task_id`.
@@ -86,8 +79,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
 
 
 def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
-    """
-    Tell whether an earlier request with the same key has added a task, whatever has become of that since.
+    """Tell whether an earlier request with the same key has added a task, whatever has become of that since.
 
     Raises:
         errors.Conflict: `idempotency_conflict`.
@@ -103,8 +95,7 @@ def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
 
 
 def editable(plan: plans.Plan, task_id: int) -> plans.Task:
-    """
-    Return a task that may be changed.
+    """Return a task that may be changed.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -119,8 +110,7 @@ def editable(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
-    """
-    Put a task in place of the one of its number.
+    """Put a task in place of the one of its number.
 
     A failed task stays failed until it is retried; where it is no more what its run was made of, the retry makes a new
     one. A task that now depends on a later one is put behind that.
@@ -136,8 +126,7 @@ def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
 
 
 def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
-    """
-    Return a task whose question may be answered.
+    """Return a task whose question may be answered.
 
     Raises:
         errors.NotFound, errors.Conflict: as `editable`.
@@ -151,8 +140,7 @@ def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
-    """
-    Put a task with an answer in place of the one that asks.
+    """Put a task with an answer in place of the one that asks.
 
     Raises:
         errors.NotFound, errors.Conflict, errors.WrongState: as `answerable`.
@@ -162,8 +150,7 @@ def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
 
 
 def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
-    """
-    Take a task out of a plan; its number is never given again.
+    """Take a task out of a plan; its number is never given again.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -184,18 +171,14 @@ def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
 
 
 def _kept(known: plans.Task, changed: plans.Task) -> plans.Task:
-    """
-    Return a changed task with what of its past still counts.
-    """
+    """Return a changed task with what of its past still counts."""
     forced = known.forced and known.deps == changed.deps
     task = dataclasses.replace(changed, status=known.status, forced=forced)
     return task if _work(known) == _work(changed) else moves.without_run(task)
 
 
 def _work(task: plans.Task) -> tuple[object, ...]:
-    """
-    Return what a task's run is made of.
-    """
+    """Return what a task's run is made of."""
     return (text(task), task.recipe_id, task.args)
 
 
@@ -204,8 +187,8 @@ def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Nod
 
 
 def _flaws_at(tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
-    """
-    Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's body.
+    """Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's
+    body.
     """
     return task_graphs.flaws(_nodes(tasks), told_at=task.id)
 

@@ -1,6 +1,4 @@
-"""
-Facts: what a plan must know of its runs, read and waited for.
-"""
+"""Facts: what a plan must know of its runs, read and waited for."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, state
 
 
 class Facts:
-    """
-    Look at the runs of plans.
-    """
+    """Look at the runs of plans."""
 
     def __init__(self, *, runs: Runs, store: stores.RunStore, engine: pool_port.RunEngine) -> None:
         self._runs = runs
@@ -28,8 +24,7 @@ class Facts:
         self._engine = engine
 
     async def of(self, plan: plans.Plan, endings: Mapping[str, RunFact] | None = None) -> dict[str, RunFact]:
-        """
-        Return what is known of the runs that can still change a plan.
+        """Return what is known of the runs that can still change a plan.
 
         Args:
             endings: What was heard from the engine; a row may lag behind that.
@@ -41,8 +36,7 @@ class Facts:
         return found
 
     async def of_run(self, run_id: str, task: plans.Task | None = None, ending: RunFact | None = None) -> RunFact:
-        """
-        Return where a run stands.
+        """Return where a run stands.
 
         Args:
             task: The task that it belongs to; what that tells of an ending already is not read again.
@@ -69,8 +63,7 @@ class Facts:
         return await self._seen(run_id)
 
     async def ending(self, run_id: str) -> RunFact:
-        """
-        Wait until a run has ended, and return how.
+        """Wait until a run has ended, and return how.
 
         Raises:
             errors.InterruptionFault: the engine stopped before it had.
@@ -85,8 +78,7 @@ class Facts:
         return await self._seen(run_id)
 
     async def take_up(self, run_id: str) -> None:
-        """
-        Queue an unfinished run that the service of before has left, if the engine does not have it.
+        """Queue an unfinished run that the service of before has left, if the engine does not have it.
 
         Raises:
             errors.StorageFault: it cannot be known now.
@@ -101,8 +93,8 @@ class Facts:
             await self._engine.submit(run_id)
 
     async def rests(self, run_id: str) -> bool:
-        """
-        Tell whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody else's.
+        """Tell whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody
+        else's.
         """
         known = self._engine.standing(run_id) or self._engine.view(run_id)
         if known is not None:
@@ -117,9 +109,7 @@ class Facts:
         return status in _RESTING or (row.owner != "service" and not status.finished)
 
     async def rests_otherwise(self, run_id: str, known: bool) -> None:
-        """
-        Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known.
-        """
+        """Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known."""
         with contextlib.suppress(errors.StorageFault):
             while True:
                 number = self.number(run_id)
@@ -128,15 +118,11 @@ class Facts:
                 await self.changed(run_id, number)
 
     async def changed(self, run_id: str, since: int) -> None:
-        """
-        Wait until something about a run has changed.
-        """
+        """Wait until something about a run has changed."""
         await self._engine.changed(run_id, since)
 
     def number(self, run_id: str) -> int:
-        """
-        Return a number that is another after each change of a run.
-        """
+        """Return a number that is another after each change of a run."""
         return self._engine.change_number(run_id)
 
     async def _seen(self, run_id: str) -> RunFact:

@@ -1,6 +1,4 @@
-"""
-Keeping: plans read and written, one change of a plan at a time, each told to whoever waits for it.
-"""
+"""Keeping: plans read and written, one change of a plan at a time, each told to whoever waits for it."""
 
 from __future__ import annotations
 
@@ -21,18 +19,15 @@ _MOST_ISSUES = 1000
 
 
 class Keeper:
-    """
-    Keep plans for whoever shows and changes them.
-    """
+    """Keep plans for whoever shows and changes them."""
 
     def __init__(
         self, *, kept: plan_stores.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
     ) -> None:
-        """
-        Args:
-            kept: Where plans are.
-            issues: Where it is written down that a task has failed.
-            masker: Hides secrets in what is written down there.
+        """Args:
+        kept: Where plans are.
+        issues: Where it is written down that a task has failed.
+        masker: Hides secrets in what is written down there.
         """
         self._kept = kept
         self._issues = issues
@@ -42,26 +37,19 @@ class Keeper:
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     def now(self) -> str:
-        """
-        Return the present instant as plans hold it.
-        """
+        """Return the present instant as plans hold it."""
         return clock.stamp(self._clock.now())
 
     def turn(self, session_id: str) -> asyncio.Lock:
-        """
-        Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run.
-        """
+        """Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run."""
         return self._turns.setdefault(session_id, asyncio.Lock())
 
     def news(self, session_id: str) -> asyncio.Event:
-        """
-        Return what is set as soon as a plan is written again; to be asked for before the plan is read.
-        """
+        """Return what is set as soon as a plan is written again; to be asked for before the plan is read."""
         return self._news.setdefault(session_id, asyncio.Event())
 
     async def find(self, session_id: str) -> plans.Plan | None:
-        """
-        Return a plan, or None.
+        """Return a plan, or None.
 
         Raises:
             errors.Conflict: `plan_damaged`.
@@ -69,8 +57,7 @@ class Keeper:
         return await self._kept.get(session_id) if _can_be(session_id) else None
 
     async def get(self, session_id: str) -> plans.Plan:
-        """
-        Return a plan.
+        """Return a plan.
 
         Raises:
             errors.NotFound: `plan_not_found`; it tells of a plan whose file is gone.
@@ -85,14 +72,11 @@ class Keeper:
         return found
 
     async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """
-        Return plans, newest first.
-        """
+        """Return plans, newest first."""
         return await self._kept.list(query)
 
     async def make(self, plan: plans.Plan) -> plans.Plan:
-        """
-        Keep a new plan, and return it once it is durable.
+        """Keep a new plan, and return it once it is durable.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -102,8 +86,7 @@ class Keeper:
         return plan
 
     async def write(self, known: plans.Plan, changed: plans.Plan) -> plans.Plan:
-        """
-        Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
+        """Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
 
         Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out; those of
         tasks that are done since are closed.
@@ -127,8 +110,7 @@ class Keeper:
         return renewed
 
     async def remove(self, session_id: str) -> None:
-        """
-        Remove a plan for good.
+        """Remove a plan for good.
 
         Raises:
             errors.StorageFault: that could not be made durable.
@@ -139,15 +121,11 @@ class Keeper:
             self.tell(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
-        """
-        Tell whether there was a plan of an id that was removed.
-        """
+        """Tell whether there was a plan of an id that was removed."""
         return await self._kept.was_removed(session_id)
 
     async def was_lost(self, session_id: str) -> bool:
-        """
-        Tell whether there was a plan of an id whose file is gone, though nobody removed it here.
-        """
+        """Tell whether there was a plan of an id whose file is gone, though nobody removed it here."""
         return _can_be(session_id) and await self._kept.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
@@ -172,9 +150,7 @@ class Keeper:
             _log.error("not closed: %s", error.message, extra={"code": error.code})
 
     def tell(self, session_id: str) -> None:
-        """
-        Wake whoever waits for news of a plan.
-        """
+        """Wake whoever waits for news of a plan."""
         news = self._news.pop(session_id, None)
         if news is not None:
             news.set()

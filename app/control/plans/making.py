@@ -1,6 +1,4 @@
-"""
-Making: what people ask of plans and tasks, as plans and tasks to be kept.
-"""
+"""Making: what people ask of plans and tasks, as plans and tasks to be kept."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _DIGITS = 24
 
 
 class Maker:
-    """
-    Make plans and tasks, or say everything that is wrong with what is asked for.
-    """
+    """Make plans and tasks, or say everything that is wrong with what is asked for."""
 
     def __init__(self, *, runs: Runs, scoper: Scoper, chief: Chief, ids: clock.Ids) -> None:
         self._runs = runs
@@ -33,8 +29,7 @@ class Maker:
         self._ids = ids
 
     def session_id(self, new: NewPlan, removed: int = 0) -> str:
-        """
-        Return the id of a new plan; under one key always the same.
+        """Return the id of a new plan; under one key always the same.
 
         Args:
             removed: How many plans of that key were removed.
@@ -45,8 +40,7 @@ class Maker:
         return f"sp_{plain.sha256(f'{maker} {new.idempotency_key}'.encode())[:_DIGITS]}"
 
     async def plan(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
-        """
-        Return a new plan: a draft with its tasks, or one that waits for the chief's.
+        """Return a new plan: a draft with its tasks, or one that waits for the chief's.
 
         Raises:
             errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
@@ -64,8 +58,7 @@ class Maker:
         return rules.settled(dataclasses.replace(plan, tasks=found), {})
 
     def refuse_unready(self, plan: plans.Plan) -> None:
-        """
-        Refuse to begin a plan whose tasks would lack a backend here.
+        """Refuse to begin a plan whose tasks would lack a backend here.
 
         Raises:
             errors.NotReady: with every flaw of every such task.
@@ -73,8 +66,7 @@ class Maker:
         self._scoper.refuse_unready(plan)
 
     def task(self, plan: plans.Plan, new: NewTask) -> plans.Task:
-        """
-        Return a further task of a plan.
+        """Return a further task of a plan.
 
         Raises:
             errors.RequestInvalid: a field cannot be what it is; with every flaw found.
@@ -84,8 +76,7 @@ class Maker:
         return self._scoper.scoped(plan, task, scoping.given("$", _fields(new)))
 
     def edited(self, plan: plans.Plan, task: plans.Task, edit: TaskEdit) -> plans.Task:
-        """
-        Return a task as a person changes it.
+        """Return a task as a person changes it.
 
         Raises:
             errors.RequestInvalid: as `task`, or nothing is to be changed.
@@ -103,8 +94,7 @@ class Maker:
         return self._scoper.scoped(plan, changed, scoping.given("$", given))
 
     def answered(self, plan: plans.Plan, task: plans.Task, answer: Answer) -> plans.Task:
-        """
-        Return a task with the answer to its question, and perhaps the next question.
+        """Return a task with the answer to its question, and perhaps the next question.
 
         Raises:
             errors.RequestInvalid: as `task`.

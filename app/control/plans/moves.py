@@ -1,5 +1,4 @@
-"""
-Moves: what takes a session plan, or one of its tasks, from one state to another.
+"""Moves: what takes a session plan, or one of its tasks, from one state to another.
 
 Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
 """
@@ -17,8 +16,7 @@ _AT_WORK = (plans.PlanState.RUNNING, plans.PlanState.FAILED, plans.PlanState.DON
 
 
 def approved(plan: plans.Plan, at: str) -> plans.Plan:
-    """
-    Let a draft be started.
+    """Let a draft be started.
 
     Raises:
         errors.WrongState: it is no draft, the chief is at work, or there are no tasks.
@@ -30,8 +28,7 @@ def approved(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def started(plan: plans.Plan, at: str) -> plans.Plan:
-    """
-    Let the tasks of a plan be begun; one that runs stays as it is.
+    """Let the tasks of a plan be begun; one that runs stays as it is.
 
     Raises:
         errors.WrongState: it is a draft, has no tasks, or has failed or is done with nothing left that could go on.
@@ -47,8 +44,7 @@ def started(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def paused(plan: plans.Plan, at: str) -> plans.Plan:
-    """
-    Let no further task be begun.
+    """Let no further task be begun.
 
     Raises:
         errors.WrongState: it does not run.
@@ -58,8 +54,7 @@ def paused(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def resumed(plan: plans.Plan, at: str) -> plans.Plan:
-    """
-    Let the tasks of a paused plan be begun again.
+    """Let the tasks of a paused plan be begun again.
 
     Raises:
         errors.WrongState: it is not paused, or has no tasks.
@@ -70,8 +65,7 @@ def resumed(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def forced(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
-    """
-    Let a blocked task be begun although something that it depends on is not done.
+    """Let a blocked task be begun although something that it depends on is not done.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -82,8 +76,7 @@ def forced(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
 
 
 def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Plan:
-    """
-    Let a failed task be tried once more.
+    """Let a failed task be tried once more.
 
     One that has come to depend on something that is not done, or about which something is asked since, waits for that
     and begins anew then.
@@ -104,8 +97,7 @@ def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Pl
 
 
 def begun(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
-    """
-    Let a run be made for a pending task; its attempt names the run, so that after a crash the same one is found.
+    """Let a run be made for a pending task; its attempt names the run, so that after a crash the same one is found.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -119,8 +111,7 @@ def begun(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
 
 
 def with_run(plan: plans.Plan, task_id: int, run_id: str, at: str) -> plans.Plan:
-    """
-    Note the run that was made for a task.
+    """Note the run that was made for a task.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -132,8 +123,7 @@ def with_run(plan: plans.Plan, task_id: int, run_id: str, at: str) -> plans.Plan
 
 
 def refused(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json], at: str) -> plans.Plan:
-    """
-    Note that no run can be made for a task.
+    """Note that no run can be made for a task.
 
     Raises:
         errors.NotFound, errors.WrongState: as `with_run`.
@@ -144,8 +134,7 @@ def refused(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json], at:
 
 
 def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Plan:
-    """
-    Take over what the chief made of a plan's intent.
+    """Take over what the chief made of a plan's intent.
 
     Raises:
         errors.WrongState: the chief's tasks are not awaited.
@@ -155,8 +144,7 @@ def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Pla
 
 
 def unplanned(plan: plans.Plan, error: Mapping[str, plain.Json], at: str) -> plans.Plan:
-    """
-    Note that the chief made no plan.
+    """Note that the chief made no plan.
 
     Raises:
         errors.WrongState: as `planned`.
@@ -166,8 +154,7 @@ def unplanned(plan: plans.Plan, error: Mapping[str, plain.Json], at: str) -> pla
 
 
 def asked_again(plan: plans.Plan, at: str) -> plans.Plan:
-    """
-    Wait once more for the chief, whose run goes on.
+    """Wait once more for the chief, whose run goes on.
 
     Raises:
         errors.WrongState: the plan has not failed for want of the chief's tasks.
@@ -179,8 +166,7 @@ def asked_again(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def expect_chief_away(plan: plans.Plan) -> None:
-    """
-    Refuse a change while the chief is at work.
+    """Refuse a change while the chief is at work.
 
     Raises:
         errors.WrongState: it is.
@@ -190,8 +176,7 @@ def expect_chief_away(plan: plans.Plan) -> None:
 
 
 def expect_rest(plan: plans.Plan) -> None:
-    """
-    Refuse to remove a plan that is at work.
+    """Refuse to remove a plan that is at work.
 
     Raises:
         errors.WrongState: it runs, the chief is at work, or a run of it has not ended.
@@ -206,9 +191,7 @@ def expect_rest(plan: plans.Plan) -> None:
 
 
 def without_run(task: plans.Task) -> plans.Task:
-    """
-    Return a task whose present run is one of its earlier ones.
-    """
+    """Return a task whose present run is one of its earlier ones."""
     if task.run_id is None:
         return task
     return dataclasses.replace(task, run_id=None, earlier_runs=(*task.earlier_runs, task.run_id))

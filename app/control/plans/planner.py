@@ -1,6 +1,4 @@
-"""
-The planner: goes on with every plan that has something to go on with, each by a worker that waits for its runs.
-"""
+"""The planner: goes on with every plan that has something to go on with, each by a worker that waits for its runs."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class _Worker:
 
 
 class Planner:
-    """
-    Work on plans; whoever starts it holds the data directory.
-    """
+    """Work on plans; whoever starts it holds the data directory."""
 
     def __init__(
         self, *, keeper: Keeper, advance: Advance, facts: Facts, beginnings: Beginnings, clock: clock.Clock
@@ -71,8 +67,7 @@ class Planner:
     # -- start and stop
 
     def start(self, *, recover: bool = True) -> None:
-        """
-        Begin to work; nothing when started already.
+        """Begin to work; nothing when started already.
 
         Args:
             recover: Whether this process is the service, which goes on with every plan, in the background; another one
@@ -80,16 +75,15 @@ class Planner:
         """
         if self._works or self._stopped.is_set():
             return
-        self._works, self._serves = True, recover
+        self._works = True
+        self._serves = recover
         self._beginnings.listen(self._note)
         if recover:
             self._looking = asyncio.create_task(self._look(), name="plans")
             self._looking.add_done_callback(lambda task: self._ended("", task))
 
     async def stop(self) -> None:
-        """
-        Stop, and wait for it: what is being written is finished, nothing more is begun. All can go on later.
-        """
+        """Stop, and wait for it: what is being written is finished, nothing more is begun. All can go on later."""
         self._stopped.set()
         if self._works:
             self._works = False
@@ -102,17 +96,13 @@ class Planner:
 
     @property
     def works(self) -> bool:
-        """
-        Tell whether it has been started and not been stopped.
-        """
+        """Tell whether it has been started and not been stopped."""
         return self._works
 
     # -- plans
 
     def look_at(self, session_id: str) -> None:
-        """
-        See to a plan that may have something to go on with.
-        """
+        """See to a plan that may have something to go on with."""
         self._wake(session_id, begins=True)
 
     def _wake(self, session_id: str, *, begins: bool) -> None:
@@ -130,8 +120,7 @@ class Planner:
         working.add_done_callback(lambda task: self._ended(session_id, task))
 
     def check(self, session_id: str | None = None) -> None:
-        """
-        Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
+        """Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
 
         Raises:
             errors.Unavailable: `planner_broken`; the log tells more.
@@ -258,8 +247,7 @@ async def _given_up(worker: _Worker) -> None:
 
 
 def _hindered(session_id: str, error: errors.ControlRoomError | errors.Fault, pause: float | None) -> float:
-    """
-    Tell why a plan cannot go on, and return the pause before it is tried again.
+    """Tell why a plan cannot go on, and return the pause before it is tried again.
 
     Args:
         pause: The one before; None: it could go on until now.

@@ -1,6 +1,4 @@
-"""
-Session plans: everything that can be asked of them, whoever asks (execution-modes, Session Plan).
-"""
+"""Session plans: everything that can be asked of them, whoever asks (execution-modes, Session Plan)."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Pl
 
 
 class Plans:
-    """
-    Make, show and change session plans.
+    """Make, show and change session plans.
 
     Every change is durable before it is answered, and made to the plan as its runs have it by then. Any of them is
     refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, where its revision is no more the one
@@ -45,8 +42,7 @@ class Plans:
         self._waiter = waiter
 
     async def create(self, new: NewPlan) -> Created:
-        """
-        Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
+        """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
 
         Raises:
             errors.RequestInvalid: it cannot become a plan; with every flaw found.
@@ -68,8 +64,7 @@ class Plans:
         return Created(plan=plan, existed=False)
 
     async def delete(self, session_id: str, revision: int | None = None) -> None:
-        """
-        Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
+        """Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
 
         One whose file is gone is missed no more.
         """
@@ -82,16 +77,13 @@ class Plans:
                 await self._keeper.remove(session_id)
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
-        """
-        Return a page of plans, newest first, and whether more follow.
-        """
+        """Return a page of plans, newest first, and whether more follow."""
         with faults.told():
             found = await self._keeper.page(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def show(self, session_id: str) -> plans.Plan:
-        """
-        Return a plan.
+        """Return a plan.
 
         Raises:
             errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
@@ -100,8 +92,7 @@ class Plans:
             return await self._keeper.get(session_id)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
-        """
-        Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
+        """Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
 
         Args:
             seconds: Longest wait.
@@ -113,8 +104,7 @@ class Plans:
         return await self._waiter.changed(session_id, seconds, known)
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """
-        Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
+        """Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
         stops working on it. A run that is paused, or that waits for a person, does not run.
 
         Raises:
@@ -127,8 +117,7 @@ class Plans:
     # -- the plan
 
     async def approve(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """
-        Say that a draft is good as it is.
+        """Say that a draft is good as it is.
 
         Raises:
             errors.NotReady: a task's run would lack a backend here.
@@ -136,8 +125,7 @@ class Plans:
         return await self._change(session_id, revision, self._ready(moves.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """
-        Begin an approved plan, or let a paused, failed or finished one go on; where the chief has made none, it is
+        """Begin an approved plan, or let a paused, failed or finished one go on; where the chief has made none, it is
         asked again.
 
         Raises:
@@ -147,14 +135,11 @@ class Plans:
         return await self._change(session_id, revision, self._started)
 
     async def pause(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """
-        Begin no further task.
-        """
+        """Begin no further task."""
         return await self._change(session_id, revision, moves.paused)
 
     async def resume(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """
-        Let a paused plan go on.
+        """Let a paused plan go on.
 
         Raises:
             errors.NotReady: a task's run would lack a backend here.
@@ -162,8 +147,7 @@ class Plans:
         return await self._change(session_id, revision, self._ready(moves.resumed))
 
     async def reorder(self, session_id: str, order: Sequence[int], revision: int | None = None) -> plans.Plan:
-        """
-        Put the tasks in another order.
+        """Put the tasks in another order.
 
         Raises:
             errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, or numbers that are none of its tasks.
@@ -173,8 +157,7 @@ class Plans:
     # -- its tasks
 
     async def add_task(self, session_id: str, new: NewTask, revision: int | None = None) -> Created:
-        """
-        Put a task behind the others; the plan's highest number is its. A repetition with the same key finds it.
+        """Put a task behind the others; the plan's highest number is its. A repetition with the same key finds it.
 
         Raises:
             errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
@@ -195,8 +178,7 @@ class Plans:
         return Created(plan=await self._change(session_id, None, change), existed=existed)
 
     async def edit_task(self, session_id: str, task_id: int, edit: TaskEdit, revision: int | None = None) -> plans.Plan:
-        """
-        Change a task that has not begun, or has failed.
+        """Change a task that has not begun, or has failed.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -211,8 +193,7 @@ class Plans:
         return await self._change(session_id, revision, change)
 
     async def remove_task(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
-        """
-        Take a task out of a plan.
+        """Take a task out of a plan.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -221,8 +202,7 @@ class Plans:
         return await self._change(session_id, revision, lambda plan, at: edits.without_task(plan, task_id, at))
 
     async def answer(self, session_id: str, task_id: int, answer: Answer, revision: int | None = None) -> plans.Plan:
-        """
-        Answer the open question about a task; where that leaves something open, the next one is asked.
+        """Answer the open question about a task; where that leaves something open, the next one is asked.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -237,8 +217,7 @@ class Plans:
         return await self._change(session_id, revision, change)
 
     async def force_start(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
-        """
-        Let a blocked task be begun although something that it depends on is not done.
+        """Let a blocked task be begun although something that it depends on is not done.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -248,8 +227,7 @@ class Plans:
     async def retry(
         self, session_id: str, task_id: int, fresh: bool = False, revision: int | None = None
     ) -> plans.Plan:
-        """
-        Try a failed task again: its run is sent on, so that what it has done is not done again.
+        """Try a failed task again: its run is sent on, so that what it has done is not done again.
 
         Args:
             fresh: Whether it gets a new run instead. It gets one, too, where it was changed or its run is gone.

@@ -1,6 +1,4 @@
-"""
-Requests: what a caller asks of a session plan, checked as values before anything happens.
-"""
+"""Requests: what a caller asks of a session plan, checked as values before anything happens."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _SEPARATE = frozenset({"idempotency_key", "runs_above"})
 
 
 class Left(Enum):
-    """
-    Says of a field that it is left as it is.
-    """
+    """Says of a field that it is left as it is."""
 
     AS_IT_IS = "as it is"
     """The only one; None is a value of its own."""
@@ -55,9 +51,7 @@ AsItIs: TypeAlias = Literal[Left.AS_IT_IS]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """
-    A task, as asked for.
-    """
+    """A task, as asked for."""
 
     id: int | None = None
     """Number within the plan; None: the next one."""
@@ -77,16 +71,14 @@ class NewTask:
     """Key under which a repetition finds the same task; only of one that is added to a plan."""
 
     def sha256(self) -> str:
-        """
-        Return the hash that tells a repetition from another request with the same key.
-        """
+        """Return the hash that tells a repetition from another request with the same key."""
         return _sha256(_asked(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlan:
-    """
-    A session plan, as asked for: an intent alone, for the chief to split, or tasks, which an intent may stand above.
+    """A session plan, as asked for: an intent alone, for the chief to split, or tasks, which an
+    intent may stand above.
     """
 
     intent: str | None = None
@@ -107,17 +99,13 @@ class NewPlan:
     """Key under which a repetition finds the same plan."""
 
     def sha256(self) -> str:
-        """
-        Return the hash that tells a repetition from another request with the same key.
-        """
+        """Return the hash that tells a repetition from another request with the same key."""
         return _sha256(_asked(self) | {"tasks": [_asked(task) for task in self.tasks]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEdit:
-    """
-    What a person changes of a task; `AS_IT_IS` leaves a field as it is.
-    """
+    """What a person changes of a task; `AS_IT_IS` leaves a field as it is."""
 
     description: str | AsItIs = AS_IT_IS
     """What is to be done."""
@@ -133,18 +121,14 @@ class TaskEdit:
     """What must be answered before it is begun; None takes the question back."""
 
     def changes(self) -> dict[str, plain.Json]:
-        """
-        Return the fields that are changed, by name.
-        """
+        """Return the fields that are changed, by name."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return {name: value for name, value in asked.items() if value is not AS_IT_IS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """
-    What a person says to the open question about a task.
-    """
+    """What a person says to the open question about a task."""
 
     answer: str
     """The answer."""
@@ -156,9 +140,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """
-    What came of a request for a new plan, or for a further task of one.
-    """
+    """What came of a request for a new plan, or for a further task of one."""
 
     plan: plans.Plan
     """The plan, as it is now."""
@@ -167,8 +149,7 @@ class Created:
 
 
 def check(new: NewPlan) -> None:
-    """
-    Refuse values of the wrong form.
+    """Refuse values of the wrong form.
 
     Raises:
         errors.RequestInvalid: with every flaw found.
@@ -180,9 +161,7 @@ def check(new: NewPlan) -> None:
 
 
 def task_flaws(task: NewTask, path: str = "$") -> list[errors.Flaw]:
-    """
-    Return what is wrong with the form of a task, told at its place.
-    """
+    """Return what is wrong with the form of a task, told at its place."""
     asked = {item.name: getattr(task, item.name) for item in dataclasses.fields(task)}
     flaws = list(_field_flaws(asked, path))
     flaws += requests.key_flaws(task.idempotency_key)
@@ -192,8 +171,7 @@ def task_flaws(task: NewTask, path: str = "$") -> list[errors.Flaw]:
 
 
 def check_task(task: NewTask) -> None:
-    """
-    Refuse a task of the wrong form.
+    """Refuse a task of the wrong form.
 
     Raises:
         errors.RequestInvalid: with every flaw found.
@@ -202,8 +180,7 @@ def check_task(task: NewTask) -> None:
 
 
 def check_edit(edit: TaskEdit) -> None:
-    """
-    Refuse an edit that changes nothing, or has the wrong form.
+    """Refuse an edit that changes nothing, or has the wrong form.
 
     Raises:
         errors.RequestInvalid: with every flaw found.
@@ -215,8 +192,7 @@ def check_edit(edit: TaskEdit) -> None:
 
 
 def check_answer(answer: Answer) -> None:
-    """
-    Refuse an answer that says nothing or too much.
+    """Refuse an answer that says nothing or too much.
 
     Raises:
         errors.RequestInvalid: with every flaw found.
@@ -225,8 +201,7 @@ def check_answer(answer: Answer) -> None:
 
 
 def refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:
-    """
-    Refuse a request that has flaws.
+    """Refuse a request that has flaws.
 
     Raises:
         errors.RequestInvalid: it has.

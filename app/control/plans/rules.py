@@ -1,5 +1,4 @@
-"""
-Rules: where the tasks of a session plan stand, where the plan itself does, and which tasks can be begun.
+"""Rules: where the tasks of a session plan stand, where the plan itself does, and which tasks can be begun.
 
 Pure: plans in, plans out. `moves` has what takes a plan or a task from one state to another, `edits` what people
 change.
@@ -23,9 +22,7 @@ T = TypeVar("T", plans.Plan, plans.Task)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFact:
-    """
-    What a plan must know of the run of one of its tasks.
-    """
+    """What a plan must know of the run of one of its tasks."""
 
     status: states.RunState | None
     """Where the run stands; None: it was deleted."""
@@ -36,8 +33,7 @@ class RunFact:
 
 
 def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
-    """
-    Return a plan with every status as its fields and its runs say, that of the plan itself included.
+    """Return a plan with every status as its fields and its runs say, that of the plan itself included.
 
     Revision and times stay; `renewed` counts the change where there is one.
 
@@ -52,8 +48,7 @@ def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
 
 
 def derived(plan: plans.Plan) -> plans.PlanState:
-    """
-    Return where a plan stands by the statuses of its tasks.
+    """Return where a plan stands by the statuses of its tasks.
 
     A running one is done when every task is, and failed when none can go on. A failed one is done when every task is,
     because what had failed was removed, or its run sent on by hand. Only people take a plan out of the other states.
@@ -67,22 +62,17 @@ def derived(plan: plans.Plan) -> plans.PlanState:
 
 
 def can_go_on(plan: plans.Plan) -> bool:
-    """
-    Tell whether a task runs, could be begun, or only needs an answer.
-    """
+    """Tell whether a task runs, could be begun, or only needs an answer."""
     return any(task.status in _LIVING for task in plan.tasks)
 
 
 def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
-    """
-    Tell whether all that a task depends on is done, or a person starts it regardless.
-    """
+    """Tell whether all that a task depends on is done, or a person starts it regardless."""
     return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
 
 
 def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
-    """
-    Return the tasks that are to be begun now, in their order; none unless the plan runs.
+    """Return the tasks that are to be begun now, in their order; none unless the plan runs.
 
     Args:
         room: How many tasks of the plan may run at a time; those that run already take of it.
@@ -94,25 +84,20 @@ def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
 
 
 def at_rest(plan: plans.Plan) -> bool:
-    """
-    Tell whether nothing about a plan will change by itself.
-    """
+    """Tell whether nothing about a plan will change by itself."""
     if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
         return False
     return not startable(plan, len(plan.tasks))
 
 
 def unbegun(plan: plans.Plan) -> list[plans.Task]:
-    """
-    Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not.
-    """
+    """Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not."""
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
 
 
 def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
-    """
-    Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing else
-    differs.
+    """Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing
+    else differs.
     """
     same = dataclasses.replace(changed, revision=known.revision, updated_at=known.updated_at)
     if same == known:
@@ -121,8 +106,7 @@ def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
 
 
 def expect(plan: plans.Plan, revision: int | None) -> None:
-    """
-    Refuse a change by somebody who has not seen the plan as it is.
+    """Refuse a change by somebody who has not seen the plan as it is.
 
     Args:
         revision: Revision that was seen; None: whatever it is.
@@ -136,8 +120,7 @@ def expect(plan: plans.Plan, revision: int | None) -> None:
 
 
 def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
-    """
-    Return a task of a plan.
+    """Return a task of a plan.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -150,9 +133,7 @@ def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def changed(plan: plans.Plan, at: str, **fields: Any) -> plans.Plan:
-    """
-    Return a plan with other fields, every status settled, counted as one change.
-    """
+    """Return a plan with other fields, every status settled, counted as one change."""
     return renewed(plan, settled(dataclasses.replace(plan, **fields), {}), at)
 
 
@@ -161,9 +142,7 @@ _OVER = frozenset({plans.TaskState.DONE, plans.TaskState.FAILED})
 
 
 def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact]) -> plans.Task:
-    """
-    Return a task as its run has it; one without a run, or whose run is not told of, as it is.
-    """
+    """Return a task as its run has it; one without a run, or whose run is not told of, as it is."""
     if task.status is plans.TaskState.DONE or task.run_id is None or task.run_id not in runs:
         return task
     fact = runs[task.run_id]
@@ -177,9 +156,7 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact]) -> plans.Task:
 
 
 def _status(task: plans.Task, done: Container[int]) -> plans.TaskState:
-    """
-    Return where a task stands: the one table of it (execution-modes, appendix G, task states).
-    """
+    """Return where a task stands: the one table of it (execution-modes, appendix G, task states)."""
     if task.status in _OVER:
         return task.status
     if task.run_id is not None or (task.status is plans.TaskState.RUNNING and task.attempt > 0):

@@ -1,5 +1,4 @@
-"""
-Scoping: which recipe does a task with which arguments, and what must be asked before that is known.
+"""Scoping: which recipe does a task with which arguments, and what must be asked before that is known.
 
 No model is asked: the router chooses by the description, then by the description with the answers (execution-modes,
 task_router evolution), and a run that could be started is prepared and let go.
@@ -35,9 +34,7 @@ _ROOT = re.compile(r"\$\.(args\.[^.\[]+|args|recipe_id|description)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """
-    What a request says of a task itself, so that it is refused for what is wrong there.
-    """
+    """What a request says of a task itself, so that it is refused for what is wrong there."""
 
     path: str
     """Where the task stands in the request: `$` or `$.tasks[i]`."""
@@ -56,8 +53,7 @@ class _Wants:
 
 
 def given(path: str, fields: Mapping[str, Any]) -> Given:
-    """
-    Return what a request gives of a task.
+    """Return what a request gives of a task.
 
     Args:
         fields: Those that it names, with their values.
@@ -67,9 +63,7 @@ def given(path: str, fields: Mapping[str, Any]) -> Given:
 
 
 class Scoper:
-    """
-    Find out what a task needs before it can be begun.
-    """
+    """Find out what a task needs before it can be begun."""
 
     def __init__(self, *, route: Callable[[str], RoutingResult], starter: Starter, catalogue: Catalogue) -> None:
         self._route = route
@@ -77,14 +71,11 @@ class Scoper:
         self._catalogue = catalogue
 
     async def settle(self) -> None:
-        """
-        Look at what has changed among the recipes, so that nobody is held up when tasks are scoped.
-        """
+        """Look at what has changed among the recipes, so that nobody is held up when tasks are scoped."""
         await self._catalogue.settle()
 
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
-        """
-        Return a task with recipe and arguments as far as they are known, and with the question that is open then.
+        """Return a task with recipe and arguments as far as they are known, and with the question that is open then.
 
         A question of the chief or of a person stays until it is answered; one of ours goes when nothing is open.
 
@@ -113,8 +104,7 @@ class Scoper:
         return _asking(routed, self._what_else(routed, wants), unusable)
 
     def refuse_unready(self, plan: plans.Plan) -> None:
-        """
-        Refuse to begin a plan with a task whose run would lack a backend here.
+        """Refuse to begin a plan with a task whose run would lack a backend here.
 
         Raises:
             errors.NotReady: with every flaw of every such task.
@@ -134,15 +124,12 @@ class Scoper:
             raise errors.NotReady(f"the plan cannot begin here: {flaws[0].message}", flaws=flaws)
 
     def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
-        """
-        Return the arguments of a task without what the router has found in its words.
-        """
+        """Return the arguments of a task without what the router has found in its words."""
         found = self._seeds(task.recipe_id, self._found(task))
         return {name: value for name, value in task.args.items() if name not in found or found[name] != value}
 
     def answered(self, task: plans.Task, answer: Answer) -> plans.Task:
-        """
-        Return a task with the answer to its open question, not scoped anew yet.
+        """Return a task with the answer to its open question, not scoped anew yet.
 
         Where a recipe is asked for, an answer that is the id of one names it.
         """
@@ -171,9 +158,7 @@ class Scoper:
         return dataclasses.replace(task, args=args)
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:
-        """
-        Return what the router says to the description, and to the description with the answers.
-        """
+        """Return what the router says to the description, and to the description with the answers."""
         answers = [each.answer for each in tasks.answered(task)]
         texts = [task.description, *(["\n".join((task.description, *answers))] if answers else [])]
         return [self._route(text) for text in texts]
@@ -280,8 +265,7 @@ def _quiet(task: plans.Task) -> plans.Task:
 
 
 def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
-    """
-    Return a task with an open question.
+    """Return a task with an open question.
 
     Args:
         unusable: What is wrong with an answer after which the same must be asked again.

@@ -1,6 +1,4 @@
-"""
-Taking over: what the chief has made of an intent becomes the tasks of its plan, once.
-"""
+"""Taking over: what the chief has made of an intent becomes the tasks of its plan, once."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ UNUSABLE = "chief_result_unusable"
 
 
 class Chief:
-    """
-    Have an intent split into tasks by a run of its own, and take over what comes of it.
-    """
+    """Have an intent split into tasks by a run of its own, and take over what comes of it."""
 
     def __init__(
         self, *, runs: Runs, library: Callable[[], library.Library], catalogue: Catalogue, scoper: Scoper
@@ -36,8 +32,7 @@ class Chief:
         self._scoper = scoper
 
     def check(self) -> None:
-        """
-        Refuse an intent that nobody could split.
+        """Refuse an intent that nobody could split.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -50,8 +45,7 @@ class Chief:
         self._catalogue.refuse_unready(Edition(decomposition.RECIPE, shelf, decomposition.Decomposition()), {})
 
     async def start(self, plan: plans.Plan) -> str:
-        """
-        Return the run in which the chief splits a plan's intent; after a crash the same one.
+        """Return the run in which the chief splits a plan's intent; after a crash the same one.
 
         Raises:
             errors.ControlRoomError: it cannot be started.
@@ -63,8 +57,7 @@ class Chief:
         return (await self._runs.start(_request(plan), own)).run_id
 
     async def tasks(self, plan: plans.Plan, run_id: str) -> tuple[plans.Task, ...]:
-        """
-        Return the tasks that the chief's run has left, each with what is known of recipe and arguments.
+        """Return the tasks that the chief's run has left, each with what is known of recipe and arguments.
 
         Raises:
             errors.InputRefused: `chief_result_unusable`.

@@ -1,6 +1,4 @@
-"""
-Tasks: what the run of a task is asked, and what a plan keeps of a task that is asked for.
-"""
+"""Tasks: what the run of a task is asked, and what a plan keeps of a task that is asked for."""
 
 from __future__ import annotations
 
@@ -17,9 +15,8 @@ PATH = "$.tasks[{}]"
 
 
 def text(task: plans.Task) -> str:
-    """
-    Return what the run of a task is told: its description, and what was answered, with what the chief or a person had
-    asked.
+    """Return what the run of a task is told: its description, and what was answered, with what the chief or a person
+    had asked.
 
     Our own questions are about recipes and arguments and tell an agent nothing; of those the answer's words are enough.
     """
@@ -28,9 +25,7 @@ def text(task: plans.Task) -> str:
 
 
 def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
-    """
-    Return the questions about a task that have their answer, the first one first.
-    """
+    """Return the questions about a task that have their answer, the first one first."""
     if task.scoping_question is None or task.scoping_answer is None:
         return task.scoping_before
     last = plans.Scoping(question=task.scoping_question, answer=task.scoping_answer, asked_by=task.asked_by)
@@ -38,9 +33,7 @@ def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
 
 
 def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
-    """
-    Return what the present run of a task is started with; after a crash the same key finds the same run.
-    """
+    """Return what the present run of a task is started with; after a crash the same key finds the same run."""
     asked = StartRequest(
         recipe_id=task.recipe_id,
         description=text(task),
@@ -52,9 +45,7 @@ def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
 
 
 def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
-    """
-    Return a run's request with what all runs of a plan have in common.
-    """
+    """Return a run's request with what all runs of a plan have in common."""
     return dataclasses.replace(
         asked,
         session_id=plan.session_id,
@@ -68,15 +59,12 @@ def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
 
 
 def chief_key(session_id: str) -> str:
-    """
-    Return the key under which the chief's run of a plan is found.
-    """
+    """Return the key under which the chief's run of a plan is found."""
     return f"plan:{session_id}:chief"
 
 
 def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Task:
-    """
-    Return a task as it is asked for; whether a recipe fits it is not known yet.
+    """Return a task as it is asked for; whether a recipe fits it is not known yet.
 
     Args:
         asked_by: Who asks its question, if it has one.
@@ -96,9 +84,7 @@ def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Tas
 
 
 def numbered(tasks: Sequence[NewTask], asked_by: str = plans.BY_USER) -> tuple[plans.Task, ...]:
-    """
-    Return the tasks of a new plan; those without a number get the one above the highest before them.
-    """
+    """Return the tasks of a new plan; those without a number get the one above the highest before them."""
     found: list[plans.Task] = []
     for new in tasks:
         task_id = max((task.id for task in found), default=0) + 1 if new.id is None else new.id
@@ -107,9 +93,7 @@ def numbered(tasks: Sequence[NewTask], asked_by: str = plans.BY_USER) -> tuple[p
 
 
 def at_place(flaw: errors.Flaw, path: str) -> errors.Flaw:
-    """
-    Return a flaw of a run's request as one of the task that stands at a place.
-    """
+    """Return a flaw of a run's request as one of the task that stands at a place."""
     return dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}")
 
 
@@ -120,9 +104,7 @@ def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
 
 
 def refusal(error: errors.ControlRoomError) -> Mapping[str, plain.Json]:
-    """
-    Return why no run could be made, as a task keeps it.
-    """
+    """Return why no run could be made, as a task keeps it."""
     told, flaws = error.to_json(), [flaw.to_json() for flaw in getattr(error, "flaws", ())]
     detail: Mapping[str, plain.Json] = plain.plain(told["detail"] | ({"flaws": flaws} if flaws else {}))
     return told | {"detail": detail}

@@ -1,6 +1,4 @@
-"""
-Troubles: the issue that a failed task of a plan leaves behind.
-"""
+"""Troubles: the issue that a failed task of a plan leaves behind."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
-    """
-    Return the issue of a failed task, None where none is due. The same failure of the same run has the same issue.
+    """Return the issue of a failed task, None where none is due. The same failure of the same run
+    has the same issue.
     """
     error: dict[str, Any] = dict(task.error or {})
     if error.get("code") in _TOLD_OTHERWISE:

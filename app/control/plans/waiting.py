@@ -1,6 +1,4 @@
-"""
-Waiting: for a plan that has something new to show, or that has come to rest.
-"""
+"""Waiting: for a plan that has something new to show, or that has come to rest."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from app.engine import plans
 
 
 class Waiter:
-    """
-    Wait for plans.
-    """
+    """Wait for plans."""
 
     def __init__(self, *, keeper: Keeper, planner: Planner, facts: Facts, runs: Runs, clock: clock.Clock) -> None:
         self._keeper = keeper
@@ -29,8 +25,7 @@ class Waiter:
         self._clock = clock
 
     async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
-        """
-        Return a plan as soon as its revision differs from the one known; one that rests at once.
+        """Return a plan as soon as its revision differs from the one known; one that rests at once.
 
         Args:
             seconds: Longest wait.
@@ -54,8 +49,7 @@ class Waiter:
             released.cancel()
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """
-        Return a plan when nothing of it runs or is begun by itself any more, or when the work on it stops.
+        """Return a plan when nothing of it runs or is begun by itself any more, or when the work on it stops.
 
         A run that is paused, or that waits for a person, does not run.
 

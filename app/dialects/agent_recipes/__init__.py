@@ -1,6 +1,4 @@
-"""
-The dialect agent_recipes: state machines whose steps are prompts to one agent (agent-recipes).
-"""
+"""The dialect agent_recipes: state machines whose steps are prompts to one agent (agent-recipes)."""
 
 from __future__ import annotations
 
@@ -15,51 +13,37 @@ _Step: TypeAlias = Mapping[str, plain.Json]
 
 
 class AgentRecipes:
-    """
-    The dialect as the rest of the program sees it.
-    """
+    """The dialect as the rest of the program sees it."""
 
     name: str = parse.DIALECT
     driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
 
     def compose(self, source: str, read: Callable[[str], str]) -> ports.Composition:
-        """
-        Put the steps in that a recipe takes from files beside it.
-        """
+        """Put the steps in that a recipe takes from files beside it."""
         return composition.compose(source, read)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe file; its id stands in it, so the file's name is of no account.
-        """
+        """Read a recipe file; its id stands in it, so the file's name is of no account."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return every restart that leads to no recipe of this language, or to one whose arguments this one lacks.
-        """
+        """Return every restart that leads to no recipe of this language, or to one whose arguments this one lacks."""
         return list(_restart_flaws(recipe, library))
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return everything that is wrong with a recipe's text, what shows only beside the other recipes included.
-        """
+        """Return everything that is wrong with a recipe's text, what shows only beside the other recipes included."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:
             return list(error.flaws)
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return every other recipe that a restart can lead to, by its id.
-        """
+        """Return every other recipe that a restart can lead to, by its id."""
         return {"recipes": {target.recipe_id: dict(target.document) for target in _targets(recipe, library)}}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return steps, exits and restarts, with an edge for each outcome.
-        """
+        """Return steps, exits and restarts, with an edge for each outcome."""
         edges = [
             {"source": name, "target": node["id"], "label": outcome}
             for name, step in recipe.document["steps"].items()
@@ -75,23 +59,17 @@ class AgentRecipes:
         return {"nodes": [*steps, *ends.values()], "edges": edges}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the published JSON Schema.
-        """
+        """Return the published JSON Schema."""
         return schema.json_schema()
 
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> list[library.Use]:
-        """
-        Return the run's backend; all steps, and each reminder, continue one conversation.
-        """
+        """Return the run's backend; all steps, and each reminder, continue one conversation."""
         return _uses(args)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the machine.
-        """
+        """Execute the machine."""
         return await driver.drive(ctx)
 
 
@@ -101,8 +79,7 @@ def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
 
 
 def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None) -> str:
-    """
-    Draw a recipe as a state machine in text (agent-recipes, 19.3).
+    """Draw a recipe as a state machine in text (agent-recipes, 19.3).
 
     Args:
         args: Arguments of the run that would be; guardrails and model are shown as they would hold.
@@ -148,9 +125,7 @@ def _drawn(node: Mapping[str, plain.Json]) -> str:
 
 
 def _targets(recipe: library.Recipe, registry: library.Library) -> list[library.Recipe]:
-    """
-    Return every recipe that restarts lead to, over others too, but not the recipe itself.
-    """
+    """Return every recipe that restarts lead to, over others too, but not the recipe itself."""
     found: dict[str, library.Recipe] = {}
     waiting = [recipe]
     while waiting:

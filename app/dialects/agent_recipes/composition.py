@@ -1,6 +1,4 @@
-"""
-Composition: steps taken from files beside the recipes, and arguments put into prompts (agent-recipes, 10 and 18).
-"""
+"""Composition: steps taken from files beside the recipes, and arguments put into prompts (agent-recipes, 10 and 18)."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ _Trail: TypeAlias = tuple[str, ...]
 
 
 def compose(source: str, read: _Read) -> ports.Composition:
-    """
-    Return a recipe's text with every step in it that it takes from elsewhere.
+    """Return a recipe's text with every step in it that it takes from elsewhere.
 
     Args:
         read: Returns the text of a file by its path from the folder of the recipes.
@@ -52,23 +49,17 @@ def compose(source: str, read: _Read) -> ports.Composition:
 
 
 def is_composed(steps: Mapping[str, plain.Json]) -> bool:
-    """
-    Tell whether some of a recipe's steps stand elsewhere.
-    """
+    """Tell whether some of a recipe's steps stand elsewhere."""
     return INCLUDE in steps or any(_is_reference(step) for step in steps.values())
 
 
 def placeholders(prompt: str) -> Iterator[str]:
-    """
-    Return the names of the arguments that a prompt asks for.
-    """
+    """Return the names of the arguments that a prompt asks for."""
     return (found[1] for found in _PLACEHOLDER.finditer(prompt))
 
 
 def filled(prompt: str, args: Mapping[str, plain.Json]) -> str:
-    """
-    Return a prompt with its arguments put in, once: what an argument holds is never read as a placeholder.
-    """
+    """Return a prompt with its arguments put in, once: what an argument holds is never read as a placeholder."""
     return _PLACEHOLDER.sub(lambda found: _written(args[found[1]]), prompt)
 
 
@@ -85,9 +76,7 @@ class _Composer:
         self._parts = 0
 
     def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = ()) -> _Object:
-        """
-        Return the steps that one entry of an object of steps stands for.
-        """
+        """Return the steps that one entry of an object of steps stands for."""
         if name != INCLUDE:
             return {name: self._step(part, trail)}
         return {name: step for name, step in self._included(part, trail).items() if name not in own}

@@ -1,6 +1,4 @@
-"""
-The driver: prompts in one conversation, and after each reply the transition that its outcome leads to.
-"""
+"""The driver: prompts in one conversation, and after each reply the transition that its outcome leads to."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Execute the machine frozen in the run.
+    """Execute the machine frozen in the run.
 
     Raises:
         errors.RunFailed: an agent failed or reported no outcome, or a guardrail was reached.
@@ -34,9 +31,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 
 def agent_session_id(run_id: str, restarts: int) -> str:
-    """
-    Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID.
-    """
+    """Return the conversation that a run begins after so many restarts: made of the run's id, in the form of a UUID."""
     digits = plain.sha256(f"agent session {run_id} {restarts}".encode())
     # Programs look at version and variant; 5 is the version of ids that are made of names.
     version, variant = f"5{digits[13:16]}", f"{int(digits[16], 16) & 0x3 | 0x8:x}{digits[17:20]}"
@@ -215,9 +210,7 @@ class _Machine:
         self._tell("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
 
     def _tell(self, event: str, **facts: plain.Json) -> None:
-        """
-        Tell an event with the fields that all of them have (agent-recipes, 19.1).
-        """
+        """Tell an event with the fields that all of them have (agent-recipes, 19.1)."""
         state = self._state
         fields = {
             "event": event,

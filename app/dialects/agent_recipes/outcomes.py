@@ -1,5 +1,4 @@
-"""
-Outcomes: how an agent is asked for one, and how it is read from the reply (agent-recipes, 2.2 to 2.4).
+"""Outcomes: how an agent is asked for one, and how it is read from the reply (agent-recipes, 2.2 to 2.4).
 
 The texts are a protocol: every word and every line break is as agents know them.
 """
@@ -43,9 +42,7 @@ _FENCE = re.compile(r"```(?:json)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """
-    An outcome that could be read.
-    """
+    """An outcome that could be read."""
 
     outcome: str
     """One of the step's outcomes."""
@@ -53,17 +50,13 @@ class Reported:
     """Why, for the outcome `other`; None for every other one."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{success, outcome, description}`.
-        """
+        """Return `{success, outcome, description}`."""
         return {"success": True, "outcome": self.outcome, "description": self.description}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """
-    A reply without an outcome that counts.
-    """
+    """A reply without an outcome that counts."""
 
     error: str
     """What is wrong, as the agent is told."""
@@ -73,9 +66,7 @@ class Unreadable:
     """The kind of what is wrong."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{success, error, malformedJson}`.
-        """
+        """Return `{success, error, malformedJson}`."""
         return {"success": False, "error": self.error, "malformedJson": self.malformed_json}
 
 
@@ -83,18 +74,14 @@ Extraction: TypeAlias = Reported | Unreadable
 
 
 def prompt(instruction: str, outcomes: Collection[str]) -> str:
-    """
-    Return what a step sends: its instruction, and the block that asks for an outcome.
-    """
+    """Return what a step sends: its instruction, and the block that asks for an outcome."""
     return (
         f"{instruction}\n\nEnd your response with one of these JSON blocks on the last line:\n\n{_examples(outcomes)}"
     )
 
 
 def reminder(missed: Unreadable, outcomes: Collection[str], version: int = VERSION) -> str:
-    """
-    Return what is sent after a reply without an outcome; it begins with what was wrong.
-    """
+    """Return what is sent after a reply without an outcome; it begins with what was wrong."""
     return (
         f"{_OPENERS['no_block' if version < VERSION else missed.fault]}\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
@@ -110,9 +97,7 @@ def reminder(missed: Unreadable, outcomes: Collection[str], version: int = VERSI
 
 
 def extract(reply: str, outcomes: Collection[str], version: int = VERSION) -> Extraction:
-    """
-    Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong.
-    """
+    """Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong."""
     candidate = _candidate(reply)
     if candidate is None:
         return Unreadable(error=NO_JSON)

@@ -1,6 +1,4 @@
-"""
-The parser: a text becomes a recipe, or the list of everything that is wrong with it (agent-recipes, 8).
-"""
+"""The parser: a text becomes a recipe, or the list of everything that is wrong with it (agent-recipes, 8)."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _Names: TypeAlias = frozenset[str] | None
 
 
 def parse(source: str) -> library.Recipe:
-    """
-    Read a recipe whose parts are all in place; what its guardrails leave open is filled in.
+    """Read a recipe whose parts are all in place; what its guardrails leave open is filled in.
 
     Raises:
         errors.RecipeInvalid: with every flaw found.
@@ -50,17 +47,13 @@ def parse(source: str) -> library.Recipe:
 
 
 def own_args(document: _Object) -> _Object:
-    """
-    Return the schema of the arguments that a recipe declares itself.
-    """
+    """Return the schema of the arguments that a recipe declares itself."""
     declared = document.get("args_schema")
     return declared if isinstance(declared, dict) else {}
 
 
 def certain_args(document: _Object) -> set[str]:
-    """
-    Return the recipe's own arguments that every run has: the required ones and those with a default.
-    """
+    """Return the recipe's own arguments that every run has: the required ones and those with a default."""
     own = own_args(document)
     properties, required = own.get("properties"), own.get("required")
     rules = properties if isinstance(properties, dict) else {}
@@ -76,9 +69,7 @@ def _document(source: str) -> plain.Json:
 
 
 def _unsound(document: _Object) -> _Flaws:
-    """
-    Look through a document that may be malformed, and pass over what is not of the expected kind.
-    """
+    """Look through a document that may be malformed, and pass over what is not of the expected kind."""
     given = document.get("steps")
     steps = given if isinstance(given, dict) else {}
     if isinstance(given, dict) and not given:

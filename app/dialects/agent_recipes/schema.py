@@ -1,5 +1,5 @@
-"""
-The JSON Schema of agent_recipes (agent-recipes, 1), for editors and for the parser; and the arguments of every run.
+"""The JSON Schema of agent_recipes (agent-recipes, 1), for editors and for the parser; and the
+arguments of every run.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ RUN_ARGS: Mapping[str, plain.Json] = {
 
 
 def json_schema() -> _Schema:
-    """
-    Return the schema, strict: no object takes a field that it does not name.
-    """
+    """Return the schema, strict: no object takes a field that it does not name."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:control-room:schema:agent_recipes:{VERSION}",
@@ -104,9 +102,7 @@ def json_schema() -> _Schema:
 
 
 def args_schema(own: Mapping[str, plain.Json]) -> _Schema:
-    """
-    Return the schema of a run's arguments: those that a recipe declares, and those that every run takes.
-    """
+    """Return the schema of a run's arguments: those that a recipe declares, and those that every run takes."""
     declared = own.get("properties") or {}
     return {"type": "object", "additionalProperties": False, **own, "properties": {**declared, **RUN_ARGS}}
 

@@ -1,6 +1,4 @@
-"""
-Transitions: the state of a machine, its guardrails, and what follows an outcome (agent-recipes, 2.5 and 2.6).
-"""
+"""Transitions: the state of a machine, its guardrails, and what follows an outcome (agent-recipes, 2.5 and 2.6)."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _Place: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """
-    What ends a runaway run.
-    """
+    """What ends a runaway run."""
 
     max_step_visits: int
     """Most visits of one step."""
@@ -36,9 +32,7 @@ class Guardrails:
 
     @classmethod
     def of(cls, recipe: _Recipe, args: Mapping[str, plain.Json]) -> Guardrails:
-        """
-        Return those of a recipe, with what the run's arguments put in their place.
-        """
+        """Return those of a recipe, with what the run's arguments put in their place."""
         own = {**schema.GUARDRAILS, **recipe["guardrails"]}
         return cls(
             max_step_visits=args.get("max_visits", own["maxStepVisits"]),
@@ -50,9 +44,7 @@ class Guardrails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """
-    Where a machine stands.
-    """
+    """Where a machine stands."""
 
     recipe_id: str
     """Recipe that is executed now."""
@@ -77,9 +69,7 @@ class State:
     def begun(
         cls, recipe: _Recipe, session_id: str, started_at: str, *, restarts: int = 0, session_created: bool = False
     ) -> State:
-        """
-        Return the state at a recipe's initial step.
-        """
+        """Return the state at a recipe's initial step."""
         step = recipe["initialStep"]
         return cls(
             recipe_id=recipe["id"],
@@ -94,30 +84,22 @@ class State:
 
     @property
     def visit(self) -> int:
-        """
-        Return how often the present step was visited, this time included.
-        """
+        """Return how often the present step was visited, this time included."""
         return self.step_visit_counts[self.current_step]
 
     @property
     def key(self) -> str:
-        """
-        Return the key of the present step: `fix`, `fix#2`, `restart1/fix`.
-        """
+        """Return the key of the present step: `fix`, `fix#2`, `restart1/fix`."""
         name = self.current_step if self.visit == 1 else f"{self.current_step}#{self.visit}"
         return f"{self.prefix}{name}"
 
     @property
     def prefix(self) -> str:
-        """
-        Return what keys begin with since the last restart.
-        """
+        """Return what keys begin with since the last restart."""
         return f"restart{self.restarts}/" if self.restarts else ""
 
     def advanced(self, step: str) -> State:
-        """
-        Return the state at another step.
-        """
+        """Return the state at another step."""
         visits = self.step_visit_counts.get(step, 0) + 1
         return dataclasses.replace(
             self,
@@ -128,22 +110,16 @@ class State:
         )
 
     def spoken(self) -> State:
-        """
-        Return the state after a reply: the conversation has begun.
-        """
+        """Return the state after a reply: the conversation has begun."""
         return dataclasses.replace(self, session_created=True)
 
     def retried(self) -> State:
-        """
-        Return the state after the outcome was asked for again.
-        """
+        """Return the state after the outcome was asked for again."""
         retries = self.step_retry_counts[self.current_step] + 1
         return dataclasses.replace(self, step_retry_counts={**self.step_retry_counts, self.current_step: retries})
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the state by the names of its document, with conversation and restarts.
-        """
+        """Return the state by the names of its document, with conversation and restarts."""
         return {
             "recipeId": self.recipe_id,
             "currentStep": self.current_step,
@@ -159,9 +135,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """
-    Another step follows.
-    """
+    """Another step follows."""
 
     step: str
     """Its name."""
@@ -169,9 +143,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """
-    The run is done.
-    """
+    """The run is done."""
 
     reason: str
     """Why."""
@@ -179,9 +151,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """
-    A recipe is begun in a new conversation.
-    """
+    """A recipe is begun in a new conversation."""
 
     recipe_id: str
     """Which."""
@@ -189,9 +159,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """
-    A guardrail ends the run.
-    """
+    """A guardrail ends the run."""
 
     reason: str
     """Which, as the run's ending tells it."""
@@ -207,9 +175,7 @@ Verdict: TypeAlias = Advance | Exit | Restart | Halt
 
 
 def decide(recipe: _Recipe, state: State, outcome: str, guardrails: Guardrails) -> Verdict:
-    """
-    Decide what follows an outcome of the present step.
-    """
+    """Decide what follows an outcome of the present step."""
     transition = recipe["steps"][state.current_step]["onOutcome"][outcome]
     if outcome == schema.OTHER and guardrails.exit_on_other:
         return Exit(reason=transition["reason"])
@@ -228,9 +194,7 @@ def decide(recipe: _Recipe, state: State, outcome: str, guardrails: Guardrails) 
 
 
 def restarts(recipe: _Recipe) -> Iterator[tuple[_Place, str]]:
-    """
-    Return the place and the recipe of every transition that begins one in a new conversation.
-    """
+    """Return the place and the recipe of every transition that begins one in a new conversation."""
     for name, step in recipe["steps"].items():
         for outcome, transition in step["onOutcome"].items():
             if "recipeId" in transition:
@@ -238,9 +202,7 @@ def restarts(recipe: _Recipe) -> Iterator[tuple[_Place, str]]:
 
 
 def loops(recipe: _Recipe) -> bool:
-    """
-    Tell whether a run can come to the same step twice, or begin anew.
-    """
+    """Tell whether a run can come to the same step twice, or begin anew."""
     follows = {name: _next_steps(step) for name, step in recipe["steps"].items()}
     leading = Counter(itertools.chain.from_iterable(follows.values()))
     # Steps that nothing is left to lead to are taken away until none is; what remains goes round in circles.

@@ -1,6 +1,4 @@
-"""
-The dialect amplifier: prompts to agents in order, with conditions, loops and approvals (amplifier-recipe-schema).
-"""
+"""The dialect amplifier: prompts to agents in order, with conditions, loops and approvals (amplifier-recipe-schema)."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from app.engine import library, plain, ports, runs
 
 
 class Amplifier:
-    """
-    The dialect as the rest of the program sees it.
-    """
+    """The dialect as the rest of the program sees it."""
 
     name: str = parse.DIALECT
     driver_version: int = replies.NEWEST
@@ -22,30 +18,23 @@ class Amplifier:
     takes_folders: bool = True
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe file; its id stands in it, so the file's name is of no account.
-        """
+        """Read a recipe file; its id stands in it, so the file's name is of no account."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return every agent that there is not, and every recipe that cannot be run as the recipe runs it.
-        """
+        """Return every agent that there is not, and every recipe that cannot be run as the recipe runs it."""
         return checks.flaws(recipe, library)
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return everything that is wrong with a recipe's text, what shows only beside the agents included.
-        """
+        """Return everything that is wrong with a recipe's text, what shows only beside the agents included."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:
             return list(error.flaws)
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return the agents that the recipe names, the ids of the recipes that it names by their files, and the models of
-        each backend, where it names models by a pattern.
+        """Return the agents that the recipe names, the ids of the recipes that it names by their files, and the models
+        of each backend, where it names models by a pattern.
         """
         names = [step["agent"] for _, step in walk.placed(recipe.document) if "agent" in step]
         found = {name: agents.find(name, library.agents) for name in names}
@@ -57,20 +46,16 @@ class Amplifier:
         return frozen | ({"recipes": called} if called else {}) | ({"models": models} if models else {})
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return steps and approvals in order, with conditions and loops on the edges that lead to them.
-        """
+        """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
         return graphs.graph(recipe.document)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the JSON Schema of the newest version.
-        """
+        """Return the JSON Schema of the newest version."""
         return schema.json_schema()
 
     def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
-        """
-        Return what the recipe and its commands name as secrets; a text that a step sets for such a name is one, too.
+        """Return what the recipe and its commands name as secrets; a text that a step sets for such
+        a name is one, too.
         """
         everywhere = document.get("secrets", ())
         named = [((*everywhere, *step.get("secrets", ())), step.get("env", {})) for _, step in walk.placed(document)]
@@ -83,13 +68,9 @@ class Amplifier:
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> Iterator[library.Use]:
-        """
-        Return the backends that each step's agent may be asked through, and the recipes that steps run.
-        """
+        """Return the backends that each step's agent may be asked through, and the recipes that steps run."""
         return checks.uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the recipe.
-        """
+        """Execute the recipe."""
         return await driver.drive(ctx)

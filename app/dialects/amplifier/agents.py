@@ -1,6 +1,4 @@
-"""
-Agents: who a step's `agent` is, and how the step changes what is set for it.
-"""
+"""Agents: who a step's `agent` is, and how the step changes what is set for it."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """
-    How an agent is asked.
-    """
+    """How an agent is asked."""
 
     agent_id: str
     """The configured agent."""
@@ -54,9 +50,7 @@ class Voice:
 
 
 def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
-    """
-    Return the agent that a recipe means: by id, by the id behind its namespace, or by role.
-    """
+    """Return the agent that a recipe means: by id, by the id behind its namespace, or by role."""
     known = list(agents)
     short = name.rsplit(":", 1)[-1]
     for wanted in (name, short):
@@ -67,8 +61,8 @@ def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
 
 
 def merged(below: plain.Json, above: plain.Json) -> plain.Json:
-    """
-    Return settings with others laid over them: objects field by field, lists of modules by module, all else as a whole.
+    """Return settings with others laid over them: objects field by field, lists of modules by module, all else as a
+    whole.
     """
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         return {**below, **{name: merged(below.get(name), item) for name, item in above.items()}}
@@ -79,15 +73,12 @@ def merged(below: plain.Json, above: plain.Json) -> plain.Json:
 
 
 def is_pattern(model: plain.Json) -> bool:
-    """
-    Tell whether a name of a model stands for any that fits it.
-    """
+    """Tell whether a name of a model stands for any that fits it."""
     return isinstance(model, str) and any(sign in model for sign in "*?[")
 
 
 def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
-    """
-    Return the model that a pattern stands for: the last of a backend's that fits, by name; failing that the one of
+    """Return the model that a pattern stands for: the last of a backend's that fits, by name; failing that the one of
     haiku, sonnet and opus that the pattern names; None, the backend's default, where it names none of them.
 
     Args:
@@ -102,9 +93,7 @@ def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
 def models(
     recipe: _Object, named: Iterable[library.Agent | None], backends: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """
-    Return the models of all backends, if any is named by a pattern in a recipe or for one of its agents.
-    """
+    """Return the models of all backends, if any is named by a pattern in a recipe or for one of its agents."""
     written = [agent.model for agent in named if agent is not None]
     for _, step in walk.placed(recipe):
         config = step.get("agent_config") or {}
@@ -116,8 +105,7 @@ def models(
 def voices(
     agent: _Object, step: _Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
 ) -> tuple[Voice, ...]:
-    """
-    Return how a step's agent is asked, best way first.
+    """Return how a step's agent is asked, best way first.
 
     Args:
         agent: The agent as it was frozen.
@@ -148,9 +136,7 @@ def voices(
 
 
 def unused(agent_config: _Object) -> list[str]:
-    """
-    Return the settings of a step that no agent here understands, by dotted path.
-    """
+    """Return the settings of a step that no agent here understands, by dotted path."""
     found = [name for name in agent_config if name not in _KNOWN]
     for provider in _listed(agent_config.get("providers")):
         config = provider.get("config")

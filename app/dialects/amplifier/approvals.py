@@ -1,6 +1,4 @@
-"""
-Approvals: the question of a stage, and what its answer means.
-"""
+"""Approvals: the question of a stage, and what its answer means."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
-    """
-    Return the question that an approval asks.
+    """Return the question that an approval asks.
 
     Raises:
         templates.Undefined: its prompt names what does not exist.
@@ -36,9 +33,7 @@ def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
 
 
 def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
-    """
-    Return what `approval` stands for after an answer.
-    """
+    """Return what `approval` stands for after an answer."""
     given = record.output if isinstance(record.output, dict) else {}
     return {
         "stage": stage,
@@ -49,9 +44,7 @@ def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
 
 
 def denied(key: str, answer: _Object) -> errors.RunFailed:
-    """
-    Return the end of a run whose approval was denied; nothing caused it that a resume could repeat.
-    """
+    """Return the end of a run whose approval was denied; nothing caused it that a resume could repeat."""
     who = "nobody answered in time" if answer["by_default"] else "a person denied it"
     said = f": {answer['message']}" if answer["message"] else ""
     message = f"the stage {answer['stage']} was not approved; {who}{said}"

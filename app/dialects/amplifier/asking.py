@@ -1,6 +1,4 @@
-"""
-Asking the world: what a step does, once its condition and its loops have let the flow come there.
-"""
+"""Asking the world: what a step does, once its condition and its loops have let the flow come there."""
 
 from __future__ import annotations
 
@@ -19,9 +17,8 @@ _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unf
 
 @dataclass(slots=True)
 class Prompts:
-    """
-    Prompts that a branch knows of: its own, and those of the flow before it. What goes on beside it does not count, so
-    that the order in which branches come never shows.
+    """Prompts that a branch knows of: its own, and those of the flow before it. What goes on beside it does not count,
+    so that the order in which branches come never shows.
     """
 
     count: int = 0
@@ -30,9 +27,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """
-    Where in the flow something is done.
-    """
+    """Where in the flow something is done."""
 
     key: str
     """Key of what is done there."""
@@ -46,14 +41,11 @@ class Frame:
     """Number of branches beside this one that began just before it."""
 
     def inside(self, key: str, scope: templates.Scope, **changes: Any) -> Frame:
-        """
-        Return a place inside of this one.
-        """
+        """Return a place inside of this one."""
         return dataclasses.replace(self, key=key, scope=scope, **changes)
 
     def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
-        """
-        Return places inside of this one that go on at once, by the names of their branches.
+        """Return places inside of this one that go on at once, by the names of their branches.
 
         Args:
             scopes: Their variables, by what is put behind the key.
@@ -70,18 +62,17 @@ class Frame:
 
 
 class Asker:
-    """
-    Perform the operations of one run.
-    """
+    """Perform the operations of one run."""
 
     def __init__(self, ctx: ports.Context, shown: showing.Shown) -> None:
-        self._ctx, self._shown, self._recipe = ctx, shown, ctx.run.recipe
+        self._ctx = ctx
+        self._shown = shown
+        self._recipe = ctx.run.recipe
         self._limits = self._recipe.get("recursion", {})
         self._taken = 0
 
     async def act(self, step: _Object, frame: Frame) -> templates.Value:
-        """
-        Ask the agent, execute the command or run the recipe of a step, and return what came of it.
+        """Ask the agent, execute the command or run the recipe of a step, and return what came of it.
 
         Raises:
             failures.StepFailed: nothing came of it.
@@ -99,23 +90,19 @@ class Asker:
             raise await self.refuse(frame.key, "undefined_variable", gap.told("step")) from gap
 
     async def skip(self, step: _Object, frame: Frame, reason: str, **told: plain.Json) -> None:
-        """
-        Write down that a step is skipped, and why.
-        """
+        """Write down that a step is skipped, and why."""
         detail = {"id": step["id"], "reason": reason, **told}
         await self._ctx.perform(frame.key, operations.Skip(reason=reason, detail=detail), self._place(step))
         self._shown.skipped(frame.key, reason, told)
 
     async def refuse(self, key: str, code: str, message: str) -> failures.StepFailed:
-        """
-        Write down that a step cannot be asked for; return the failure that this is.
-        """
+        """Write down that a step cannot be asked for; return the failure that this is."""
         record = await self._ctx.perform(key, operations.Refusal(code=code, message=message))
         return failures.StepFailed.of(record)
 
     async def undecided(self, step: _Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
-        """
-        Write down that the flow cannot go on, because a condition or a loop means nothing; return the end of the run.
+        """Write down that the flow cannot go on, because a condition or a loop means nothing; return the end of the
+        run.
         """
         told = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
         code = failure.code if isinstance(failure, loops.Unfit) else "undecidable_condition"
@@ -207,8 +194,6 @@ class Asker:
 
 
 def set_variable(step: _Object, name: str, value: templates.Value, frame: Frame) -> None:
-    """
-    Set the variable that a field of the step names, if it names one.
-    """
+    """Set the variable that a field of the step names, if it names one."""
     if name in step:
         frame.scope.set(step[name], value)

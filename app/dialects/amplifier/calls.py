@@ -1,6 +1,4 @@
-"""
-Calls: what a step asks of the world, built from its fields and the variables at its place.
-"""
+"""Calls: what a step asks of the world, built from its fields and the variables at its place."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 def agent_calls(
     step: _Object, run: runs.RunStart, agent: _Object, scope: templates.Scope
 ) -> list[operations.AgentCall]:
-    """
-    Return the prompt of a step, once for each way to ask its agent, best way first.
+    """Return the prompt of a step, once for each way to ask its agent, best way first.
 
     Args:
         agent: The agent as it was frozen.
@@ -57,8 +54,7 @@ def agent_calls(
 
 
 def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operations.Command:
-    """
-    Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
+    """Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
 
     Args:
         run: The run; the version of the driver that began it tells how values are filled in.
@@ -82,8 +78,7 @@ def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operat
 
 
 def child(step: _Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
-    """
-    Return the run of another recipe, which is given the step's `context` and nothing else.
+    """Return the run of another recipe, which is given the step's `context` and nothing else.
 
     Args:
         files: Ids of the recipes that are named by their files.
@@ -99,15 +94,12 @@ def child(step: _Object, files: Mapping[str, str], scope: templates.Scope) -> op
 
 
 def result_of_command(output: _Object) -> str:
-    """
-    Return what a command has said, without the line ends behind it.
-    """
+    """Return what a command has said, without the line ends behind it."""
     return re.sub(r"[\r\n]+\Z", "", str(output.get("stdout") or ""))
 
 
 def result_of_child(output: _Object, version: int) -> plain.Json | None:
-    """
-    Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
+    """Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
 
     Raises:
         OverflowError: a value that it is made of is kept outside of its journal.
@@ -119,9 +111,7 @@ def result_of_child(output: _Object, version: int) -> plain.Json | None:
 
 
 def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
-    """
-    Return what a step's `retry` means, or None.
-    """
+    """Return what a step's `retry` means, or None."""
     given = step.get("retry")
     if given is None:
         return None
@@ -138,9 +128,7 @@ def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | N
 
 
 def backoff(recipe: _Object) -> operations.RetryPolicy | None:
-    """
-    Return how prompts are repeated that were refused as too many, where the recipe says so.
-    """
+    """Return how prompts are repeated that were refused as too many, where the recipe says so."""
     given = recipe.get("rate_limiting", {}).get("backoff")
     if given is None or given.get("enabled") is False:
         return None

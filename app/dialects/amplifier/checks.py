@@ -1,5 +1,4 @@
-"""
-Checks: what is wrong with a recipe beside the agents and recipes that there are, and what a run of it would come to.
+"""Checks: what is wrong with a recipe beside the agents and recipes that there are, and what a run of it would come to.
 
 A run that has begun goes on without them: what it was begun with was good enough then.
 """
@@ -20,9 +19,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw]:
-    """
-    Return everything that is wrong with a recipe beside its text, each with its line.
-    """
+    """Return everything that is wrong with a recipe beside its text, each with its line."""
     found = [*_of_literals(recipe.document)]
     for place, step in walk.placed(recipe.document):
         found += _of_agent(step, place, registry)
@@ -33,9 +30,7 @@ def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw
 
 
 def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.Use]:
-    """
-    Return the backends that each step's agent may be asked through, and the recipes that steps run.
-    """
+    """Return the backends that each step's agent may be asked through, and the recipes that steps run."""
     for place, step in walk.placed(recipe.document):
         if "agent" in step and (agent := agents.find(step["agent"], registry.agents)) is not None:
             preferred = tuple(dict.fromkeys(voice.backend for voice in agents.voices(agent.to_json(), step)))
@@ -115,9 +110,7 @@ def _of_command(step: _Object, place: json_text.Parts) -> _Flaws:
 
 
 def _of_literals(document: _Object) -> _Flaws:
-    """
-    Return the paths that lead into values of the context which have no such part, and which nothing else sets.
-    """
+    """Return the paths that lead into values of the context which have no such part, and which nothing else sets."""
     version = document.get("schema", fields.FIRST)
     declared = document.get("args_schema", {}).get("properties", {})
     known = declarations.values(document.get("context", {}), version)

@@ -1,5 +1,5 @@
-"""
-Commands: a text for Bash with its variables filled in, so that each value reaches the command as the text that it is.
+"""Commands: a text for Bash with its variables filled in, so that each value reaches the command as the text that it
+is.
 
 No value becomes a part of the text. Values are in the environment, and the text names them there: in double quotes
 where it stood without, and with single quotes left and entered again. A here-document that is quoted becomes one in
@@ -29,9 +29,7 @@ _IN_TEXT = ("heredoc_body", "heredoc_content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """
-    A variable that cannot be filled in where it stands.
-    """
+    """A variable that cannot be filled in where it stands."""
 
     code: str
     """Stable name of why."""
@@ -41,9 +39,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """
-    A command that names its values in the environment.
-    """
+    """A command that names its values in the environment."""
 
     text: str
     """What Bash executes."""
@@ -52,23 +48,17 @@ class Filled:
 
 
 def problems(command: str) -> tuple[Problem, ...]:
-    """
-    Return each place where a variable would not reach the command as the text that it is.
-    """
+    """Return each place where a variable would not reach the command as the text that it is."""
     return _read(command).problems
 
 
 def filled(command: str) -> Filled:
-    """
-    Return a command that takes its values from the environment.
-    """
+    """Return a command that takes its values from the environment."""
     return _read(command).filled
 
 
 def filled_as_first(command: str) -> Filled:
-    """
-    Return a command as the first version of the driver made it: each variable as it is, whatever is around it.
-    """
+    """Return a command as the first version of the driver made it: each variable as it is, whatever is around it."""
     names = {
         name: _VALUE_NAME.format(number) for number, name in enumerate(dict.fromkeys(templates.names(command)), start=1)
     }
@@ -110,9 +100,7 @@ def _read(command: str) -> _Reading:
 
 
 def _spotted(command: str) -> tuple[str, list[tuple[str, tuple[int, int]]]]:
-    """
-    Return the text of a command with escaped braces as braces, and where its variables are.
-    """
+    """Return the text of a command with escaped braces as braces, and where its variables are."""
     text, spots = "", list[tuple[str, tuple[int, int]]]()
     for piece, name in templates.split(command):
         if name is not None:
@@ -122,9 +110,7 @@ def _spotted(command: str) -> tuple[str, list[tuple[str, tuple[int, int]]]]:
 
 
 def _form(shell: Shell, start: int, end: int) -> str | None:
-    """
-    Return what takes the place of a variable; None: nothing, in a comment.
-    """
+    """Return what takes the place of a variable; None: nothing, in a comment."""
     if start >= shell.trusted:
         line = shell.line(shell.trusted)
         message = (
@@ -154,9 +140,7 @@ def _form(shell: Shell, start: int, end: int) -> str | None:
 
 
 def _expanding(document: HereDocument, text: str, spots: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    """
-    Return the changes that make of a quoted here-document one that expands only its variables.
-    """
+    """Return the changes that make of a quoted here-document one that expands only its variables."""
     begin, stop = document.body
     inside = [spot for spot in spots if begin <= spot[0] and spot[1] <= stop]
     if not document.quoted or not inside:

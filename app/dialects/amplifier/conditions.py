@@ -1,5 +1,4 @@
-"""
-Conditions: parsed before any value is put in, so that what a variable holds can never change what is asked
+"""Conditions: parsed before any value is put in, so that what a variable holds can never change what is asked
 (amplifier-recipe-schema, condition expressions).
 """
 
@@ -30,22 +29,16 @@ Find: TypeAlias = Callable[[str], str]
 
 
 class Unreadable(ValueError):
-    """
-    A text is no condition.
-    """
+    """A text is no condition."""
 
 
 class Undecidable(ValueError):
-    """
-    What the variables hold cannot be compared in this way.
-    """
+    """What the variables hold cannot be compared in this way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """
-    One side of a comparison.
-    """
+    """One side of a comparison."""
 
     text: str
     """The literal, or the variable's name."""
@@ -55,9 +48,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """
-    Two values and what must hold between them; or one that must be `true`.
-    """
+    """Two values and what must hold between them; or one that must be `true`."""
 
     left: Operand
     """The first value."""
@@ -69,9 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Not:
-    """
-    A condition that must not hold.
-    """
+    """A condition that must not hold."""
 
     inner: Condition
     """That condition."""
@@ -79,9 +68,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Both:
-    """
-    Two conditions.
-    """
+    """Two conditions."""
 
     left: Condition
     """The first."""
@@ -95,8 +82,7 @@ Condition: TypeAlias = Comparison | Not | Both
 
 
 def parse(text: str, version: str = fields.FIRST) -> Condition:
-    """
-    Read a condition.
+    """Read a condition.
 
     Args:
         version: In the first version `and` and `or` bind alike, from left to right; later ones let `and` bind closer,
@@ -113,9 +99,7 @@ def parse(text: str, version: str = fields.FIRST) -> Condition:
 
 
 def variables(condition: Condition) -> Iterator[str]:
-    """
-    Return the names in a condition, in order.
-    """
+    """Return the names in a condition, in order."""
     match condition:
         case Comparison(left=left, right=right):
             yield from (side.text for side in (left, right) if side is not None and side.variable)
@@ -127,8 +111,7 @@ def variables(condition: Condition) -> Iterator[str]:
 
 
 def holds(condition: Condition, find: Find) -> bool:
-    """
-    Tell whether a condition holds; every variable is looked up, whatever the others already decide.
+    """Tell whether a condition holds; every variable is looked up, whatever the others already decide.
 
     Raises:
         Undecidable: `<` between texts that are no numbers, or a value alone that is neither true nor false.

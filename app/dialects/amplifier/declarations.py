@@ -1,6 +1,4 @@
-"""
-Declarations: values of a recipe's context that say what a run is given, in place of being the value themselves.
-"""
+"""Declarations: values of a recipe's context that say what a run is given, in place of being the value themselves."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def is_declaration(value: plain.Json, version: str) -> bool:
-    """
-    Tell whether a value declares an argument: an object of nothing but `type`, `required`, `default` and the like.
+    """Tell whether a value declares an argument: an object of nothing but `type`, `required`,
+    `default` and the like.
     """
     return (
         version != fields.FIRST
@@ -39,31 +37,23 @@ def is_declaration(value: plain.Json, version: str) -> bool:
 
 
 def values(context: _Object, version: str) -> dict[str, plain.Json]:
-    """
-    Return the variables of a context that have their value there.
-    """
+    """Return the variables of a context that have their value there."""
     return {name: value for name, value in context.items() if not is_declaration(value, version)}
 
 
 def schema(declaration: _Object) -> dict[str, plain.Json]:
-    """
-    Return the JSON Schema of a declared argument.
-    """
+    """Return the JSON Schema of a declared argument."""
     taken = {name: rule for name, rule in declaration.items() if name != "required"}
     return taken if taken.get("type") != "any" else {name: rule for name, rule in taken.items() if name != "type"}
 
 
 def is_required(declaration: _Object) -> bool:
-    """
-    Tell whether a run must be given a declared argument.
-    """
+    """Tell whether a run must be given a declared argument."""
     return declaration.get("required") is True and "default" not in declaration
 
 
 def flaws(context: plain.Json, version: str) -> Iterator[errors.Flaw]:
-    """
-    Return what is wrong with the declarations of a context.
-    """
+    """Return what is wrong with the declarations of a context."""
     for name, value in context.items() if isinstance(context, dict) else ():
         if is_declaration(value, version):
             place: json_text.Parts = ("context", name)

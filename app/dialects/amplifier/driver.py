@@ -1,6 +1,4 @@
-"""
-The driver: steps in order, with their conditions, loops, failures and approvals.
-"""
+"""The driver: steps in order, with their conditions, loops, failures and approvals."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ _Coroutine: TypeAlias = Coroutine[Any, Any, templates.Value]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Execute the recipe frozen in the run.
+    """Execute the recipe frozen in the run.
 
     Raises:
         errors.RunFailed: a step failed, something cannot be decided, or an approval was denied.
@@ -46,7 +43,8 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 class _Flow:
     def __init__(self, ctx: ports.Context) -> None:
-        self._ctx, self._recipe = ctx, ctx.run.recipe
+        self._ctx = ctx
+        self._recipe = ctx.run.recipe
         self._version = self._recipe.get("schema", fields.FIRST)
         self._facts = templates.Scope(own=showing.facts(ctx.run), told=False)
         self._first = ctx.run.driver_version == 1
@@ -56,19 +54,17 @@ class _Flow:
         self._lanes = self._recipe.get("rate_limiting", {}).get("max_concurrent_llm")
         self._shown = showing.Shown(ctx)
         self._asker = asking.Asker(ctx, self._shown)
-        self._index, self._prompts = 0, asking.Prompts()
-        self._over, self._lost = False, set[str]()
+        self._index = 0
+        self._prompts = asking.Prompts()
+        self._over = False
+        self._lost = set[str]()
 
     def enter(self, stage: str, index: int) -> None:
-        """
-        Let `stage` stand for a stage from now on.
-        """
+        """Let `stage` stand for a stage from now on."""
         self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
     async def take(self, step: _Object) -> None:
-        """
-        Take a step of the recipe, or pass over it where an earlier one has ended the run.
-        """
+        """Take a step of the recipe, or pass over it where an earlier one has ended the run."""
         frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes, prompts=self._prompts)
         try:
             if self._over:
@@ -84,8 +80,7 @@ class _Flow:
         self._shown.progress(self._index)
 
     async def ask(self, stage: _Object, when: str) -> None:
-        """
-        Ask a person what the stage wants to know before or after its steps.
+        """Ask a person what the stage wants to know before or after its steps.
 
         Raises:
             errors.RunFailed: `approval_denied`; no resume goes past it.
@@ -109,9 +104,7 @@ class _Flow:
             raise approvals.denied(key, answer)
 
     def end(self) -> runs.Ending:
-        """
-        Show the result, and tell how it was reached.
-        """
+        """Show the result, and tell how it was reached."""
         self._shown.result(fields.final(self._recipe), self._scope)
         return self._shown.ending(skipped=self._over)
 
@@ -142,9 +135,7 @@ class _Flow:
         return value
 
     def _left(self, step: _Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
-        """
-        Return what stands for the result of a step that has failed: null, or what a command had printed.
-        """
+        """Return what stands for the result of a step that has failed: null, or what a command had printed."""
         for name in ("output", "collect", "output_exit_code"):
             asking.set_variable(step, name, failure.said if name == "output" else None, frame)
         return failure.said

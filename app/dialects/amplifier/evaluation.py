@@ -1,5 +1,5 @@
-"""
-Evaluation: the places of a command at which Bash, or what it starts, reads a text as code, as a number or as a name.
+"""Evaluation: the places of a command at which Bash, or what it starts, reads a text as code, as a
+number or as a name.
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ _DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
 
 
 class Unsafe(Exception):
-    """
-    A place at which no value can be filled in.
-    """
+    """A place at which no value can be filled in."""
 
     def __init__(self, reason: str, code: str = UNSAFE) -> None:
         super().__init__(reason)
@@ -90,8 +88,7 @@ class Unsafe(Exception):
 
 
 def check(shell: Shell, node: Node) -> None:
-    """
-    Look at everything around a place of a command.
+    """Look at everything around a place of a command.
 
     Args:
         node: The smallest node around the place.
@@ -123,9 +120,7 @@ def check(shell: Shell, node: Node) -> None:
 
 
 def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
-    """
-    Tell whether a command reads a value without printing it: in a test, as a file's name, or counting it.
-    """
+    """Tell whether a command reads a value without printing it: in a test, as a file's name, or counting it."""
     if around.type == "pipeline":
         return _last_counters(shell).get(around.id, 0) > child.start_byte
     if around.type in ("command", "redirected_statement") and child.type in _NO_WORDS:
@@ -135,9 +130,7 @@ def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
 
 @lru_cache(maxsize=1)
 def _last_counters(shell: Shell) -> Mapping[int, int]:
-    """
-    Return where the last program of each pipeline begins that prints nothing but numbers.
-    """
+    """Return where the last program of each pipeline begins that prints nothing but numbers."""
     pairs = ((around, one) for around in shell.all("pipeline") for one in around.children)
     return {around.id: one.start_byte for around, one in pairs if _counts(shell, one)}
 
@@ -280,9 +273,7 @@ _RULES: Mapping[str, _Rule] = {
 
 @lru_cache(maxsize=16)
 def _words(shell: Shell, command: Node) -> tuple[tuple[str, ...], Mapping[int, int]]:
-    """
-    Return the words of a command without quotes, and the position of each node among them.
-    """
+    """Return the words of a command without quotes, and the position of each node among them."""
     nodes = [one for one in command.children if one.type not in _NO_WORDS]
     words = tuple(_UNQUOTED.sub("", shell.source(one)) for one in nodes)
     return words, {one.id: at for at, one in enumerate(nodes)}
@@ -293,9 +284,7 @@ def _base(word: str) -> str:
 
 
 def _effective(words: tuple[str, ...]) -> int:
-    """
-    Return the position of the command that others, as `env` and `sudo`, begin.
-    """
+    """Return the position of the command that others, as `env` and `sudo`, begin."""
     at = 0
     while at + 1 < len(words) and (_base(words[at]) in _PREFIXES or (at and _OF_PREFIX.match(words[at]))):
         at += 1
@@ -304,9 +293,7 @@ def _effective(words: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=1)
 def _counted(shell: Shell) -> frozenset[str]:
-    """
-    Return the variables of the shell that a command reads as numbers, those that they are made of included.
-    """
+    """Return the variables of the shell that a command reads as numbers, those that they are made of included."""
     # Of a subscript only the index, not the array.
     sources = [shell.source(one).partition("[")[2] for one in shell.all("subscript")]
     sources += [shell.source(one) for one in shell.all("arithmetic_expansion")]
@@ -326,9 +313,7 @@ def _counted(shell: Shell) -> frozenset[str]:
 
 
 def _copies(shell: Shell) -> Mapping[str, list[str]]:
-    """
-    Return the variables that each variable of the shell is put together from, without what commands print.
-    """
+    """Return the variables that each variable of the shell is put together from, without what commands print."""
     made = dict[str, list[str]]()
     for one in shell.all("variable_assignment"):
         name, _, value = shell.source(one).partition("=")

@@ -1,6 +1,4 @@
-"""
-What ends a step, or the flow: raised where it happens, decided upon where the step began.
-"""
+"""What ends a step, or the flow: raised where it happens, decided upon where the step began."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from app.engine import plain, records
 
 
 class StepFailed(errors.StepError):
-    """
-    A step failed, and its `on_error` says what follows.
-    """
+    """A step failed, and its `on_error` says what follows."""
 
     def __init__(
         self,
@@ -33,23 +29,17 @@ class StepFailed(errors.StepError):
 
     @classmethod
     def of(cls, record: records.Record, causes: Sequence[str] = (), said: str | None = None) -> StepFailed:
-        """
-        Make the failure that a record tells.
-        """
+        """Make the failure that a record tells."""
         error = record.error
         if error is None:
             return cls("the step failed", key=record.key, code="step_failed", causes=causes)
         return cls(error.message, key=record.key, code=error.code, causes=causes, detail=error.detail, said=said)
 
     def run_failed(self) -> errors.RunFailed:
-        """
-        Return the end of the run that it means.
-        """
+        """Return the end of the run that it means."""
         message = f"step {self.key} failed: {self.message}"
         return errors.RunFailed(message, code=self.code, key=self.key, causes=self.causes, detail=self.detail)
 
 
 class Remaining(errors.ControlRoomError):
-    """
-    A step failed whose `on_error` skips the remaining ones.
-    """
+    """A step failed whose `on_error` skips the remaining ones."""

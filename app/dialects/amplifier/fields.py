@@ -1,6 +1,4 @@
-"""
-The fields of recipes: one table for each kind of object, from which schemas and load-time checks are made.
-"""
+"""The fields of recipes: one table for each kind of object, from which schemas and load-time checks are made."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """
-    One field of one kind of object.
-    """
+    """One field of one kind of object."""
 
     name: str
     """Its name."""
@@ -114,9 +110,7 @@ class Field:
     """Whether variables are put into it."""
 
     def known_in(self, version: str) -> bool:
-        """
-        Tell whether a version has the field.
-        """
+        """Tell whether a version has the field."""
         return VERSIONS.index(self.since) <= VERSIONS.index(version)
 
 
@@ -305,44 +299,32 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
 
 
 def body_of(step: Mapping[str, plain.Json]) -> str | None:
-    """
-    Return the field that holds the steps inside of a step, or None.
-    """
+    """Return the field that holds the steps inside of a step, or None."""
     return next((name for name in (SUBSTEPS, STEPS) if name in step), None)
 
 
 def break_of(loop: Mapping[str, plain.Json]) -> str | None:
-    """
-    Return the field that ends a loop over a list early, or None.
-    """
+    """Return the field that ends a loop over a list early, or None."""
     return next((name for name in ("break_if", "break_when") if name in loop), None)
 
 
 def final(recipe: Mapping[str, plain.Json]) -> str | None:
-    """
-    Return the variable that is the result of a run, or None.
-    """
+    """Return the variable that is the result of a run, or None."""
     name: str | None = recipe.get("final_output", recipe.get("output"))
     return name
 
 
 def when(approval: Mapping[str, plain.Json]) -> str:
-    """
-    Return whether an approval is before or after its stage.
-    """
+    """Return whether an approval is before or after its stage."""
     named: str = of("approval", approval, "when")
     return named.removesuffix("_stage")
 
 
 def default(kind: str, name: str) -> plain.Json:
-    """
-    Return what holds where a field is left out.
-    """
+    """Return what holds where a field is left out."""
     return next(field.rule["default"] for field in KINDS[kind] if field.name == name)
 
 
 def of(kind: str, value: Mapping[str, plain.Json], name: str) -> plain.Json:
-    """
-    Return a field of an object, or what holds where it is left out.
-    """
+    """Return a field of an object, or what holds where it is left out."""
     return value[name] if name in value else default(kind, name)

@@ -1,6 +1,4 @@
-"""
-Graphs: a recipe drawn as steps, approvals and what follows what.
-"""
+"""Graphs: a recipe drawn as steps, approvals and what follows what."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _Edge: TypeAlias = dict[str, plain.Json]
 
 
 def graph(document: _Object) -> dict[str, plain.Json]:
-    """
-    Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`.
-    """
+    """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`."""
     nodes: list[_Edge] = []
     edges: list[_Edge] = []
     before: str | None = None

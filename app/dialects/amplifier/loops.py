@@ -1,5 +1,4 @@
-"""
-Loops: what is gone through, how much of it at once, and when it is too much (amplifier-recipe-schema, looping and
+"""Loops: what is gone through, how much of it at once, and when it is too much (amplifier-recipe-schema, looping and
 iteration).
 """
 
@@ -15,9 +14,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 class Unfit(ValueError):
-    """
-    A variable cannot be gone through.
-    """
+    """A variable cannot be gone through."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -26,8 +23,7 @@ class Unfit(ValueError):
 
 
 def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
-    """
-    Return the items of a loop.
+    """Return the items of a loop.
 
     Raises:
         templates.Undefined: there is no such variable.
@@ -45,31 +41,24 @@ def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
 
 
 def limit(loop: _Object) -> int:
-    """
-    Return the most iterations of a loop.
-    """
+    """Return the most iterations of a loop."""
     most: int = loop.get("max_while_iterations", loop.get("max_iterations", fields.DEFAULT_ITERATIONS))
     return most
 
 
 def variables(loop: _Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
-    """
-    Return what an iteration's variables hold.
-    """
+    """Return what an iteration's variables hold."""
     own = {loop.get("as", fields.DEFAULT_ITEM): item} if "foreach" in loop else {}
     return own | ({loop["index_as"]: index} if "index_as" in loop else {})
 
 
 def counters(index: int) -> dict[str, templates.Value]:
-    """
-    Return the names by which an iteration of a loop with a condition knows its position.
-    """
+    """Return the names by which an iteration of a loop with a condition knows its position."""
     return dict(zip(fields.COUNTERS, (index, index + 1), strict=True))
 
 
 def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:
-    """
-    Return how many of so many branches may go on at once; None: one after the other.
+    """Return how many of so many branches may go on at once; None: one after the other.
 
     Args:
         parallel: True: all of them; a number: so many.
@@ -82,7 +71,5 @@ def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | N
 
 
 def lanes_inside(lanes: int | None, width: int) -> int | None:
-    """
-    Return how many agents each of several branches may ask at a time, so that all together stay within the limit.
-    """
+    """Return how many agents each of several branches may ask at a time, so that all together stay within the limit."""
     return None if lanes is None else max(1, lanes // width)

@@ -1,6 +1,4 @@
-"""
-The parser: a text becomes a recipe, or the list of everything that is wrong with it.
-"""
+"""The parser: a text becomes a recipe, or the list of everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -50,8 +48,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def parse(source: str) -> library.Recipe:
-    """
-    Read a recipe.
+    """Read a recipe.
 
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
@@ -72,9 +69,7 @@ def parse(source: str) -> library.Recipe:
 
 
 def flaws(document: plain.Json) -> _Flaws:
-    """
-    Return everything that is wrong with a recipe, wherever its text came from.
-    """
+    """Return everything that is wrong with a recipe, wherever its text came from."""
     version, problem = _version(document)
     if version == fields.FIRST and isinstance(document, dict):
         later = _of_later(document)
@@ -93,8 +88,7 @@ def flaws(document: plain.Json) -> _Flaws:
 
 
 def args_schema(document: _Object) -> dict[str, plain.Json]:
-    """
-    Return the schema of a run's arguments: the context, whose empty values must be given, and what is declared.
+    """Return the schema of a run's arguments: the context, whose empty values must be given, and what is declared.
 
     A variable that steps set may be given too, so that a run which misses one can be sent on with it.
     """
@@ -115,9 +109,7 @@ def args_schema(document: _Object) -> dict[str, plain.Json]:
 
 
 def is_empty(value: plain.Json) -> bool:
-    """
-    Tell whether a value of the context stands for one that a run must be given.
-    """
+    """Tell whether a value of the context stands for one that a run must be given."""
     return value is None or value == ""
 
 
@@ -125,9 +117,7 @@ def is_empty(value: plain.Json) -> bool:
 
 
 def _version(document: plain.Json) -> tuple[str, str | None]:
-    """
-    Return the version that a document is judged by, and what is wrong with the one that it names.
-    """
+    """Return the version that a document is judged by, and what is wrong with the one that it names."""
     named = document.get("schema", fields.FIRST) if isinstance(document, dict) else fields.FIRST
     if named in fields.VERSIONS and isinstance(named, str):
         return named, None
@@ -143,9 +133,7 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 
 
 def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
-    """
-    Return the fields that only the newest version has; a recipe with any of them is judged by that one.
-    """
+    """Return the fields that only the newest version has; a recipe with any of them is judged by that one."""
     unknown = [flaw for flaw in _breaches(fields.FIRST, document) if flaw.code == _UNKNOWN]
     if not unknown:
         return []
@@ -155,9 +143,7 @@ def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
 
 
 def _needed(later: list[errors.Flaw]) -> errors.Flaw:
-    """
-    Return the one flaw of a recipe that does not say that it is of the newest version.
-    """
+    """Return the one flaw of a recipe that does not say that it is of the newest version."""
     others = f", and so do {len(later) - 1} other fields" if len(later) > 1 else ""
     wanted = f'schema: "{fields.NEWEST}"'
     message = f"needs {wanted}{others}; write {wanted} at the top of the recipe, which is read as {fields.FIRST}"
@@ -165,9 +151,7 @@ def _needed(later: list[errors.Flaw]) -> errors.Flaw:
 
 
 def _explained(flaw: errors.Flaw) -> errors.Flaw:
-    """
-    Say of a breach what to write instead: no expression of a form, and no text as long as it is.
-    """
+    """Say of a breach what to write instead: no expression of a form, and no text as long as it is."""
     named = _NAME.search(flaw.path)
     name, message = named[1] if named else "", flaw.message
     if flaw.code == _UNKNOWN and name in upstream.INSTEAD:

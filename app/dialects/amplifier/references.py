@@ -1,6 +1,4 @@
-"""
-References: which recipe a step means, by its id or by its file relative to the recipe that runs it.
-"""
+"""References: which recipe a step means, by its id or by its file relative to the recipe that runs it."""
 
 from __future__ import annotations
 
@@ -13,15 +11,12 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 def is_file(name: str) -> bool:
-    """
-    Tell whether a recipe is named by its file.
-    """
+    """Tell whether a recipe is named by its file."""
     return "/" in name or name.endswith(_SUFFIXES)
 
 
 def target(name: str, recipe: library.Recipe, registry: library.Library) -> library.Recipe | None:
-    """
-    Return the recipe that a step means, or None.
+    """Return the recipe that a step means, or None.
 
     A recipe without a file of its own is taken to be in the folder of whatever recipe has such a file.
     """
@@ -37,9 +32,7 @@ def target(name: str, recipe: library.Recipe, registry: library.Library) -> libr
 
 
 def files(recipe: library.Recipe, registry: library.Library) -> dict[str, str]:
-    """
-    Return the ids of the recipes that steps name by their files.
-    """
+    """Return the ids of the recipes that steps name by their files."""
     named = {step["recipe"] for _, step in walk.placed(recipe.document) if is_file(step.get("recipe", ""))}
     found = {name: target(name, recipe, registry) for name in sorted(named)}
     return {name: one.recipe_id for name, one in found.items() if one is not None}

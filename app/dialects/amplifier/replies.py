@@ -1,6 +1,4 @@
-"""
-Replies: when what an agent or a command has said is data, and when it is text.
-"""
+"""Replies: when what an agent or a command has said is data, and when it is text."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ NEWEST = 2
 
 
 class NoData(ValueError):
-    """
-    A reply that had to hold JSON holds none, or none that fits.
-    """
+    """A reply that had to hold JSON holds none, or none that fits."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -39,8 +35,7 @@ ASKED = "\n\nReply with one JSON value and nothing else: no words before or afte
 
 
 def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:
-    """
-    Return what a reply means.
+    """Return what a reply means.
 
     Args:
         parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON is looked for
@@ -67,8 +62,7 @@ def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Jso
 
 
 def fitting(said: str, schema: Mapping[str, plain.Json], version: int = NEWEST) -> plain.Json:
-    """
-    Return the data of a reply that must fit a schema.
+    """Return the data of a reply that must fit a schema.
 
     Raises:
         NoData: it does not.
@@ -94,9 +88,7 @@ def _value(text: str, exact: bool = True) -> tuple[plain.Json] | None:
 
 
 def _largest(said: str) -> plain.Json:
-    """
-    Return the object or list that takes the most room in the midst of words; failing that, any fenced value.
-    """
+    """Return the object or list that takes the most room in the midst of words; failing that, any fenced value."""
     found, at, left = list[tuple[int, plain.Json]](), 0, _MOST_READ * len(said)
     decoder = json.JSONDecoder()
     while left > 0 and (opening := _OPENING.search(said, at)):
@@ -121,8 +113,8 @@ def _largest(said: str) -> plain.Json:
 
 
 def _first(said: str) -> plain.Json:
-    """
-    Return the first JSON in the midst of words, a fenced block before anything else; the driver's first version did.
+    """Return the first JSON in the midst of words, a fenced block before anything else; the
+    driver's first version did.
     """
     for block in _BLOCK.finditer(said):
         value = _value(block["inside"], exact=False)

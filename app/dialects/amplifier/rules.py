@@ -1,6 +1,4 @@
-"""
-Rules that no schema can tell: what excludes what, what a name refers to, what a text holds.
-"""
+"""Rules that no schema can tell: what excludes what, what a name refers to, what a text holds."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(document: _Object, version: str) -> _Flaws:
-    """
-    Return what is wrong with a recipe beside its schema; what is malformed is passed by.
-    """
+    """Return what is wrong with a recipe beside its schema; what is malformed is passed by."""
     yield from _of_parts(document)
     yield from _of_args(document, version)
     if len(walk.ids(document)) > MOST_STEPS:

@@ -1,6 +1,4 @@
-"""
-The JSON Schemas of recipes, one for each version of the language.
-"""
+"""The JSON Schemas of recipes, one for each version of the language."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ _Schema = dict[str, plain.Json]
 
 
 def json_schema(version: str = fields.NEWEST) -> _Schema:
-    """
-    Return the schema of one version, strict: no object takes a field that the version does not name.
-    """
+    """Return the schema of one version, strict: no object takes a field that the version does not name."""
     reached = _reached(version)
     kinds = {kind: _object(kind, version) for kind in fields.KINDS if kind in reached}
     recipe = kinds.pop("recipe")
@@ -33,9 +29,7 @@ def json_schema(version: str = fields.NEWEST) -> _Schema:
 
 
 def published() -> dict[str, _Schema]:
-    """
-    Return the schemas of all versions by the names of their files.
-    """
+    """Return the schemas of all versions by the names of their files."""
     return {f"amplifier-{version}": json_schema(version) for version in fields.VERSIONS}
 
 

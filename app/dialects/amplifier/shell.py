@@ -1,5 +1,4 @@
-"""
-Shell: a command as Bash reads it, parsed once, with its here-documents and with what the parser is not sure of.
+"""Shell: a command as Bash reads it, parsed once, with its here-documents and with what the parser is not sure of.
 
 Variables are letters while the text is parsed, and so is every character that Bash gives no meaning to: positions in
 the tree are positions in the text, and nothing that only one of the two knows as a blank can come between them.
@@ -36,9 +35,7 @@ _UNREAD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HereDocument:
-    """
-    A here-document.
-    """
+    """A here-document."""
 
     start: tuple[int, int]
     """Where its delimiter stands at its beginning, with its quotes."""
@@ -53,8 +50,7 @@ class HereDocument:
 
 
 class Shell:
-    """
-    A command as Bash reads it.
+    """A command as Bash reads it.
 
     Args:
         text: The command.
@@ -75,28 +71,20 @@ class Shell:
         """Where the part ends that the parser reads as Bash does, as far as can be told."""
 
     def all(self, *kinds: str) -> Iterator[Node]:
-        """
-        Return the nodes of some kinds.
-        """
+        """Return the nodes of some kinds."""
         for kind in kinds:
             yield from self._kinds.get(kind, ())
 
     def around(self, node: Node) -> Node | None:
-        """
-        Return the node that a node is a part of.
-        """
+        """Return the node that a node is a part of."""
         return self._parents.get(node.id)
 
     def quoted(self, start: int, end: int) -> bool:
-        """
-        Tell whether a part of the text is in a here-document in which Bash expands nothing.
-        """
+        """Tell whether a part of the text is in a here-document in which Bash expands nothing."""
         return any(one.quoted and one.body[0] <= start and end <= one.body[1] for one in self.documents)
 
     def in_double_quotes(self, node: Node) -> bool:
-        """
-        Tell whether Bash expands at a node as it does in double quotes, with no words made of the value.
-        """
+        """Tell whether Bash expands at a node as it does in double quotes, with no words made of the value."""
         at: Node | None = node
         while at is not None and at.type not in ("command_substitution", "process_substitution"):
             if at.type in ("string", "heredoc_body"):
@@ -105,21 +93,15 @@ class Shell:
         return False
 
     def at(self, start: int, end: int) -> Node | None:
-        """
-        Return the smallest node around a part of the text.
-        """
+        """Return the smallest node around a part of the text."""
         return self.root.descendant_for_byte_range(start, end)
 
     def source(self, node: Node) -> str:
-        """
-        Return the text of a node, with its variables as letters and its continued lines joined.
-        """
+        """Return the text of a node, with its variables as letters and its continued lines joined."""
         return self.masked[node.start_byte : node.end_byte].replace("\\\n", "  ")
 
     def line(self, position: int) -> int:
-        """
-        Return the line of a position, from 1.
-        """
+        """Return the line of a position, from 1."""
         return self.text.count("\n", 0, position) + 1
 
     def _look_through(self) -> None:
@@ -132,9 +114,7 @@ class Shell:
                 waiting.append(child)
 
     def _doubts(self) -> Iterator[int]:
-        """
-        Return where parts begin that the parser cannot read, or is known to read in another way than Bash.
-        """
+        """Return where parts begin that the parser cannot read, or is known to read in another way than Bash."""
         if self.root.has_error:
             yield next((child.start_byte for child in self.root.children if child.has_error), 0)
         for node in self.all("simple_expansion", "command_substitution", "expansion"):
@@ -149,9 +129,7 @@ class Shell:
                 yield node.start_byte
 
     def _own(self, node: Node) -> str:
-        """
-        Return the text of a node without what it escapes and what the parser has read as parts of it.
-        """
+        """Return the text of a node without what it escapes and what the parser has read as parts of it."""
         text, end = "", node.start_byte
         for part in node.children:
             if part.type not in ('"', "string_content", "heredoc_content"):
@@ -161,9 +139,7 @@ class Shell:
         return _ESCAPED.sub("", text[1:-1] if node.type == "string" else text)
 
     def _document(self, node: Node) -> HereDocument | None:
-        """
-        Return a here-document, if it ends where Bash ends it.
-        """
+        """Return a here-document, if it ends where Bash ends it."""
         parts = {child.type: (child.start_byte, child.end_byte) for child in node.children}
         if not {"heredoc_start", "heredoc_body", "heredoc_end"} <= parts.keys():
             return None
@@ -190,9 +166,7 @@ class Shell:
 
 
 def _parser() -> Parser:
-    """
-    Return a parser of its own for each command: recipes are read in several threads, and a parser is for one.
-    """
+    """Return a parser of its own for each command: recipes are read in several threads, and a parser is for one."""
     import tree_sitter
 
     return tree_sitter.Parser(_language())

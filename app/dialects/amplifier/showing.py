@@ -1,6 +1,4 @@
-"""
-Showing: what is seen of a run while it goes on and when it is over, and what a run tells its own steps of itself.
-"""
+"""Showing: what is seen of a run while it goes on and when it is over, and what a run tells its own steps of itself."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def facts(run: runs.RunStart) -> dict[str, templates.Value]:
-    """
-    Return what the reserved names stand for.
-    """
+    """Return what the reserved names stand for."""
     recipe = run.recipe
     known: dict[str, templates.Value] = {
         "recipe": {name: recipe[name] for name in ("name", "version", "description")},
@@ -32,16 +28,12 @@ def facts(run: runs.RunStart) -> dict[str, templates.Value]:
 
 
 def slug(path: str) -> str:
-    """
-    Return a path as one word of small letters, digits and hyphens.
-    """
+    """Return a path as one word of small letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
 
 
 class Shown:
-    """
-    Keep what is shown of one run.
-    """
+    """Keep what is shown of one run."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -54,53 +46,39 @@ class Shown:
         self.progress(0)
 
     def progress(self, finished: int) -> None:
-        """
-        Show how many steps of the recipe are over.
-        """
+        """Show how many steps of the recipe are over."""
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=self._total))
 
     def skipped(self, key: str, reason: str, told: _Object) -> None:
-        """
-        Show that a step was skipped.
-        """
+        """Show that a step was skipped."""
         self._skipped.append({"id": key, "reason": reason, **told})
 
     def went_past(self, failure: failures.StepFailed) -> None:
-        """
-        Show that the flow goes on although a step has failed.
-        """
+        """Show that the flow goes on although a step has failed."""
         if failure.key is not None and failure.key not in self._failed:
             self._failed.append(failure.key)
         self._partial = True
         self._ctx.emit(f"{failure.key} failed", {"event": "step:failed", **failure.to_json()})
 
     def partial(self) -> None:
-        """
-        Show that something was done in part only.
-        """
+        """Show that something was done in part only."""
         self._partial = True
 
     def unused_settings(self, step: _Object) -> None:
-        """
-        Tell which settings of a step no agent here understands, once.
-        """
+        """Tell which settings of a step no agent here understands, once."""
         found = agents.unused(step.get("agent_config") or {})
         if found and step["id"] not in self._told:
             self._told.add(step["id"])
             self._ctx.emit(f"{step['id']} agent_config", {"event": "step:settings_ignored", "settings": found})
 
     def fill(self, step: _Object, scope: templates.Scope) -> None:
-        """
-        Put on the board what a step of the recipe has set.
-        """
+        """Put on the board what a step of the recipe has set."""
         for name in sorted(_shown_by(step)):
             if name in scope.own:
                 self.fill_one(name, scope.own[name], step["id"], step.get("agent"))
 
     def fill_one(self, name: str, value: templates.Value, key: str, agent: str | None = None) -> None:
-        """
-        Put one variable on the board.
-        """
+        """Put one variable on the board."""
         blob = value.blob if isinstance(value, templates.Kept) else None
         text = templates.written(value)
         slot = slots.Slot(
@@ -115,16 +93,12 @@ class Shown:
         self._ctx.fill(name, slot)
 
     def result(self, name: str | None, scope: templates.Scope) -> None:
-        """
-        Put the result of the run on the board, where the recipe says what it is and it was set.
-        """
+        """Put the result of the run on the board, where the recipe says what it is and it was set."""
         if name is not None and name in scope.own:
             self.fill_one(calls.FINAL_OUTPUT, scope.own[name], name)
 
     def ending(self, *, skipped: bool) -> runs.Ending:
-        """
-        Return how the run ends.
-        """
+        """Return how the run ends."""
         reason = "skipped_remaining" if skipped else "completed"
         return runs.Ending(reason=reason, partial=self._partial, failed_steps=tuple(self._failed))
 

@@ -1,6 +1,5 @@
-"""
-Templates: `{{name}}` in texts and what it stands for. Everything is put in in one pass: what a variable holds is never
-read as a template.
+"""Templates: `{{name}}` in texts and what it stands for. Everything is put in in one pass: what a variable holds is
+never read as a template.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ Part: TypeAlias = plain.Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """
-    A text so long that the journal keeps it as a blob.
-    """
+    """A text so long that the journal keeps it as a blob."""
 
     text: str
     """The text."""
@@ -45,9 +42,7 @@ Value: TypeAlias = "plain.Json | Kept"
 
 
 class Undefined(Exception):
-    """
-    A name stands for nothing.
-    """
+    """A name stands for nothing."""
 
     def __init__(self, name: str, reason: str, available: tuple[str, ...]) -> None:
         super().__init__(f"{{{{{name}}}}}: {reason}")
@@ -59,8 +54,8 @@ class Undefined(Exception):
         """Variables that there are."""
 
     def told(self, where: str) -> str:
-        """
-        Return the sentence that tells it, with what there is instead (amplifier-recipe-schema, condition expressions).
+        """Return the sentence that tells it, with what there is instead (amplifier-recipe-schema, condition
+        expressions).
         """
         there = ", ".join(self.available[:_MOST_NAMED]) or "nothing"
         why = f" ({self.reason})" if "." in self.name else ""
@@ -69,9 +64,7 @@ class Undefined(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """
-    What names stand for at one place of a run; what is set in it is seen by the places inside of it.
-    """
+    """What names stand for at one place of a run; what is set in it is seen by the places inside of it."""
 
     own: dict[str, Value] = field(default_factory=dict)
     """Variables that were set here."""
@@ -83,34 +76,25 @@ class Scope:
     """Whether its variables are named to who asks for one that there is not."""
 
     def inside(self, /, **local: Value) -> Scope:
-        """
-        Return a place inside of this one with variables of its own, as a loop has.
-        """
+        """Return a place inside of this one with variables of its own, as a loop has."""
         return Scope(own=dict(local), local=frozenset(local), around=self)
 
     def set(self, name: str, value: Value) -> None:
-        """
-        Let a variable hold a value from now on.
-        """
+        """Let a variable hold a value from now on."""
         self.own[name] = value
 
     def leave(self, inner: Scope) -> None:
-        """
-        Take over what was set inside, but for what ends there.
-        """
+        """Take over what was set inside, but for what ends there."""
         self.own.update({name: value for name, value in inner.own.items() if name not in inner.local})
 
     def names(self) -> tuple[str, ...]:
-        """
-        Return the variables that there are, in the order in which they were set.
-        """
+        """Return the variables that there are, in the order in which they were set."""
         outer = self.around.names() if self.around else ()
         own = [name for name in self.own if name not in RESERVED] if self.told else []
         return tuple(dict.fromkeys((*outer, *own)))
 
     def find(self, name: str) -> Value:
-        """
-        Return what a dotted name stands for.
+        """Return what a dotted name stands for.
 
         Raises:
             Undefined: nothing.
@@ -138,8 +122,7 @@ class Scope:
 
 
 def parts(template: str, scope: Scope) -> tuple[Part, ...]:
-    """
-    Return a text with its variables put in, as pieces in order; long texts stay where they are kept.
+    """Return a text with its variables put in, as pieces in order; long texts stay where they are kept.
 
     Raises:
         Undefined: a name stands for nothing.
@@ -156,8 +139,7 @@ def parts(template: str, scope: Scope) -> tuple[Part, ...]:
 
 
 def text(template: str, scope: Scope) -> str:
-    """
-    Return a text with its variables put in.
+    """Return a text with its variables put in.
 
     Raises:
         Undefined: a name stands for nothing.
@@ -166,8 +148,7 @@ def text(template: str, scope: Scope) -> str:
 
 
 def filled(template: plain.Json, scope: Scope) -> plain.Json:
-    """
-    Return a value with the variables put into its texts; a text that is one variable becomes what that holds.
+    """Return a value with the variables put into its texts; a text that is one variable becomes what that holds.
 
     Raises:
         Undefined: a name stands for nothing.
@@ -184,9 +165,7 @@ def filled(template: plain.Json, scope: Scope) -> plain.Json:
 
 
 def written(value: Value) -> str:
-    """
-    Return the text that a value is put in as: a text itself, anything else as JSON.
-    """
+    """Return the text that a value is put in as: a text itself, anything else as JSON."""
     match value:
         case Kept():
             return value.text
@@ -196,31 +175,23 @@ def written(value: Value) -> str:
 
 
 def spoken(value: Value) -> plain.Json:
-    """
-    Return a value as plain JSON.
-    """
+    """Return a value as plain JSON."""
     return value.text if isinstance(value, Kept) else value
 
 
 def reference(template: str) -> str | None:
-    """
-    Return the name of the one variable that a text consists of, or None.
-    """
+    """Return the name of the one variable that a text consists of, or None."""
     found = _TOKEN.fullmatch(template.strip())
     return found[1] if found is not None and found[1] is not None else None
 
 
 def names(template: str) -> Iterator[str]:
-    """
-    Return the names in a text, in order.
-    """
+    """Return the names in a text, in order."""
     return (found[1] for found in _TOKEN.finditer(template) if found[1] is not None)
 
 
 def split(template: str) -> Iterator[tuple[str, str | None]]:
-    """
-    Return the pieces of a text in order, each with the name that it is if it is a variable.
-    """
+    """Return the pieces of a text in order, each with the name that it is if it is a variable."""
     end = 0
     for found in _TOKEN.finditer(template):
         yield template[end : found.start()], None
@@ -230,23 +201,17 @@ def split(template: str) -> Iterator[tuple[str, str | None]]:
 
 
 def own_words(template: str) -> str:
-    """
-    Return a text without its variables.
-    """
+    """Return a text without its variables."""
     return "".join(piece for piece, name in split(template) if name is None)
 
 
 def replaced(template: str, by: Mapping[str, str]) -> str:
-    """
-    Return a text in which each name is replaced by a given text.
-    """
+    """Return a text in which each name is replaced by a given text."""
     return _TOKEN.sub(lambda found: "{{" if found[1] is None else by[found[1]], template)
 
 
 def problem_of(template: str) -> str | None:
-    """
-    Return what is wrong with the syntax of a text, or None.
-    """
+    """Return what is wrong with the syntax of a text, or None."""
     for found in _TOKEN.finditer(template):
         if found[0] == "{{":
             near = template[found.start() : found.start() + 40].split("\n")[0]

@@ -1,6 +1,4 @@
-"""
-Upstream: fields of later recipes of Amplifier that mean nothing here, and what to write instead.
-"""
+"""Upstream: fields of later recipes of Amplifier that mean nothing here, and what to write instead."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-A walk through a recipe: every step with its place, and the variables that there can be when the flow comes there.
-"""
+"""A walk through a recipe: every step with its place, and the variables that there can be when the flow comes there."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ SETTING = ("output", "collect", "output_exit_code")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """
-    One step, or one loop inside of a step, with what can be named there.
-    """
+    """One step, or one loop inside of a step, with what can be named there."""
 
     place: json_text.Parts
     """Where it stands."""
@@ -55,9 +51,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """
-    One approval, with what can be named there.
-    """
+    """One approval, with what can be named there."""
 
     place: json_text.Parts
     """Where it stands."""
@@ -68,16 +62,12 @@ class Question:
 
 
 def reserved(version: str) -> tuple[str, ...]:
-    """
-    Return the names that no variable can have.
-    """
+    """Return the names that no variable can have."""
     return templates.RESERVED if version == fields.FIRST else (*templates.RESERVED, templates.APPROVAL)
 
 
 def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
-    """
-    Return the stages of a recipe with their places; one that has none is a single stage without a name.
-    """
+    """Return the stages of a recipe with their places; one that has none is a single stage without a name."""
     if "stages" in document:
         yield from ((("stages", index), stage) for index, stage in _objects(document["stages"]))
     else:
@@ -85,31 +75,23 @@ def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
 
 
 def steps(document: _Object) -> list[_Object]:
-    """
-    Return the steps of all stages, those inside of others not.
-    """
+    """Return the steps of all stages, those inside of others not."""
     return [step for _, stage in stages(document) for _, step in _objects(stage.get("steps"))]
 
 
 def placed(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
-    """
-    Return every step with its place, those inside of others included, in the order of the flow.
-    """
+    """Return every step with its place, those inside of others included, in the order of the flow."""
     for place, stage in stages(document):
         yield from _placed(stage.get("steps"), (*place, "steps"))
 
 
 def ids(document: _Object) -> tuple[str, ...]:
-    """
-    Return the ids of all steps, those inside of others included, in the order of the file.
-    """
+    """Return the ids of all steps, those inside of others included, in the order of the file."""
     return tuple(name for step in steps(document) for name in _ids(step))
 
 
 def spots(document: _Object) -> Iterator[Spot | Question]:
-    """
-    Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by.
-    """
+    """Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by."""
     known, earlier = given(document), tuple[str, ...]()
     for place, stage in stages(document):
         asked = _mapping(stage.get("approval")) if place else {}
@@ -127,18 +109,14 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
 
 
 def too_deep(document: _Object) -> Iterator[json_text.Parts]:
-    """
-    Return the steps so far inside of others that their keys, positions in loops included, would be too long.
-    """
+    """Return the steps so far inside of others that their keys, positions in loops included, would be too long."""
     for place, stage in stages(document):
         for index, step in _objects(stage.get("steps")):
             yield from _too_deep(step, (*place, "steps", index), 0)
 
 
 def given(document: _Object) -> _Names:
-    """
-    Return the variables that a run begins with.
-    """
+    """Return the variables that a run begins with."""
     context, schema = document.get("context"), document.get("args_schema")
     declared = schema.get("properties") if isinstance(schema, dict) else None
     facts = (templates.STAGE, templates.APPROVAL_MESSAGE) if "stages" in document else ()
@@ -146,9 +124,7 @@ def given(document: _Object) -> _Names:
 
 
 def made(document: _Object) -> _Names:
-    """
-    Return the variables that steps and approvals set.
-    """
+    """Return the variables that steps and approvals set."""
     found: _Names = frozenset().union(*map(set_by, steps(document)))
     for _, stage in stages(document):
         found |= _named(_mapping(stage.get("approval")).get("output"))
@@ -156,9 +132,7 @@ def made(document: _Object) -> _Names:
 
 
 def looped(document: _Object) -> _Names:
-    """
-    Return the variables of all loops.
-    """
+    """Return the variables of all loops."""
     found: _Names = frozenset()
     for spot in spots(document):
         if isinstance(spot, Spot):
@@ -167,17 +141,13 @@ def looped(document: _Object) -> _Names:
 
 
 def body(step: _Object) -> Iterator[tuple[str, int, _Object]]:
-    """
-    Return the steps inside of a step, each with the field and the position that it has there.
-    """
+    """Return the steps inside of a step, each with the field and the position that it has there."""
     for name in (fields.SUBSTEPS, fields.STEPS):
         yield from ((name, index, substep) for index, substep in _objects(step.get(name)))
 
 
 def set_by(step: _Object) -> _Names:
-    """
-    Return the variables that a step sets, and the steps inside of it.
-    """
+    """Return the variables that a step sets, and the steps inside of it."""
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
     below = (set_by(substep) for _, _, substep in body(step))
     return own.union(_mapping(step.get("update_context")), *below)

@@ -1,6 +1,4 @@
-"""
-The driver of conferences: opinions of several agents on the same evidence. No recipe files are written in it.
-"""
+"""The driver of conferences: opinions of several agents on the same evidence. No recipe files are written in it."""
 
 from __future__ import annotations
 
@@ -17,23 +15,18 @@ _TAKEN = (gathering.TOOL, driver.TRANSCRIPT)
 
 
 def chief_of(shelf: library.Library) -> library.Agent | None:
-    """
-    Return the agent that gathers the evidence, None where there is none.
-    """
+    """Return the agent that gathers the evidence, None where there is none."""
     return shelf.agent_of(CHIEF, NAME)
 
 
 class Conference:
-    """
-    The driver as the rest of the program sees it.
-    """
+    """The driver as the rest of the program sees it."""
 
     name: str = NAME
     driver_version: int = 3
 
     def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
-        """
-        Return the recipe with a configuration.
+        """Return the recipe with a configuration.
 
         Raises:
             errors.RecipeInvalid: with every flaw.
@@ -46,15 +39,11 @@ class Conference:
         )
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return every agent and tool that cannot be had, and what does not go together.
-        """
+        """Return every agent and tool that cannot be had, and what does not go together."""
         return [*_people_flaws(recipe, library), *_tool_flaws(recipe, library)]
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return chief and participants as they are configured now, and the tools that may be called.
-        """
+        """Return chief and participants as they are configured now, and the tools that may be called."""
         chief, agents = chief_of(library), {agent.id: agent for agent in library.agents}
         named = recipe.document["agents"]
         allowed = recipe.document["allowed_tools"]
@@ -71,15 +60,11 @@ class Conference:
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> Iterator[library.Use]:
-        """
-        Return the backends of chief and participants.
-        """
+        """Return the backends of chief and participants."""
         return _uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Hold the conference.
-        """
+        """Hold the conference."""
         return await driver.drive(ctx)
 
 

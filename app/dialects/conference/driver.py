@@ -1,6 +1,4 @@
-"""
-The driver: the chief gathers evidence, every participant says what it thinks of it, and the round is closed.
-"""
+"""The driver: the chief gathers evidence, every participant says what it thinks of it, and the round is closed."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ _Called: TypeAlias = Sequence[prompts.Called]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Hold the conference frozen in the run (execution-modes, mode A).
+    """Hold the conference frozen in the run (execution-modes, mode A).
 
     Raises:
         errors.RunFailed: the chief could not be asked or none of its calls brought anything though one had to, no
@@ -37,16 +34,12 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 
 def opinion_key(agent_id: str) -> str:
-    """
-    Return the key of an agent's opinion; that of its evidence has `.evidence` behind it.
-    """
+    """Return the key of an agent's opinion; that of its evidence has `.evidence` behind it."""
     return f"opinion.{agent_id}"
 
 
 class _Round:
-    """
-    Phase 2: everybody is asked at once, each with the same prompt.
-    """
+    """Phase 2: everybody is asked at once, each with the same prompt."""
 
     def __init__(self, ctx: ports.Context, progress: steps.Progress, called: _Called) -> None:
         self._ctx = ctx

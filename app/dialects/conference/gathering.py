@@ -1,6 +1,4 @@
-"""
-Phase 1 of a conference: the chief gathers the evidence.
-"""
+"""Phase 1 of a conference: the chief gathers the evidence."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _NAME_CHARACTERS = 80
 
 
 class Gathering:
-    """
-    Phase 1: the chief calls tools, turn by turn.
-    """
+    """Phase 1: the chief calls tools, turn by turn."""
 
     def __init__(self, ctx: ports.Context, progress: steps.Progress) -> None:
         self._ctx = ctx
@@ -37,8 +33,7 @@ class Gathering:
         self._corrected = False
 
     async def gather(self) -> Sequence[prompts.Called]:
-        """
-        Return every call, in order.
+        """Return every call, in order.
 
         Raises:
             errors.RunFailed: the chief could not be asked, or none of its calls brought anything though one had to.

@@ -1,6 +1,4 @@
-"""
-Prompts: what the chief is told turn by turn, and what every participant is shown, the same for each.
-"""
+"""Prompts: what the chief is told turn by turn, and what every participant is shown, the same for each."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ _UNLESS = "An answer that is an abstention needs no such line.\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """
-    What a tool has brought, as far as any prompt shows it.
-    """
+    """What a tool has brought, as far as any prompt shows it."""
 
     text: str
     """Its beginning, as JSON."""
@@ -46,9 +42,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """
-    A tool call of the chief, and what came of it.
-    """
+    """A tool call of the chief, and what came of it."""
 
     key: str
     """Its step."""
@@ -67,15 +61,11 @@ class Called:
 
     @property
     def refused(self) -> bool:
-        """
-        Tell whether it was not executed at all.
-        """
+        """Tell whether it was not executed at all."""
         return self.receipt_id is None
 
     def facts(self) -> Mapping[str, plain.Json]:
-        """
-        Return how it ended, for programs.
-        """
+        """Return how it ended, for programs."""
         return {
             "key": self.key,
             "tool": self.tool,
@@ -85,23 +75,18 @@ class Called:
         }
 
     def shown(self, characters: int = ARGS_CHARACTERS) -> str:
-        """
-        Return tool and arguments on a line.
-        """
+        """Return tool and arguments on a line."""
         return f"{self.tool} {clipped(plain.encode(plain.plain(self.args)).decode(), characters)}"
 
     def told(self) -> str:
-        """
-        Return why it brought nothing.
-        """
+        """Return why it brought nothing."""
         assert self.error is not None
         what, why = "refused" if self.refused else "failed", clipped(self.error.message, ERROR_CHARACTERS)
         return f"{what}: {why} [{self.error.code}]"
 
 
 def payload(value: plain.Json, most: int) -> Payload:
-    """
-    Return a payload as prompts show it.
+    """Return a payload as prompts show it.
 
     Args:
         most: Characters that are kept of it.
@@ -120,8 +105,7 @@ def chief(
     problem: str | None,
     characters: int,
 ) -> tuple[str, ...]:
-    """
-    Return the prompt of one turn of the chief.
+    """Return the prompt of one turn of the chief.
 
     Args:
         must_call: Whether a call must still bring something before the gathering can end.
@@ -144,27 +128,21 @@ def chief(
 
 
 def opinion(message: str, called: Sequence[Called], characters: int) -> tuple[str, ...]:
-    """
-    Return the prompt that every participant gets.
-    """
+    """Return the prompt that every participant gets."""
     good = [each for each in called if each.payload is not None]
     shown = f"Evidence, the same for everybody:{_brought(good, characters)}" if good else "No evidence was gathered."
     return (f"{_question(message)}\n\n{shown}\n\n{INTERPRET}",)
 
 
 def standing(role: str, requirement: str, called: Sequence[Called]) -> str | None:
-    """
-    Return what is told to one participant alone: its role, and the evidence that this role must bring.
-    """
+    """Return what is told to one participant alone: its role, and the evidence that this role must bring."""
     receipts = {f"{each.key} ({each.tool})": each.receipt_id for each in called if each.payload and each.receipt_id}
     wanted = evidence.request(requirement, receipts)
     return f"{role}{wanted}{_UNLESS if wanted else ''}".strip() or None
 
 
 def shares(lengths: Sequence[int], room: int) -> list[int]:
-    """
-    Divide room among texts: short ones get what they need, the long ones the same of what is left.
-    """
+    """Divide room among texts: short ones get what they need, the long ones the same of what is left."""
     given = [0] * len(lengths)
     for before, number in enumerate(sorted(range(len(lengths)), key=lambda each: lengths[each])):
         given[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))
@@ -173,9 +151,7 @@ def shares(lengths: Sequence[int], room: int) -> list[int]:
 
 
 def clipped(text: str, characters: int) -> str:
-    """
-    Return a text that is not longer, with a sign where it was cut.
-    """
+    """Return a text that is not longer, with a sign where it was cut."""
     return text if len(text) <= characters else f"{text[: max(characters - 1, 0)]}…"
 
 

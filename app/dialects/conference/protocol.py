@@ -1,6 +1,4 @@
-"""
-The chief's protocol: one JSON object a turn, which calls a tool or says that nothing more is needed.
-"""
+"""The chief's protocol: one JSON object a turn, which calls a tool or says that nothing more is needed."""
 
 from __future__ import annotations
 
@@ -12,9 +10,8 @@ from app import errors
 from app.engine import json_text, plain
 
 TEXT_CHARACTERS, LIST_ITEMS = 400, 10
-"""
-Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not end
-by itself.
+"""Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not
+end by itself.
 """
 
 _FENCE = "```"
@@ -29,9 +26,7 @@ _KEPT = ("type", "enum", "const", "required", "minimum", "maximum", "minItems", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """
-    A tool is to be called.
-    """
+    """A tool is to be called."""
 
     tool: str
     """Name of the tool, whether there is one or not."""
@@ -41,16 +36,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """
-    Nothing more is needed.
-    """
+    """Nothing more is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """
-    The reply is neither.
-    """
+    """The reply is neither."""
 
     problem: str
     """What is wrong with it, behind "your last reply"."""
@@ -61,8 +52,7 @@ Turn: TypeAlias = Call | Done | Unusable
 
 
 def read(reply: str, *, exact: bool = True) -> Turn:
-    """
-    Read a reply: a JSON object, alone or in the one fenced block of the text.
+    """Read a reply: a JSON object, alone or in the one fenced block of the text.
 
     Args:
         exact: Whether half of a surrogate pair is a flaw.
@@ -80,8 +70,7 @@ def read(reply: str, *, exact: bool = True) -> Turn:
 
 
 def reply_schema(tools: Mapping[str, Mapping[str, plain.Json]], *, must_call: bool) -> dict[str, plain.Json]:
-    """
-    Return the schema of a turn, for backends that can be held to one.
+    """Return the schema of a turn, for backends that can be held to one.
 
     Args:
         tools: The tools that may be called, each with its `args_schema`.
@@ -107,8 +96,7 @@ def _call(name: str, args_schema: Mapping[str, plain.Json]) -> dict[str, plain.J
 
 
 def _bounded(schema: Any) -> Any:
-    """
-    Return a schema of arguments with what every backend understands, its texts and lists short enough to end.
+    """Return a schema of arguments with what every backend understands, its texts and lists short enough to end.
 
     Whether arguments fit is for the tool to say.
     """

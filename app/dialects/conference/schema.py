@@ -1,6 +1,4 @@
-"""
-What a conference is told: its configuration, which stands in the recipe's document, and its message.
-"""
+"""What a conference is told: its configuration, which stands in the recipe's document, and its message."""
 
 from __future__ import annotations
 
@@ -24,9 +22,8 @@ USUAL_TOOL_CALLS, MOST_TOOL_CALLS = 5, 20
 """Tool calls that the chief may make, unless the request says otherwise, and at most."""
 
 USUAL_EVIDENCE_CHARACTERS = 16_000
-"""
-Characters of tools' payloads that a prompt shows, all together. With the listing of the tools and a reply that is about
-what the local model can hold.
+"""Characters of tools' payloads that a prompt shows, all together. With the listing of the tools and a reply that is
+about what the local model can hold.
 """
 
 _NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}}

@@ -1,5 +1,5 @@
-"""
-What both phases need of steps: how far the run is, which slots show what tools brought, and what a failed step means.
+"""What both phases need of steps: how far the run is, which slots show what tools brought, and what a failed step
+means.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from app.engine import ports, records, slots
 
 
 class Progress:
-    """
-    Show how many steps are finished.
-    """
+    """Show how many steps are finished."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -22,23 +20,18 @@ class Progress:
         self._ctx.show(slots.Progress())
 
     def finish(self) -> None:
-        """
-        Count one more.
-        """
+        """Count one more."""
         self._finished += 1
         self._ctx.show(slots.Progress(finished_steps=self._finished))
 
 
 def slots_of(called: Sequence[prompts.Called]) -> tuple[str, ...]:
-    """
-    Return the slots that calls have filled.
-    """
+    """Return the slots that calls have filled."""
     return tuple(call.key for call in called if call.payload is not None)
 
 
 def failed(record: records.Record, what: str, reason: str) -> errors.RunFailed:
-    """
-    Return what a step that is not done means for the run.
+    """Return what a step that is not done means for the run.
 
     Args:
         what: What did not come about, in words.

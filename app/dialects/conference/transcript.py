@@ -1,6 +1,4 @@
-"""
-The transcript: what a conference leaves, as a text for people and as facts for programs.
-"""
+"""The transcript: what a conference leaves, as a text for people and as facts for programs."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ Verdict = Literal["accepted", "abstained", "rejected", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """
-    What came of asking one agent.
-    """
+    """What came of asking one agent."""
 
     agent_id: str
     """The agent."""
@@ -51,15 +47,11 @@ class Opinion:
 
     @property
     def stands(self) -> bool:
-        """
-        Tell whether it is an answer.
-        """
+        """Tell whether it is an answer."""
         return self.verdict in ("accepted", "abstained")
 
     def told(self) -> str:
-        """
-        Return the verdict, with its reason if there is one.
-        """
+        """Return the verdict, with its reason if there is one."""
         what = {"failed": "no answer", "rejected": "rejected for its evidence"}.get(self.verdict, self.verdict)
         code = f" [{self.code}]" if self.code else ""
         return f"{what}: {plain.preview(self.why)}{code}" if self.why else what
@@ -67,9 +59,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """
-    A conference that is over.
-    """
+    """A conference that is over."""
 
     message: str
     """What was asked."""
@@ -81,9 +71,7 @@ class Transcript:
     """Version of the driver that the run began with; before the third, opinions could hold headings."""
 
     def text(self) -> str:
-        """
-        Return it as a text, no longer than an issue's body may be.
-        """
+        """Return it as a text, no longer than an issue's body may be."""
         fixed = [self._beginning(), *(_heading(opinion) for opinion in self.opinions)]
         said = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
         said = [self._as_paragraphs(text) for text in said]
@@ -91,9 +79,7 @@ class Transcript:
         return prompts.clipped("\n\n".join([fixed[0], *parts]) + "\n", BODY_CHARACTERS)
 
     def issue(self) -> operations.OpenIssue:
-        """
-        Return what keeps it.
-        """
+        """Return what keeps it."""
         receipts = dict.fromkeys(call.receipt_id for call in self.called if call.receipt_id is not None)
         return operations.OpenIssue(
             title=_title(self.message), body=self.text(), facts=self._facts(), receipts=tuple(receipts)
@@ -129,9 +115,7 @@ class Transcript:
 
 
 def counted(opinions: Sequence[Opinion]) -> str:
-    """
-    Return how many answers have which verdict, in words.
-    """
+    """Return how many answers have which verdict, in words."""
     verdicts = [opinion.verdict for opinion in opinions]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
 

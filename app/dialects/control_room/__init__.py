@@ -1,6 +1,4 @@
-"""
-The dialect control_room: pipelines of tools and agents with a definition of done (execution-modes).
-"""
+"""The dialect control_room: pipelines of tools and agents with a definition of done (execution-modes)."""
 
 from __future__ import annotations
 
@@ -16,32 +14,26 @@ _Step: TypeAlias = Mapping[str, plain.Json]
 
 
 class ControlRoom:
-    """
-    The dialect as the rest of the program sees it.
-    """
+    """The dialect as the rest of the program sees it."""
 
     name: str = parse.DIALECT
     driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe file; its id stands in it, so the file's name is of no account.
-        """
+        """Read a recipe file; its id stands in it, so the file's name is of no account."""
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return every tool, archetype and prompt type that is not there, and what does not fit them.
-        """
+        """Return every tool, archetype and prompt type that is not there, and what does not fit them."""
         return [
             *(flaw for index, step in _steps(recipe, "phase_a") for flaw in _tool_flaws(recipe, library, index, step)),
             *(flaw for index, step in _steps(recipe, "phase_b") for flaw in _agent_flaws(recipe, library, index, step)),
         ]
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return everything that is wrong with a recipe's text, what shows only beside the project's library included.
+        """Return everything that is wrong with a recipe's text, what shows only beside the
+        project's library included.
         """
         try:
             return self.check(self.parse(source, stem), library)
@@ -50,9 +42,7 @@ class ControlRoom:
             return [*error.flaws, *(self.check(draft, library) if draft is not None else ())]
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return the agents by archetype and, by step, the prompt variant that fits its agent.
-        """
+        """Return the agents by archetype and, by step, the prompt variant that fits its agent."""
         steps = [step for _, step in _steps(recipe, "phase_b")]
         agents = {step["agent_archetype"]: library.agent_of(step["agent_archetype"]) for step in steps}
         return {
@@ -61,9 +51,7 @@ class ControlRoom:
         }
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the steps in order, the slots that flow between them, and what follows the last one.
-        """
+        """Return the steps in order, the slots that flow between them, and what follows the last one."""
         nodes = [*_step_nodes(recipe), *_closing_nodes(recipe)]
         order = [
             {"source": one["id"], "target": other["id"], "label": "next"} for one, other in itertools.pairwise(nodes)
@@ -71,23 +59,17 @@ class ControlRoom:
         return {"nodes": nodes, "edges": [*order, *_data_edges(recipe)]}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the published JSON Schema.
-        """
+        """Return the published JSON Schema."""
         return schema.json_schema()
 
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> Iterator[library.Use]:
-        """
-        Return the backend of each step's agent.
-        """
+        """Return the backend of each step's agent."""
         return _uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the pipeline.
-        """
+        """Execute the pipeline."""
         return await driver.drive(ctx)
 
 

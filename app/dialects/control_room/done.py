@@ -1,6 +1,4 @@
-"""
-How a pipeline ends: its outputs, its findings, its definition of done, and the failure of a step.
-"""
+"""How a pipeline ends: its outputs, its findings, its definition of done, and the failure of a step."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _Part: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """
-    What became of one check.
-    """
+    """What became of one check."""
 
     index: int
     """Position of the check in the recipe."""
@@ -46,22 +42,17 @@ class Verdict:
 
     @property
     def key(self) -> str:
-        """
-        Return the key of the check.
-        """
+        """Return the key of the check."""
         return f"dod[{self.index}]"
 
     @property
     def told(self) -> str:
-        """
-        Return the failure in one sentence.
-        """
+        """Return the failure in one sentence."""
         return f"{self.key} {self.check['check']}: {self.problem}"
 
 
 async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
-    """
-    Write the recipe's `outputs` to files of the workspace; one whose path is an optional argument that was not given
+    """Write the recipe's `outputs` to files of the workspace; one whose path is an optional argument that was not given
     is left out.
 
     Raises:
@@ -89,9 +80,8 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
 
 
 async def check(ctx: ports.Context, values: refs.Values) -> None:
-    """
-    Evaluate the recipe's `dod`, and open one issue for each check that fails; a resume closes those of checks that it
-    has met.
+    """Evaluate the recipe's `dod`, and open one issue for each check that fails; a resume closes those of checks that
+    it has met.
 
     Raises:
         errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
@@ -113,8 +103,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
 
 
 def successful(record: records.Record) -> records.Record:
-    """
-    Return a record that is done.
+    """Return a record that is done.
 
     Raises:
         errors.RunFailed: it is not.
@@ -128,9 +117,7 @@ def successful(record: records.Record) -> records.Record:
 
 
 def place_of(key: str, *sources: str) -> records.Place:
-    """
-    Return the place of a step behind the agents.
-    """
+    """Return the place of a step behind the agents."""
     return records.Place(step_id=key, phase="dod", input_slot_refs=tuple(dict.fromkeys(sources)))
 
 
@@ -142,8 +129,7 @@ async def refused(
     error: refs.BrokenReference,
     **facts: Any,
 ) -> errors.RunFailed:
-    """
-    Put on record that a step's input cannot be built, and return the run's failure.
+    """Put on record that a step's input cannot be built, and return the run's failure.
 
     The step that filled the slot is a cause as well: only its repetition can make the reference whole.
     """
@@ -156,9 +142,7 @@ async def refused(
 def step_failed(
     key: str, code: str, message: str, detail: _Part | None = None, causes: Sequence[str] = ()
 ) -> errors.RunFailed:
-    """
-    Return the failure of a run that a failed step ends.
-    """
+    """Return the failure of a run that a failed step ends."""
     return errors.RunFailed(
         f"The step {key} failed: {message}",
         code=code,
@@ -170,8 +154,7 @@ def step_failed(
 
 
 def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]) -> errors.RunFailed:
-    """
-    Return the failure of a run whose agent's evidence does not hold.
+    """Return the failure of a run whose agent's evidence does not hold.
 
     Only another reply can bear itself out, so a resume repeats the prompts too.
 
@@ -193,9 +176,7 @@ def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]
 
 
 def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
-    """
-    Return what checks ask for, each in a few words for people.
-    """
+    """Return what checks ask for, each in a few words for people."""
     told = {
         SLOT_NOT_NULL: "the {slot} is there",
         SLOT_FIELD_EQUALS: "the {slot} says what it must",
@@ -206,8 +187,7 @@ def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
 
 
 def judge(asked: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
-    """
-    Return why a slot does not pass its check, None if it does.
+    """Return why a slot does not pass its check, None if it does.
 
     Args:
         value: Payload of a pointer, text of an artifact.
@@ -228,8 +208,7 @@ def judge(asked: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> st
 
 
 def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
-    """
-    Return what stands at a dot-path inside a slot; JSON null may stand there.
+    """Return what stands at a dot-path inside a slot; JSON null may stand there.
 
     Raises:
         refs.BrokenReference: there is nothing.
@@ -246,16 +225,12 @@ def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VE
 
 
 def field_path(slot: str, field: str) -> str:
-    """
-    Return the reference that a slot and a dot-path inside it make together.
-    """
+    """Return the reference that a slot and a dot-path inside it make together."""
     return f"{slot}{field}" if field.startswith("[") else f"{slot}.{field}"
 
 
 def same(one: plain.Json, other: plain.Json) -> bool:
-    """
-    Tell whether two JSON values are equal: types count, the order of names does not, 1 and 1.0 are one number.
-    """
+    """Tell whether two JSON values are equal: types count, the order of names does not, 1 and 1.0 are one number."""
     match one, other:
         case dict(), dict():
             return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)

@@ -1,6 +1,4 @@
-"""
-The driver: tools, agents, outputs, findings and the definition of done, one after the other.
-"""
+"""The driver: tools, agents, outputs, findings and the definition of done, one after the other."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ _Step: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Execute the pipeline frozen in the run.
+    """Execute the pipeline frozen in the run.
 
     Raises:
         errors.RunFailed: a step failed, or the definition of done is not met.

@@ -1,6 +1,4 @@
-"""
-Findings: what a recipe's tools or agents have found, each an issue that is known again in the next run.
-"""
+"""Findings: what a recipe's tools or agents have found, each an issue that is known again in the next run."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _CHANGING = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """
-    What makes findings of two runs the same one.
-    """
+    """What makes findings of two runs the same one."""
 
     kind: str
     """Kind of the finding."""
@@ -48,8 +44,7 @@ class Identity:
 
 
 async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Record]:
-    """
-    Open or update an issue for each of the recipe's `findings`, and return the records.
+    """Open or update an issue for each of the recipe's `findings`, and return the records.
 
     Raises:
         errors.RunFailed: they are no list, or an issue could not be made.
@@ -76,8 +71,8 @@ async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Reco
 
 
 async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[records.Record]) -> None:
-    """
-    Close the issues of what the recipe found before and has not found in this run, where it looked at the same files.
+    """Close the issues of what the recipe found before and has not found in this run, where it looked at the same
+    files.
 
     Raises:
         errors.RunFailed: they could not be closed.
@@ -96,18 +91,14 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
 
 
 def paths_of(args: Mapping[str, plain.Json]) -> tuple[str, ...]:
-    """
-    Return the files and folders that a tool's arguments name, as `…_path` and `…_paths`.
-    """
+    """Return the files and folders that a tool's arguments name, as `…_path` and `…_paths`."""
     named = (value for name, value in args.items() if name.endswith(("_path", "_paths")))
     given = (path for value in named for path in (value if isinstance(value, list) else [value]))
     return tuple(dict.fromkeys(_normal(path) for path in given if isinstance(path, str)))
 
 
 def identity(finding: plain.Json) -> Identity:
-    """
-    Return what makes a finding the same in every run.
-    """
+    """Return what makes a finding the same in every run."""
     facts = finding if isinstance(finding, dict) else {}
     told = facts.get("kind")
     kind = told if isinstance(told, str) else "finding"
@@ -179,9 +170,7 @@ def _at(finding: plain.Json) -> str:
 
 
 def _files(value: plain.Json) -> Iterator[str]:
-    """
-    Yield every file that a finding names, at any depth: both sides of a contradiction.
-    """
+    """Yield every file that a finding names, at any depth: both sides of a contradiction."""
     pending = [value]
     while pending:
         part = pending.pop()

@@ -1,6 +1,4 @@
-"""
-The parser: a text becomes a recipe, or the list of everything that is wrong with it.
-"""
+"""The parser: a text becomes a recipe, or the list of everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ _Place: TypeAlias = json_text.Parts
 
 
 def parse(source: str) -> library.Recipe:
-    """
-    Read a recipe.
+    """Read a recipe.
 
     Raises:
         errors.RecipeInvalid: with every flaw found.
@@ -48,9 +45,7 @@ def parse(source: str) -> library.Recipe:
 
 
 def draft(source: str) -> library.Recipe | None:
-    """
-    Return what is sound of a recipe that has flaws: its well-formed steps, each at its place, the others as None.
-    """
+    """Return what is sound of a recipe that has flaws: its well-formed steps, each at its place, the others as None."""
     try:
         document = json_text.read(source, exact=True)
     except errors.InputRefused:
@@ -74,9 +69,7 @@ def draft(source: str) -> library.Recipe | None:
 
 
 def args_schema(document: _Part) -> dict[str, plain.Json]:
-    """
-    Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required.
-    """
+    """Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required."""
     closed = {"type": "object", "additionalProperties": False}
     if "args_schema" in document:
         return closed | dict(document["args_schema"])
@@ -117,9 +110,7 @@ def _told(flaw: errors.Flaw) -> str:
 
 
 class _Survey:
-    """
-    Look through a document that may be malformed, and pass over what is not of the expected kind.
-    """
+    """Look through a document that may be malformed, and pass over what is not of the expected kind."""
 
     def __init__(self, document: _Part) -> None:
         self._document = document

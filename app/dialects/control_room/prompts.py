@@ -1,6 +1,4 @@
-"""
-Prompt templates: their variants by tier, their placeholders, and the parts of a micro-step template (appendix F).
-"""
+"""Prompt templates: their variants by tier, their placeholders, and the parts of a micro-step template (appendix F)."""
 
 from __future__ import annotations
 
@@ -27,16 +25,13 @@ _PART = re.compile(r"^---[ \t]+(\w+)[ \t]*\r?$", re.MULTILINE)
 
 
 def variant(template: library.PromptTemplate, tier: library.Tier) -> library.Tier:
-    """
-    Return the variant that an agent of a tier is given: its own, or the closest there is.
-    """
+    """Return the variant that an agent of a tier is given: its own, or the closest there is."""
     return next(name for name in _CLOSEST[tier] if name in template.variants)
 
 
 @functools.lru_cache(maxsize=512)
 def pieces(template: str) -> tuple[str | refs.Reference, ...]:
-    """
-    Cut a template into its own text and its placeholders, in order.
+    """Cut a template into its own text and its placeholders, in order.
 
     Raises:
         ValueError: a placeholder has no reference in it, or is not closed; the message names the line.
@@ -55,8 +50,7 @@ def pieces(template: str) -> tuple[str | refs.Reference, ...]:
 
 @functools.lru_cache(maxsize=512)
 def micro_parts(template: str) -> Mapping[str, str]:
-    """
-    Return the parts of a t1 template, by micro-step.
+    """Return the parts of a t1 template, by micro-step.
 
     Raises:
         ValueError: it does not consist of `--- triage`, `--- finding` and `--- evidence`, each with its text.
@@ -70,8 +64,7 @@ def micro_parts(template: str) -> Mapping[str, str]:
 
 
 def named(template: str) -> list[refs.Reference]:
-    """
-    Return the references of a template's placeholders, in order.
+    """Return the references of a template's placeholders, in order.
 
     Raises:
         ValueError: see `pieces`.
@@ -80,15 +73,12 @@ def named(template: str) -> list[refs.Reference]:
 
 
 def instructions(template: str) -> str:
-    """
-    Return a template's own text, without what is filled in.
-    """
+    """Return a template's own text, without what is filled in."""
     return "".join(piece for piece in pieces(template) if isinstance(piece, str))
 
 
 def text_of(reference: refs.Reference, value: plain.Json) -> str:
-    """
-    Return how a value stands in a prompt: a text as it is, anything else as JSON.
+    """Return how a value stands in a prompt: a text as it is, anything else as JSON.
 
     Raises:
         refs.BrokenReference: it is too large.
@@ -105,17 +95,13 @@ def text_of(reference: refs.Reference, value: plain.Json) -> str:
 
 
 def opening(description: str, earlier: Mapping[str, str]) -> str:
-    """
-    Return how a prompt begins: the task, and what the micro-steps before have said.
-    """
+    """Return how a prompt begins: the task, and what the micro-steps before have said."""
     said = "".join(f"{name.capitalize()}:\n{text}\n\n" for name, text in earlier.items())
     return f"Task: {description}\n\n{said}"
 
 
 def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:
-    """
-    Return a prompt's parts with neighbouring texts made one; `{"blob": …}` parts stay.
-    """
+    """Return a prompt's parts with neighbouring texts made one; `{"blob": …}` parts stay."""
     together: list[plain.Json] = []
     for part in parts:
         if isinstance(part, str) and together and isinstance(together[-1], str):
@@ -126,8 +112,7 @@ def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:
 
 
 async def path(values: refs.Values, wanted: plain.Json) -> str:
-    """
-    Return the path that a recipe gives as a text, as a `$ref`, or as a text with placeholders.
+    """Return the path that a recipe gives as a text, as a `$ref`, or as a text with placeholders.
 
     Raises:
         refs.BrokenReference: a reference leads nowhere, or to what cannot be part of a path.
@@ -139,8 +124,7 @@ async def path(values: refs.Values, wanted: plain.Json) -> str:
 
 
 def named_in_path(wanted: plain.Json) -> list[refs.Reference]:
-    """
-    Return the references that such a path is built from.
+    """Return the references that such a path is built from.
 
     Raises:
         ValueError: one of them has not the form of a reference.
@@ -149,8 +133,7 @@ def named_in_path(wanted: plain.Json) -> list[refs.Reference]:
 
 
 def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """
-    Yield code and message of everything that is wrong with a variant for a step.
+    """Yield code and message of everything that is wrong with a variant for a step.
 
     Args:
         slots: The step's `input_slots`.
@@ -172,8 +155,7 @@ def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iter
 
 
 def frozen(step: Mapping[str, plain.Json], registry: library.Library) -> dict[str, plain.Json]:
-    """
-    Return the variant that a step will use, as plain JSON.
+    """Return the variant that a step will use, as plain JSON.
 
     Raises:
         errors.RecipeInvalid: there is no agent or no template for it.

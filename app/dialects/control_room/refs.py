@@ -1,5 +1,5 @@
-"""
-References: how `$ref` and `{{…}}` name a value of the task or of a slot (execution-modes, appendix C), and the values.
+"""References: how `$ref` and `{{…}}` name a value of the task or of a slot (execution-modes, appendix C), and the
+values.
 """
 
 from __future__ import annotations
@@ -25,18 +25,14 @@ _ARGS = ("args", "initial_args")
 
 
 class BrokenReference(errors.StepError):
-    """
-    A reference leads nowhere.
-    """
+    """A reference leads nowhere."""
 
     default_code = "ref_unresolved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """
-    A reference, read.
-    """
+    """A reference, read."""
 
     text: str
     """As the recipe has it, e.g. `discovery.matches[0].path`."""
@@ -47,27 +43,21 @@ class Reference:
 
     @property
     def source(self) -> str:
-        """
-        Return what is read, as journal lines name it: the slot, `task.description` or `task.args`.
-        """
+        """Return what is read, as journal lines name it: the slot, `task.description` or `task.args`."""
         if self.root != TASK or not self.steps:
             return self.root
         return f"{TASK}.args" if self.steps[0] in _ARGS else f"{TASK}.{self.steps[0]}"
 
     @property
     def arg(self) -> str | None:
-        """
-        Return the name of the task's argument that is read; None for anything else, and for all of them together.
-        """
+        """Return the name of the task's argument that is read; None for anything else, and for all of them together."""
         named = self.root == TASK and len(self.steps) > 1 and self.steps[0] in _ARGS
         return str(self.steps[1]) if named else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """
-    A slot with what it stands for.
-    """
+    """A slot with what it stands for."""
 
     slot: slots.Slot
     """The slot as cache.json shows it."""
@@ -80,23 +70,17 @@ class Filled:
 
     @property
     def part(self) -> plain.Json:
-        """
-        Return an artifact's text as operations carry it: the text, or `{"blob": …}`.
-        """
+        """Return an artifact's text as operations carry it: the text, or `{"blob": …}`."""
         return self.value if self.blob is None else {"blob": self.blob.to_json()}
 
     @property
     def receipts(self) -> tuple[str, ...]:
-        """
-        Return the receipt behind a pointer; none for an artifact.
-        """
+        """Return the receipt behind a pointer; none for an artifact."""
         return () if self.slot.receipt_id is None else (self.slot.receipt_id,)
 
 
 class Values:
-    """
-    Everything that a run's references can name so far.
-    """
+    """Everything that a run's references can name so far."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -111,40 +95,28 @@ class Values:
         }
 
     def fill(self, name: str, filled: Filled) -> None:
-        """
-        Keep a slot, and show it.
-        """
+        """Keep a slot, and show it."""
         self._filled[name] = filled
         self._ctx.fill(name, filled.slot)
 
     def wrote(self, slot: str, path: str) -> None:
-        """
-        Keep the path that a slot's text was written to.
-        """
+        """Keep the path that a slot's text was written to."""
         self._task[OUTPUTS][slot] = path
 
     def of(self, name: str) -> Filled:
-        """
-        Return a slot that was filled.
-        """
+        """Return a slot that was filled."""
         return self._filled[name]
 
     def writers(self, root: str) -> tuple[str, ...]:
-        """
-        Return the key of the step that filled a slot; none for `task`.
-        """
+        """Return the key of the step that filled a slot; none for `task`."""
         return (self._filled[root].slot.key,) if root in self._filled else ()
 
     def receipts(self, root: str) -> tuple[str, ...]:
-        """
-        Return the receipt behind a slot; none for `task` and for artifacts.
-        """
+        """Return the receipt behind a slot; none for `task` and for artifacts."""
         return self._filled[root].receipts if root in self._filled else ()
 
     def is_left_out(self, path: plain.Json) -> bool:
-        """
-        Tell whether a path is a reference to an argument that was not given.
-        """
+        """Tell whether a path is a reference to an argument that was not given."""
         if not isinstance(path, dict):
             return False
         reference = read(path["$ref"])
@@ -152,21 +124,16 @@ class Values:
         return named and reference.steps[1] not in self._ctx.run.args
 
     def looked_at(self, root: str) -> tuple[str, ...]:
-        """
-        Return the files and folders that the tool behind a slot was given; none for `task` and for artifacts.
-        """
+        """Return the files and folders that the tool behind a slot was given; none for `task` and for artifacts."""
         return self._filled[root].looked_at if root in self._filled else ()
 
     async def content(self, name: str) -> plain.Json:
-        """
-        Return the whole of a slot: the payload of a pointer, the text of an artifact.
-        """
+        """Return the whole of a slot: the payload of a pointer, the text of an artifact."""
         filled = self._filled[name]
         return filled.value if filled.blob is None else await self._ctx.read(filled.blob)
 
     async def follow(self, reference: Reference) -> plain.Json:
-        """
-        Return what a reference leads to; one that leads into an artifact reads its text as JSON.
+        """Return what a reference leads to; one that leads into an artifact reads its text as JSON.
 
         Raises:
             BrokenReference: it leads nowhere.
@@ -179,14 +146,11 @@ class Values:
         return follow(reference, value)
 
     def parsed(self, reference: Reference, text: str) -> plain.Json:
-        """
-        Return the JSON that an artifact's text is, as `parsed` does.
-        """
+        """Return the JSON that an artifact's text is, as `parsed` does."""
         return parsed(reference, text, self._ctx.run.driver_version)
 
     async def resolved(self, value: plain.Json) -> plain.Json:
-        """
-        Return a value with what its `$ref` objects stand for in their places.
+        """Return a value with what its `$ref` objects stand for in their places.
 
         Raises:
             BrokenReference: one of them leads nowhere.
@@ -197,8 +161,7 @@ class Values:
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Reference:
-    """
-    Read a reference.
+    """Read a reference.
 
     Raises:
         ValueError: it has not the form `name.name[0].name`; the message says where.
@@ -215,8 +178,7 @@ def read(text: str) -> Reference:
 
 
 def follow(reference: Reference, value: plain.Json) -> plain.Json:
-    """
-    Return what a reference leads to, from the value of its root.
+    """Return what a reference leads to, from the value of its root.
 
     Raises:
         BrokenReference: something on the way is absent or null; the segment is named.
@@ -236,8 +198,7 @@ def follow(reference: Reference, value: plain.Json) -> plain.Json:
 
 
 def parsed(reference: Reference, text: str, version: int) -> plain.Json:
-    """
-    Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs.
+    """Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs.
 
     Raises:
         BrokenReference: it is none.
@@ -249,9 +210,7 @@ def parsed(reference: Reference, text: str, version: int) -> plain.Json:
 
 
 def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
-    """
-    Return the error of a reference that breaks at a segment.
-    """
+    """Return the error of a reference that breaks at a segment."""
     return BrokenReference(
         f"The reference {reference.text} breaks at {segment}: {problem}.",
         detail={"ref": reference.text, "segment": segment, "problem": problem},
@@ -259,15 +218,12 @@ def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
 
 
 def sources(references: Iterable[Reference]) -> tuple[str, ...]:
-    """
-    Return what references read, each once and in order.
-    """
+    """Return what references read, each once and in order."""
     return tuple(dict.fromkeys(reference.source for reference in references))
 
 
 def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str] | None:
-    """
-    Return code and message of what is wrong with a reference below `task`; None if it can be followed.
+    """Return code and message of what is wrong with a reference below `task`; None if it can be followed.
 
     Args:
         args: Arguments that the recipe declares.
@@ -280,16 +236,12 @@ def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str]
 
 
 def is_reference(value: plain.Json) -> bool:
-    """
-    Tell whether a value of a recipe is a `$ref` object.
-    """
+    """Tell whether a value of a recipe is a `$ref` object."""
     return isinstance(value, dict) and "$ref" in value
 
 
 def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[json_text.Parts, plain.Json]]:
-    """
-    Yield every `$ref` object inside a value with its place, at any depth.
-    """
+    """Yield every `$ref` object inside a value with its place, at any depth."""
     if is_reference(value):
         yield place, value
     elif isinstance(value, dict):
@@ -301,8 +253,7 @@ def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[j
 
 
 def replaced(value: plain.Json, values: Mapping[str, plain.Json]) -> plain.Json:
-    """
-    Return a value with what its `$ref` objects stand for in their places.
+    """Return a value with what its `$ref` objects stand for in their places.
 
     Args:
         values: What each reference's text leads to.

@@ -1,6 +1,4 @@
-"""
-The JSON Schema of control_room recipes (execution-modes, appendix B), for editors and for the parser.
-"""
+"""The JSON Schema of control_room recipes (execution-modes, appendix B), for editors and for the parser."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _DAY_SECONDS = 24 * 60 * 60
 
 
 def json_schema() -> _Schema:
-    """
-    Return the schema, strict: no object takes a field that it does not name.
-    """
+    """Return the schema, strict: no object takes a field that it does not name."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:control-room:schema:control_room:{VERSION}",

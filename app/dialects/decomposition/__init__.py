@@ -1,6 +1,5 @@
-"""
-The driver of the chief's one task: an intent is split into the tasks of a session plan. No recipe files are written in
-it (execution-modes, chief's role in pipeline mode).
+"""The driver of the chief's one task: an intent is split into the tasks of a session plan. No recipe files are written
+in it (execution-modes, chief's role in pipeline mode).
 """
 
 from __future__ import annotations
@@ -47,9 +46,7 @@ RECIPE = library.Recipe(
 
 
 def check(shelf: library.Library) -> list[errors.Flaw]:
-    """
-    Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role.
-    """
+    """Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role."""
     if shelf.agent_of(ARCHETYPE, MODE) is not None:
         return []
     message = (
@@ -64,22 +61,17 @@ def _uses(shelf: library.Library) -> list[library.Use]:
 
 
 class Decomposition:
-    """
-    The driver as the rest of the program sees it.
-    """
+    """The driver as the rest of the program sees it."""
 
     name: str = NAME
     driver_version: int = 2
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return `no_chief` where no agent plays that role.
-        """
+        """Return `no_chief` where no agent plays that role."""
         return check(library)
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return the chief, and the kinds of tasks that the recipes of the library do.
+        """Return the chief, and the kinds of tasks that the recipes of the library do.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -93,14 +85,11 @@ class Decomposition:
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> list[library.Use]:
-        """
-        Return the backend of the chief.
-        """
+        """Return the backend of the chief."""
         return _uses(library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Have the intent split into tasks, and keep them.
+        """Have the intent split into tasks, and keep them.
 
         Raises:
             errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).

@@ -1,6 +1,4 @@
-"""
-The driver: a look at the files, the chief's one call, and one correction of a faulty reply.
-"""
+"""The driver: a look at the files, the chief's one call, and one correction of a faulty reply."""
 
 from __future__ import annotations
 
@@ -49,8 +47,7 @@ class _Answer:
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Have the intent split into tasks, and keep them.
+    """Have the intent split into tasks, and keep them.
 
     Raises:
         errors.RunFailed: the chief did not answer, or `decomposition_invalid`.

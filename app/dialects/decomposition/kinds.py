@@ -1,6 +1,5 @@
-"""
-Kinds of tasks: what the recipes of a project can do, in the words by which the router finds them. Neither their names
-nor their tools are told: the router chooses (execution-modes, chief's role in pipeline mode).
+"""Kinds of tasks: what the recipes of a project can do, in the words by which the router finds them. Neither their
+names nor their tools are told: the router chooses (execution-modes, chief's role in pipeline mode).
 """
 
 from __future__ import annotations
@@ -38,33 +37,25 @@ _NAMES = {"string": "text", "integer": "whole number", "number": "number", "bool
 
 
 def frozen(recipes: Iterable[library.Recipe]) -> list[plain.Json]:
-    """
-    Return the kinds of tasks that can be routed to recipes, by recipe id.
-    """
+    """Return the kinds of tasks that can be routed to recipes, by recipe id."""
     ordered = sorted(recipes, key=lambda recipe: recipe.recipe_id)
     return [_kind(recipe) for recipe in ordered if recipe.task_patterns][:MOST_KINDS]
 
 
 def fitting(kinds: Sequence[Kind], intent: str) -> list[Kind]:
-    """
-    Return the kinds, those that an intent names first, and of each its phrases in the same order.
-    """
+    """Return the kinds, those that an intent names first, and of each its phrases in the same order."""
     wanted = intent.casefold()
     ranked = [{**kind, "phrases": sorted(kind["phrases"], key=lambda phrase: -_rank(phrase, wanted))} for kind in kinds]
     return sorted(ranked, key=lambda kind: -max((_rank(phrase, wanted) for phrase in kind["phrases"]), default=0))
 
 
 def arguments(kinds: Iterable[Kind]) -> list[Mapping[str, plain.Json]]:
-    """
-    Return the arguments of kinds, in order.
-    """
+    """Return the arguments of kinds, in order."""
     return [argument for kind in kinds for argument in kind["args"]]
 
 
 def type_name(argument: Mapping[str, plain.Json]) -> str:
-    """
-    Return what an argument's value is, in a word for people.
-    """
+    """Return what an argument's value is, in a word for people."""
     return _NAMES.get(argument["form"].get("type", ""), "value")
 
 

@@ -1,6 +1,4 @@
-"""
-Prompts: what the chief is told and asked, and how it is asked once more.
-"""
+"""Prompts: what the chief is told and asked, and how it is asked once more."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ _RULES = """Rules:
 
 
 def request(size: Size, intent: str, found: Sequence[Mapping[str, plain.Json]], known: Sequence[kinds.Kind]) -> str:
-    """
-    Return what the chief is asked, if it is larger than T1.
+    """Return what the chief is asked, if it is larger than T1.
 
     Args:
         found: Files that may matter, each with `path`, `category` and `title`.
@@ -48,9 +45,7 @@ def request(size: Size, intent: str, found: Sequence[Mapping[str, plain.Json]], 
 
 
 def correction(asked: str, size: Size, reply: str, flaws: Sequence[errors.Flaw]) -> str:
-    """
-    Return how the chief is asked again, with its reply and what is wrong with it.
-    """
+    """Return how the chief is asked again, with its reply and what is wrong with it."""
     told = "".join(f"- {flaw.path}: {flaw.message}\n" for flaw in flaws[: size.flaws])
     left = len(flaws) - size.flaws
     more = f"- and {left} more of that kind\n" if left > 0 else ""

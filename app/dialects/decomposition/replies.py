@@ -1,5 +1,5 @@
-"""
-Replies: from what the chief says to tasks, or to everything that is wrong with it; and tasks as a run's slot has them.
+"""Replies: from what the chief says to tasks, or to everything that is wrong with it; and tasks as a run's slot has
+them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ _NOTHING = frozenset({"", "null", "none"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """
-    A task as the chief gives it.
-    """
+    """A task as the chief gives it."""
 
     id: int
     """Its number, unique among the tasks."""
@@ -39,15 +37,13 @@ class TaskDraft:
     """What a person must answer first."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return the task as the slot holds it.
-        """
+        """Return the task as the slot holds it."""
         return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
 def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True) -> tuple[TaskDraft, ...]:
-    """
-    Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends on.
+    """Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends
+    on.
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.
@@ -73,23 +69,17 @@ def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True)
 
 
 def text(tasks: Iterable[TaskDraft]) -> str:
-    """
-    Return tasks as the slot holds them.
-    """
+    """Return tasks as the slot holds them."""
     return plain.encode({"tasks": [task.to_json() for task in tasks]}).decode()
 
 
 def kept(slot: str) -> tuple[TaskDraft, ...]:
-    """
-    Return the tasks that a slot holds.
-    """
+    """Return the tasks that a slot holds."""
     return tuple(_draft(task) for task in json.loads(slot)["tasks"])
 
 
 def _inside(reply: str) -> str:
-    """
-    Return what the first fenced block holds; the whole reply where there is none.
-    """
+    """Return what the first fenced block holds; the whole reply where there is none."""
     if reply.lstrip().startswith(("{", "[")):
         return reply
     lines = reply.split("\n")

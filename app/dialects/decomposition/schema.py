@@ -1,5 +1,5 @@
-"""
-Forms: the one argument, what the chief may be sent and may answer by the size of the agent, and the reply's schema.
+"""Forms: the one argument, what the chief may be sent and may answer by the size of the agent, and
+the reply's schema.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ ARGS: Mapping[str, plain.Json] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """
-    How much an agent of a tier is told and asked for at a time (execution-modes, tier-based step sizing).
-    """
+    """How much an agent of a tier is told and asked for at a time (execution-modes, tier-based step sizing)."""
 
     tasks: int
     """Most tasks of a plan."""
@@ -88,8 +86,7 @@ SIZES: Mapping[library.Tier, Size] = {
 
 @functools.cache
 def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
-    """
-    Return the schema that every reply is held against.
+    """Return the schema that every reply is held against.
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.
@@ -111,8 +108,7 @@ def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
 
 
 def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]], *, dod: bool = True) -> dict[str, plain.Json]:
-    """
-    Return the schema that a backend is to hold the chief to, where it can.
+    """Return the schema that a backend is to hold the chief to, where it can.
 
     Args:
         arguments: Arguments of the kinds of tasks that the chief is told of.

@@ -1,6 +1,5 @@
-"""
-What an agent of tier T1 is told and held to: a small model can choose among words, and hardly more. It gets the parts
-of the intent that name a kind of task, and a form that every part is in and in which every reply is a plan
+"""What an agent of tier T1 is told and held to: a small model can choose among words, and hardly more. It gets the
+parts of the intent that name a kind of task, and a form that every part is in and in which every reply is a plan
 (execution-modes, tier-based step sizing).
 """
 
@@ -37,9 +36,7 @@ _EXAMPLES: Sequence[tuple[str, Sequence[int], str]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """
-    A part of an intent that names a kind of task.
-    """
+    """A part of an intent that names a kind of task."""
 
     phrase: str
     """The words that name it, as they stand in the intent."""
@@ -50,15 +47,13 @@ class Part:
 
     @property
     def tasks(self) -> int:
-        """
-        Return how many tasks it means at least: as many as it has numbers.
-        """
+        """Return how many tasks it means at least: as many as it has numbers."""
         return max(1, len([word for word in _words(self.text) if word.isdecimal()]))
 
 
 def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
-    """
-    Return the parts of an intent, in its order; where phrases overlap, the longest of those that begin first counts.
+    """Return the parts of an intent, in its order; where phrases overlap, the longest of those that
+    begin first counts.
     """
     named: list[tuple[int, int, Kind]] = []
     for start, end, kind in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
@@ -76,8 +71,7 @@ def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
 
 
 def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind], *, dod: bool = True) -> str:
-    """
-    Return what the chief is asked.
+    """Return what the chief is asked.
 
     Args:
         dod: Whether it is to say when each task is done.
@@ -91,8 +85,7 @@ def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind], *, dod: b
 
 
 def form(found: Sequence[Part], most_tasks: int, *, dod: bool = True) -> dict[str, plain.Json]:
-    """
-    Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
+    """Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
     each part of the intent as many tasks as it means, described in its words; one in free words where there is none.
 
     Args:

@@ -1,6 +1,4 @@
-"""
-The dialect orchestrate: workflows of commands and prompts to programs, with files as their queues (workflow-dsl).
-"""
+"""The dialect orchestrate: workflows of commands and prompts to programs, with files as their queues (workflow-dsl)."""
 
 from __future__ import annotations
 
@@ -12,30 +10,22 @@ from app.engine import json_text, library, plain, ports, runs
 
 
 class Orchestrate:
-    """
-    The dialect as the rest of the program sees it.
-    """
+    """The dialect as the rest of the program sees it."""
 
     name: str = parse.DIALECT
     driver_version: int = taking.CURRENT_VERSION
     file_suffixes: tuple[str, ...] = (".yaml", ".yml")
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a workflow; the file's name is its id.
-        """
+        """Read a workflow; the file's name is its id."""
         return parse.parse(source, stem)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return nothing: a workflow stands alone.
-        """
+        """Return nothing: a workflow stands alone."""
         return []
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return everything that is wrong with a workflow's text.
-        """
+        """Return everything that is wrong with a workflow's text."""
         try:
             self.parse(source, stem)
         except errors.RecipeInvalid as error:
@@ -43,27 +33,21 @@ class Orchestrate:
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return the hash of the workflow's text, by which a change of the file is seen, and the number of its steps.
+        """Return the hash of the workflow's text, by which a change of the file is seen, and the
+        number of its steps.
         """
         return {"workflow_checksum": f"sha256:{recipe.source_sha256}", "total_steps": recipe.total_steps}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the steps, those of loops too, and where the flow goes from each.
-        """
+        """Return the steps, those of loops too, and where the flow goes from each."""
         return graphs.graph(recipe.document)
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the published JSON Schema of the newest version.
-        """
+        """Return the published JSON Schema of the newest version."""
         return schema.json_schema()
 
     def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
-        """
-        Return what the steps of a workflow name as secrets; a value that a step sets for such a name is one, too.
-        """
+        """Return what the steps of a workflow name as secrets; a value that a step sets for such a name is one, too."""
         named = [spot.step for spot in scopes.spots(document) if "secrets" in spot.step]
         return ports.Secrets(
             names=frozenset(name for step in named for name in step["secrets"]),
@@ -75,15 +59,11 @@ class Orchestrate:
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> Iterator[library.Use]:
-        """
-        Return the program of each provider that a step names.
-        """
+        """Return the program of each provider that a step names."""
         return _uses(recipe)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the workflow.
-        """
+        """Execute the workflow."""
         return await driver.drive(ctx)
 
 

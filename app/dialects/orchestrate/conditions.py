@@ -1,6 +1,4 @@
-"""
-Conditions: what must hold before a step is taken (workflow-dsl, `when`).
-"""
+"""Conditions: what must hold before a step is taken (workflow-dsl, `when`)."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.engine import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """
-    A condition with its variables substituted; all that it names must hold.
-    """
+    """A condition with its variables substituted; all that it names must hold."""
 
     equals: tuple[str, str] | None = None
     """Two texts that must be the same."""
@@ -26,16 +22,13 @@ class Condition:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """
-        Return the patterns that have to be looked up; none where the texts decide already.
-        """
+        """Return the patterns that have to be looked up; none where the texts decide already."""
         if self.equals is not None and self.equals[0] != self.equals[1]:
             return ()
         return tuple(dict.fromkeys(pattern for pattern in (self.exists, self.not_exists) if pattern is not None))
 
     def holds(self, fitting: Mapping[str, int]) -> bool:
-        """
-        Tell whether it holds.
+        """Tell whether it holds.
 
         Args:
             fitting: For each of `patterns`, how many files fit it.
@@ -48,9 +41,7 @@ class Condition:
 
 
 def read(when: Mapping[str, plain.Json], filler: variables.Filler) -> Condition:
-    """
-    Return a step's condition; names that stand for nothing are left with the filler.
-    """
+    """Return a step's condition; names that stand for nothing are left with the filler."""
     equals = when.get("equals")
     return Condition(
         equals=None if equals is None else (_text(equals["left"], filler), _text(equals["right"], filler)),

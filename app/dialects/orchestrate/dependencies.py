@@ -1,5 +1,4 @@
-"""
-Dependencies: which of the files that a step needs are missing, and how a prompt tells of those that are there
+"""Dependencies: which of the files that a step needs are missing, and how a prompt tells of those that are there
 (workflow-dsl, file dependencies and dependency injection).
 """
 
@@ -27,9 +26,7 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """
-    One file, or folder, that a pattern fits.
-    """
+    """One file, or folder, that a pattern fits."""
 
     path: str
     """Path from the workspace."""
@@ -43,9 +40,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """
-    What a step says about its prompt and the files.
-    """
+    """What a step says about its prompt and the files."""
 
     mode: str = NONE
     """`list`, `content` or `none`."""
@@ -57,9 +52,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composed:
-    """
-    A prompt with the files told.
-    """
+    """A prompt with the files told."""
 
     prompt: str
     """The prompt."""
@@ -68,9 +61,7 @@ class Composed:
 
 
 def injection(depends_on: Mapping[str, plain.Json] | None) -> Injection:
-    """
-    Read what a step says; `true` is a list before the prompt.
-    """
+    """Read what a step says; `true` is a list before the prompt."""
     given = (depends_on or {}).get("inject", False)
     if isinstance(given, bool):
         return Injection(mode=LIST if given else NONE)
@@ -82,8 +73,7 @@ def injection(depends_on: Mapping[str, plain.Json] | None) -> Injection:
 
 
 def missing(required: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> list[str]:
-    """
-    Return the required patterns that no file fits, each once.
+    """Return the required patterns that no file fits, each once.
 
     Args:
         fitting: Paths by pattern.
@@ -92,17 +82,14 @@ def missing(required: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> li
 
 
 def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> dict[str, bool]:
-    """
-    Return every path that a pattern fits once, in the order of its bytes, and whether it is required.
-    """
+    """Return every path that a pattern fits once, in the order of its bytes, and whether it is required."""
     needed = {path for pattern in required for path in fitting.get(pattern, ())}
     found = needed | {path for pattern in optional for path in fitting.get(pattern, ())}
     return {path: path in needed for path in sorted(found, key=_bytes)}
 
 
 def excerpts(given: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Json]]) -> list[File]:
-    """
-    Return files with what was read of them.
+    """Return files with what was read of them.
 
     Args:
         given: Paths, and whether each is required.
@@ -117,9 +104,7 @@ def excerpts(given: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Js
 
 
 def composed(prompt: str, wanted: Injection, given: Iterable[File]) -> Composed:
-    """
-    Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt.
-    """
+    """Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt."""
     ordered = sorted(given, key=lambda file: _bytes(file.path))
     if wanted.mode == NONE or not ordered:
         return Composed(prompt=prompt)
@@ -184,9 +169,7 @@ def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str
 
 
 def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
-    """
-    Return a file as the prompt quotes it, as much as there is room for; None if there is none.
-    """
+    """Return a file as the prompt quotes it, as much as there is room for; None if there is none."""
     text = file.text or ""
     content = _bytes(text)
     part = f"=== File: {file.path} ({_size(file.size_bytes)}) ===\n{text.removesuffix(chr(10))}"

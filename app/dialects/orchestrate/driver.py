@@ -1,6 +1,4 @@
-"""
-The driver: steps in order, jumps between them, and loops over lists.
-"""
+"""The driver: steps in order, jumps between them, and loops over lists."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """
-    Execute the workflow frozen in the run.
+    """Execute the workflow frozen in the run.
 
     Raises:
         errors.RunFailed: a step failed and nothing in the workflow catches it.
@@ -31,7 +28,8 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 class _Workflow:
     def __init__(self, ctx: ports.Context) -> None:
-        self._ctx, self._document = ctx, ctx.run.recipe
+        self._ctx = ctx
+        self._document = ctx.run.recipe
         self._facts = state.facts(ctx.run)
         self._outermost = frames.Frame(steps=self._document["steps"])
         self._unhandled: list[str] = []
@@ -45,9 +43,7 @@ class _Workflow:
         return runs.Ending(partial=bool(self._unhandled), failed_steps=tuple(self._unhandled))
 
     async def _pass(self, frame: frames.Frame) -> str | None:
-        """
-        Take the steps of a frame, and return the step outside of it that the flow jumps to; None at its end.
-        """
+        """Take the steps of a frame, and return the step outside of it that the flow jumps to; None at its end."""
         index = 0
         while index < len(frame.steps):
             target = await self._step(frame, frame.steps[index])
@@ -63,7 +59,8 @@ class _Workflow:
         if visit > MOST_VISITS:
             message = f"the flow came through {name} more than {MOST_VISITS} times"
             raise errors.RunFailed(message, code="runs_in_circles", key=frame.key(name, visit))
-        frame.running, frame.running_facts = name, {}
+        frame.running = name
+        frame.running_facts = {}
         spot = self._spot(frame, step, frame.key(name, visit), visit)
         return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
 
@@ -76,7 +73,8 @@ class _Workflow:
         return self._follow(frame, step, spot, taken)
 
     def _follow(self, frame: frames.Frame, step: _Object, spot: taking.Spot, taken: taking.Taken) -> str | None:
-        frame.exit_code, frame.running = taken.exit_code, None
+        frame.exit_code = taken.exit_code
+        frame.running = None
         self._show()
         strict, on_error = self._document["strict_flow"], self._ctx.run.options.get("on_error")
         verdict = flow.verdict(step, taken.exit_code, strict_flow=strict, on_error=on_error)
@@ -103,7 +101,8 @@ class _Workflow:
             over.end()
             failed = failed or inner.failed
             if target is not None:
-                frame.failed, frame.exit_code = frame.failed or failed, None
+                frame.failed = frame.failed or failed
+                frame.exit_code = None
                 return target
         return self._follow_loop(frame, step, failed=failed)
 

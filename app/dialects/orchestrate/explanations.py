@@ -1,6 +1,4 @@
-"""
-Explanations: what a field that is not known may mean, and the form that a value of the wrong type should have.
-"""
+"""Explanations: what a field that is not known may mean, and the form that a value of the wrong type should have."""
 
 from __future__ import annotations
 
@@ -106,8 +104,7 @@ _MEANT: Mapping[str, Mapping[str, str]] = {
 
 
 def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) -> Iterator[errors.Flaw]:
-    """
-    Say of fields that are not known, and of values of a wrong type, what to write.
+    """Say of fields that are not known, and of values of a wrong type, what to write.
 
     Args:
         version: The version that the document was judged by.
@@ -153,9 +150,7 @@ def _guess(kind: str, name: str, known: list[str]) -> str:
 
 
 def _form(kind: str, name: str, value: plain.Json) -> str | None:
-    """
-    Return the form that a value should have; None where there is nothing to say.
-    """
+    """Return the form that a value should have; None where there is nothing to say."""
     match name, value:
         case "command", str() if kind in ("step", "provider"):
             return f"command: {_argv(value)}"

@@ -1,5 +1,5 @@
-"""
-The fields of workflows: one table for each kind of object, from which schema, defaults and load-time checks are made.
+"""The fields of workflows: one table for each kind of object, from which schema, defaults and load-time checks are
+made.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ _SECRETS = {"type": "array", "items": {"type": "string", "pattern": _ENV_NAME}, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """
-    One field of one kind of object.
-    """
+    """One field of one kind of object."""
 
     name: str
     """Its name."""
@@ -73,9 +71,7 @@ class Field:
     """Whether variables are substituted in it."""
 
     def known_in(self, version: str) -> bool:
-        """
-        Tell whether a version has the field.
-        """
+        """Tell whether a version has the field."""
         return VERSIONS.index(self.since) <= VERSIONS.index(version)
 
 
@@ -274,8 +270,8 @@ NOT_EMPTY = ("when", "on", "on_item_complete")
 def found(
     kind: str, value: plain.Json, place: json_text.Parts = ()
 ) -> Iterator[tuple[json_text.Parts, Field, plain.Json]]:
-    """
-    Return every known field that is in an object or below it, with its place and value; what is malformed is passed by.
+    """Return every known field that is in an object or below it, with its place and value; what is malformed is passed
+    by.
     """
     if not isinstance(value, dict):
         return
@@ -292,9 +288,7 @@ def found(
 def objects(
     kind: str, value: plain.Json, place: json_text.Parts = ()
 ) -> Iterator[tuple[json_text.Parts, str, Mapping[str, plain.Json]]]:
-    """
-    Return an object and every one below it, with place and kind.
-    """
+    """Return an object and every one below it, with place and kind."""
     if not isinstance(value, dict):
         return
     yield place, kind, value
@@ -305,9 +299,7 @@ def objects(
 
 
 def completed(kind: str, value: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-    """
-    Return a valid object with the defaults of all fields that it leaves out.
-    """
+    """Return a valid object with the defaults of all fields that it leaves out."""
     made: dict[str, plain.Json] = {}
     # What steps have by default concerns the output of a program.
     defaults = kind != "step" or "provider" in value or "command" in value

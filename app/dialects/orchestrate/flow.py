@@ -1,6 +1,4 @@
-"""
-Flow: what follows a step, and how often a step is tried (workflow-dsl, control flow defaults and retry policy).
-"""
+"""Flow: what follows a step, and how often a step is tried (workflow-dsl, control flow defaults and retry policy)."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ OnError = Literal["stop", "continue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """
-    What follows a step.
-    """
+    """What follows a step."""
 
     target: str | None = None
     """Step that is jumped to, or `_end`; None: the next one, unless the run stops."""
@@ -39,9 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """
-    How often a step is tried.
-    """
+    """How often a step is tried."""
 
     further: int
     """Tries after the first."""
@@ -51,9 +45,7 @@ class Retries:
     """Exit codes after which there is another try; None: all but 0 and that of invalid input."""
 
     def policy(self) -> operations.RetryPolicy | None:
-        """
-        Return the same as the engine takes it; None without further tries.
-        """
+        """Return the same as the engine takes it; None without further tries."""
         if self.further == 0:
             return None
         if self.exit_codes is None:
@@ -78,8 +70,7 @@ class Retries:
 def verdict(
     step: Mapping[str, plain.Json], exit_code: int | None, *, strict_flow: bool, on_error: OnError | None = None
 ) -> Verdict:
-    """
-    Decide what follows a step.
+    """Decide what follows a step.
 
     Args:
         exit_code: How it ended; None if it was skipped.
@@ -98,8 +89,7 @@ def verdict(
 
 
 def retries(step: Mapping[str, plain.Json], most: int = 0, delay_ms: float = 0) -> Retries:
-    """
-    Return how often a step is tried.
+    """Return how often a step is tried.
 
     Args:
         most: Further tries of providers that say nothing, from the command line.

@@ -1,5 +1,5 @@
-"""
-Frames: the steps of one scope while they are taken, those of a loop once for each item (workflow-dsl, loop scoping).
+"""Frames: the steps of one scope while they are taken, those of a loop once for each item
+(workflow-dsl, loop scoping).
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ Step: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Frame:
-    """
-    One passage through the steps that stand side by side.
-    """
+    """One passage through the steps that stand side by side."""
 
     steps: Sequence[Step]
     """The steps, in order."""
@@ -53,28 +51,20 @@ class Frame:
         self.positions = {step["name"]: index for index, step in enumerate(self.steps)}
 
     def visit(self, name: str) -> int:
-        """
-        Count one more passage through a step, and return how many there were.
-        """
+        """Count one more passage through a step, and return how many there were."""
         self._visits[name] = self._visits.get(name, 0) + 1
         return self._visits[name]
 
     def key(self, name: str, visit: int) -> str:
-        """
-        Return the key of a step at one of its visits.
-        """
+        """Return the key of a step at one of its visits."""
         return f"{self.prefix}{name}" if visit == 1 else f"{self.prefix}{name}#{visit}"
 
     def seen(self) -> tuple[variables.Results, ...]:
-        """
-        Return the results that can be named here, those of the innermost scope first.
-        """
+        """Return the results that can be named here, those of the innermost scope first."""
         return tuple(frame.results for frame in self._outwards())
 
     def shown(self) -> dict[str, plain.Json]:
-        """
-        Return what the state shows of its steps.
-        """
+        """Return what the state shows of its steps."""
         told: dict[str, plain.Json] = {}
         for name, result in self.results.items():
             if name in self.inside:
@@ -96,9 +86,7 @@ class Frame:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Iterations:
-    """
-    How far a loop is.
-    """
+    """How far a loop is."""
 
     key: str
     """Key of the loop."""
@@ -110,8 +98,7 @@ class Iterations:
     """The iteration that is being taken."""
 
     def begin(self, loop: Step, outer: Frame) -> Frame:
-        """
-        Return the frame of the next iteration.
+        """Return the frame of the next iteration.
 
         Args:
             loop: What the step says of its loop.
@@ -125,23 +112,17 @@ class Iterations:
         return self.current
 
     def end(self) -> None:
-        """
-        Take the present iteration to be over.
-        """
+        """Take the present iteration to be over."""
         if self.current is not None:
             self.passed.append(self.current.shown())
             self.current = None
 
     def shown(self) -> list[plain.Json]:
-        """
-        Return what the state shows of the iterations so far.
-        """
+        """Return what the state shows of the iterations so far."""
         return [*self.passed, *([] if self.current is None else [self.current.shown()])]
 
     def to_json(self) -> dict[str, plain.Json]:
-        """
-        Return `{items, completed_indices, current_index}`, as the state shows it.
-        """
+        """Return `{items, completed_indices, current_index}`, as the state shows it."""
         return {
             "items": self.items,
             "completed_indices": list(range(len(self.passed))),

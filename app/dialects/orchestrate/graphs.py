@@ -1,6 +1,4 @@
-"""
-Graphs: the steps of a workflow, and where the flow goes from each.
-"""
+"""Graphs: the steps of a workflow, and where the flow goes from each."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ _Ids: TypeAlias = Mapping[str, str]
 
 
 def graph(document: _Step) -> dict[str, plain.Json]:
-    """
-    Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`; steps of a loop have its id before theirs.
+    """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`; steps of a loop have its id before
+    theirs.
     """
     nodes: list[plain.Json] = []
     edges = list(_edges(document["steps"], "", {}, nodes))
@@ -45,8 +43,6 @@ def _edges(
 
 
 def _leaves(step: _Step) -> bool:
-    """
-    Tell whether the flow never goes on to the step behind.
-    """
+    """Tell whether the flow never goes on to the step behind."""
     branches = step.get("on", {})
     return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())

@@ -1,5 +1,5 @@
-"""
-The lifecycle of items: where an item's file goes when its steps are over (workflow-dsl, declarative task lifecycle).
+"""The lifecycle of items: where an item's file goes when its steps are over (workflow-dsl,
+declarative task lifecycle).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 async def apply(
     ctx: ports.Context, loop: _Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
 ) -> _Object | None:
-    """
-    Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
+    """Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
 
     An error is told there and changes nothing else.
 

@@ -1,6 +1,4 @@
-"""
-The parser: a text becomes a workflow, or the list of everything that is wrong with it.
-"""
+"""The parser: a text becomes a workflow, or the list of everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def parse(source: str, stem: str) -> library.Recipe:
-    """
-    Read a workflow; what it leaves open is filled in.
+    """Read a workflow; what it leaves open is filled in.
 
     Args:
         stem: Name of the file without its ending, which is the workflow's id.
@@ -45,9 +42,7 @@ def parse(source: str, stem: str) -> library.Recipe:
 
 
 def flaws(document: plain.Json) -> _Flaws:
-    """
-    Return everything that is wrong with a workflow, wherever its text came from.
-    """
+    """Return everything that is wrong with a workflow, wherever its text came from."""
     version, unknown = _version(document)
     judged = document | {"version": version} if unknown else document
     yield from explanations.explained(_breaches(version, judged), judged, version)
@@ -64,9 +59,7 @@ def flaws(document: plain.Json) -> _Flaws:
 
 
 def _with_built_in_providers(document: _Object) -> _Object:
-    """
-    Return a workflow that declares every provider that it uses.
-    """
+    """Return a workflow that declares every provider that it uses."""
     declared = document.get("providers", {})
     used = {str(spot.step["provider"]) for spot in scopes.spots(document) if "provider" in spot.step}
     added = {name: template for name, template in providers.BUILT_IN.items() if name in used - declared.keys()}
@@ -74,9 +67,7 @@ def _with_built_in_providers(document: _Object) -> _Object:
 
 
 def _args_schema(document: _Object) -> dict[str, plain.Json]:
-    """
-    Return the schema of a run's arguments: anything may stand in the context, whatever the workflow has there.
-    """
+    """Return the schema of a run's arguments: anything may stand in the context, whatever the workflow has there."""
     known = {name: {"default": value} for name, value in document.get("context", {}).items()}
     return {"type": "object", "properties": known, "additionalProperties": True}
 
@@ -85,9 +76,7 @@ def _args_schema(document: _Object) -> dict[str, plain.Json]:
 
 
 def _version(document: plain.Json) -> tuple[str, bool]:
-    """
-    Return the version that a document is judged by, and whether it names one that there is not.
-    """
+    """Return the version that a document is judged by, and whether it names one that there is not."""
     named = document.get("version") if isinstance(document, dict) else None
     meant = variables.written(named)
     known = meant in fields.VERSIONS

@@ -1,5 +1,4 @@
-"""
-Paths that workflows name: relative to the workspace and never out of it (workflow-dsl, path safety).
+"""Paths that workflows name: relative to the workspace and never out of it (workflow-dsl, path safety).
 
 What only the file system can tell, such as a symbolic link that leads outside, is looked at by whoever opens the path.
 """
@@ -20,8 +19,7 @@ _STAND_IN = "v"
 
 
 def problem(path: str, *, pattern: bool = False) -> str | None:
-    """
-    Return why a path cannot be used, None if it can.
+    """Return why a path cannot be used, None if it can.
 
     Args:
         path: The path, variables substituted.
@@ -46,8 +44,7 @@ def problem(path: str, *, pattern: bool = False) -> str | None:
 
 
 def problem_of_target(path: str, run_root: str) -> str | None:
-    """
-    Return why nothing can be written to a path, None if something can: a run's own files are not for its steps.
+    """Return why nothing can be written to a path, None if something can: a run's own files are not for its steps.
 
     Args:
         path: The path, variables substituted.
@@ -60,7 +57,5 @@ def problem_of_target(path: str, run_root: str) -> str | None:
 
 
 def problem_of_template(template: str, *, pattern: bool = False) -> str | None:
-    """
-    Return why a path cannot be used whatever its variables hold, None if it may turn out to be usable.
-    """
+    """Return why a path cannot be used whatever its variables hold, None if it may turn out to be usable."""
     return problem(variables.with_stand_ins(template, _STAND_IN), pattern=pattern)

@@ -1,6 +1,4 @@
-"""
-Providers: a template, parameters and a prompt become a command (workflow-dsl, provider execution model).
-"""
+"""Providers: a template, parameters and a prompt become a command (workflow-dsl, provider execution model)."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ BUILT_IN: Mapping[str, Mapping[str, plain.Json]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """
-    How a program is called.
-    """
+    """How a program is called."""
 
     argv: tuple[str, ...]
     """Program and arguments."""
@@ -48,9 +44,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """
-    Why a program cannot be called.
-    """
+    """Why a program cannot be called."""
 
     message: str
     """One sentence."""
@@ -66,8 +60,7 @@ def invocation(
     *,
     deep: bool = True,
 ) -> Invocation | Refused:
-    """
-    Compose a call.
+    """Compose a call.
 
     Args:
         provider: The template, with its defaults filled in.
@@ -97,9 +90,7 @@ def invocation(
 
 
 def problem_of_length(called: Invocation, prompt: str) -> str | None:
-    """
-    Return why a prompt cannot be an argument, None if it can or is none.
-    """
+    """Return why a prompt cannot be an argument, None if it can or is none."""
     size = len(prompt.encode(errors="replace")) if called.prompt_in_argv else 0
     if size <= ARGV_BYTES:
         return None

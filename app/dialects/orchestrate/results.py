@@ -1,6 +1,4 @@
-"""
-Results: what the records of a step become in the state (workflow-dsl, state file schema and error context).
-"""
+"""Results: what the records of a step become in the state (workflow-dsl, state file schema and error context)."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ Result: TypeAlias = dict[str, plain.Json]
 
 
 def exit_code(record: records.Record) -> int:
-    """
-    Return the exit code of a step by its last record.
-    """
+    """Return the exit code of a step by its last record."""
     error = record.error
     if error is None:
         return 0
@@ -40,15 +36,12 @@ def exit_code(record: records.Record) -> int:
 
 
 def skipped() -> Result:
-    """
-    Return the result of a step whose condition does not hold.
-    """
+    """Return the result of a step whose condition does not hold."""
     return {"status": "skipped", "exit_code": 0}
 
 
 def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[str], *, provides: bool) -> Result:
-    """
-    Return the result of a command or a provider.
+    """Return the result of a command or a provider.
 
     Args:
         taken: Records of the step's operations, the command's last.
@@ -69,24 +62,20 @@ def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[s
 
 
 def left_behind(output: Output) -> Result:
-    """
-    Return how many processes of a command were still there when it had ended, and how many could not be ended, if any.
+    """Return how many processes of a command were still there when it had ended, and how many could not be ended, if
+    any.
     """
     counts = {name: output.get(name, 0) for name in ("leftovers", "survivors")}
     return counts if any(counts.values()) else {}
 
 
 def shown(argv: Iterable[str]) -> list[plain.Json]:
-    """
-    Return a command as people are told it: arguments that are prompts are cut.
-    """
+    """Return a command as people are told it: arguments that are prompts are cut."""
     return [argument[:_ARGUMENT_CHARACTERS] for argument in argv]
 
 
 def of_wait(taken: Sequence[records.Record], output: Output) -> Result:
-    """
-    Return the result of a wait for files.
-    """
+    """Return the result of a wait for files."""
     result = _measured(taken) | {name: output[name] for name in _WAITED if name in output}
     result["metrics"] = {"queue_wait_ms": output.get("wait_duration_ms", 0)}
     if taken[-1].error is not None:
@@ -95,18 +84,14 @@ def of_wait(taken: Sequence[records.Record], output: Output) -> Result:
 
 
 def of_refusal(taken: Sequence[records.Record]) -> Result:
-    """
-    Return the result of a step that could not be begun.
-    """
+    """Return the result of a step that could not be begun."""
     error = taken[-1].error
     context = dict(error.detail) if error is not None else {}
     return _measured(taken) | {"error": _error(taken[-1], {}, context)}
 
 
 def slot(result: Mapping[str, plain.Json], record: records.Record) -> slots.Slot | None:
-    """
-    Return what a step's result fills its slot with; None where it has nothing to say.
-    """
+    """Return what a step's result fills its slot with; None where it has nothing to say."""
     text = _text(result)
     if text is None:
         return None

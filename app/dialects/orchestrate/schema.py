@@ -1,6 +1,4 @@
-"""
-The JSON Schemas of workflows, one for each version of the language (workflow-dsl, version gating summary).
-"""
+"""The JSON Schemas of workflows, one for each version of the language (workflow-dsl, version gating summary)."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ _Schema = dict[str, plain.Json]
 
 
 def json_schema(version: str = fields.NEWEST) -> _Schema:
-    """
-    Return the schema of one version, strict: no object takes a field that the version does not name.
-    """
+    """Return the schema of one version, strict: no object takes a field that the version does not name."""
     kinds = {kind: _object(kind, version) for kind in fields.KINDS if _known(kind, version)}
     workflow = kinds.pop("workflow")
     workflow["properties"]["version"] = _rule(fields.KINDS["workflow"][0]) | {"enum": [version]}
@@ -33,9 +29,7 @@ def json_schema(version: str = fields.NEWEST) -> _Schema:
 
 
 def published() -> dict[str, _Schema]:
-    """
-    Return the schemas of all versions by the names of their files.
-    """
+    """Return the schemas of all versions by the names of their files."""
     return {f"orchestrate-{version}": json_schema(version) for version in fields.VERSIONS}
 
 

@@ -1,6 +1,4 @@
-"""
-Scopes: the steps of a workflow and of each loop in it, and where a `goto` may lead (workflow-dsl, loop scoping).
-"""
+"""Scopes: the steps of a workflow and of each loop in it, and where a `goto` may lead (workflow-dsl, loop scoping)."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ Step: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """
-    Steps that stand side by side.
-    """
+    """Steps that stand side by side."""
 
     steps: Mapping[str, Step]
     """The steps by name; of those that share one, the first."""
@@ -28,30 +24,22 @@ class Scope:
     """The loop that they are the steps of."""
 
     def find(self, name: str) -> Step | None:
-        """
-        Return the step that a name stands for here: one of these, or one further out.
-        """
+        """Return the step that a name stands for here: one of these, or one further out."""
         found = self.steps.get(name)
         return found if found is not None or self.outer is None else self.outer.find(name)
 
     def loops(self) -> list[Step]:
-        """
-        Return the loops around the steps, the innermost first.
-        """
+        """Return the loops around the steps, the innermost first."""
         return [] if self.loop is None or self.outer is None else [self.loop, *self.outer.loops()]
 
     def names(self) -> list[str]:
-        """
-        Return the names of all steps that can be seen from here.
-        """
+        """Return the names of all steps that can be seen from here."""
         return [*self.steps, *(self.outer.names() if self.outer is not None else ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """
-    One step of a workflow, at its place.
-    """
+    """One step of a workflow, at its place."""
 
     place: json_text.Parts
     """Where it stands in the document."""
@@ -64,9 +52,7 @@ class Spot:
 
     @property
     def loop(self) -> Mapping[str, plain.Json] | None:
-        """
-        Return what a step says about its loop; None where it is none.
-        """
+        """Return what a step says about its loop; None where it is none."""
         loop = self.step.get("for_each")
         return loop if isinstance(loop, dict) else None
 
@@ -77,8 +63,7 @@ def spots(
     outer: Scope | None = None,
     loop: Step | None = None,
 ) -> Iterator[Spot]:
-    """
-    Return every step in order, those of loops behind their loop; what is malformed is passed by.
+    """Return every step in order, those of loops behind their loop; what is malformed is passed by.
 
     Args:
         workflow: What has `steps`: a workflow, or what a step says about its loop.
@@ -103,8 +88,7 @@ def spots(
 
 
 def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json]) -> tuple[str, str] | None:
-    """
-    Return code and message if a `goto` cannot lead to its target.
+    """Return code and message if a `goto` cannot lead to its target.
 
     Args:
         everywhere: Names of all steps of the workflow.
@@ -118,9 +102,7 @@ def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json
 
 
 def may_repeat(workflow: Mapping[str, plain.Json]) -> bool:
-    """
-    Tell whether the flow can come through a step twice: by a loop, or by a jump back.
-    """
+    """Tell whether the flow can come through a step twice: by a loop, or by a jump back."""
     order = [step["name"] for step in workflow["steps"]]
     return any("for_each" in step for step in workflow["steps"]) or any(
         branch["goto"] in order[: index + 1]

@@ -1,6 +1,4 @@
-"""
-The state file: a run as state.json shows it (workflow-dsl, state file schema).
-"""
+"""The state file: a run as state.json shows it (workflow-dsl, state file schema)."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _SECONDS = 19
 
 
 class State:
-    """
-    Everything that state.json tells.
-    """
+    """Everything that state.json tells."""
 
     def __init__(self, run: runs.RunStart, outermost: frames.Frame) -> None:
         frozen = run.frozen
@@ -43,9 +39,7 @@ class State:
         self._outermost = outermost
 
     def files(self, standing: slots.Standing) -> dict[str, plain.Json]:
-        """
-        Return the file by its name.
-        """
+        """Return the file by its name."""
         loops = {entered.key: entered.to_json() for entered in _loops(self._outermost)}
         return {
             FILE: {
@@ -60,17 +54,13 @@ class State:
 
 
 def facts(run: runs.RunStart) -> dict[str, str]:
-    """
-    Return what `${run.…}` names.
-    """
+    """Return what `${run.…}` names."""
     stamp = run.created_at[:_SECONDS].replace("-", "").replace(":", "")
     return {"id": run.run_id, "root": _root(run), "timestamp_utc": f"{stamp}Z"}
 
 
 def _root(run: runs.RunStart) -> str:
-    """
-    Return the run's folder from the workspace; as an absolute path where it lies outside.
-    """
+    """Return the run's folder from the workspace; as an absolute path where it lies outside."""
     if run.folder is None:
         return run.run_id
     folder, workspace = PurePosixPath(run.folder), PurePosixPath(run.working_dir)

@@ -1,6 +1,4 @@
-"""
-Rules of single steps that no schema can tell: what excludes what, what it refers to, where it leads.
-"""
+"""Rules of single steps that no schema can tell: what excludes what, what it refers to, where it leads."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
-    """
-    Return what is wrong with one step; what is malformed is passed by.
+    """Return what is wrong with one step; what is malformed is passed by.
 
     Args:
         document: The workflow.
@@ -53,9 +50,7 @@ def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
 
 
 def form(step: _Object) -> str | None:
-    """
-    Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them.
-    """
+    """Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them."""
     present = [name for name in fields.FORMS if name in step]
     return present[0] if len(present) == 1 else None
 

@@ -1,6 +1,4 @@
-"""
-Taking a step: what is asked of the world for it, in order, until it has come to its result.
-"""
+"""Taking a step: what is asked of the world for it, in order, until it has come to its result."""
 
 from __future__ import annotations
 
@@ -13,9 +11,8 @@ from app.dialects.orchestrate import conditions, dependencies, flow, paths, prov
 from app.engine import file_operations, operations, plain, ports, records
 
 CURRENT_VERSION = 2
-"""
-Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and waits
-and processes left behind are told.
+"""Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and
+waits and processes left behind are told.
 """
 WAITING, LEFT_BEHIND = "waiting", "left_behind"
 """What notes are called, behind the key of their step."""
@@ -25,9 +22,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """
-    Where and when a step is taken.
-    """
+    """Where and when a step is taken."""
 
     key: str
     """Its key."""
@@ -41,9 +36,7 @@ class Spot:
 
 @dataclass(slots=True, kw_only=True)
 class Taken:
-    """
-    What a step has come to.
-    """
+    """What a step has come to."""
 
     records: list[records.Record] = field(default_factory=list)
     """Records of its operations, in order."""
@@ -61,15 +54,11 @@ class _Needs:
 
 
 class _Stopped(Exception):
-    """
-    The step has its result before what it is for was done.
-    """
+    """The step has its result before what it is for was done."""
 
 
 async def take(ctx: ports.Context, step: _Object, spot: Spot) -> Taken:
-    """
-    Take a step that is no loop; a failure is a result, too.
-    """
+    """Take a step that is no loop; a failure is a result, too."""
     taking = _Taking(ctx, step, spot)
     try:
         await taking.look_at_condition()
@@ -81,9 +70,7 @@ async def take(ctx: ports.Context, step: _Object, spot: Spot) -> Taken:
 
 
 async def enter(ctx: ports.Context, step: _Object, spot: Spot) -> tuple[Taken, Sequence[plain.Json] | None]:
-    """
-    Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun.
-    """
+    """Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun."""
     taking = _Taking(ctx, step, spot)
     try:
         await taking.look_at_condition()
@@ -95,7 +82,9 @@ async def enter(ctx: ports.Context, step: _Object, spot: Spot) -> tuple[Taken, S
 
 class _Taking:
     def __init__(self, ctx: ports.Context, step: _Object, spot: Spot) -> None:
-        self._ctx, self._step, self._spot = ctx, step, spot
+        self._ctx = ctx
+        self._step = step
+        self._spot = spot
         self._filler = variables.Filler(spot.scope)
         self._needs = _Needs()
         self._is_current = ctx.run.driver_version >= CURRENT_VERSION

@@ -1,6 +1,4 @@
-"""
-Traces: how a step's command was made, for runs that are debugged (workflow-dsl, debug mode).
-"""
+"""Traces: how a step's command was made, for runs that are debugged (workflow-dsl, debug mode)."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ def notes(
     fitting: Mapping[str, Sequence[str]],
     prompt: str,
 ) -> dict[str, str]:
-    """
-    Return the texts of a step's debug logs, by the endings of their names.
-    """
+    """Return the texts of a step's debug logs, by the endings of their names."""
     told = {
         "variables": {name: _value(name, scope) for name in dict.fromkeys(_names(step))},
         "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
@@ -40,9 +36,7 @@ def notes(
 
 
 def debug(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
-    """
-    Return what the state tells of a command that is debugged.
-    """
+    """Return what the state tells of a command that is debugged."""
     told: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
     if called.ignored:
         told["ignored_params"] = list(called.ignored)

@@ -1,5 +1,4 @@
-"""
-Variables: `${…}` in texts, what it stands for, and what becomes of those that stand for nothing (workflow-dsl,
+"""Variables: `${…}` in texts, what it stands for, and what becomes of those that stand for nothing (workflow-dsl,
 variable model). All is decided in one pass: what a variable holds is never read as a variable.
 """
 
@@ -34,9 +33,7 @@ Results: TypeAlias = Mapping[str, Mapping[str, plain.Json] | list[plain.Json] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """
-    The iteration that a step belongs to.
-    """
+    """The iteration that a step belongs to."""
 
     alias: str
     """Name of the variable that holds the item."""
@@ -50,9 +47,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """
-    Everything that variables can name at one place and moment.
-    """
+    """Everything that variables can name at one place and moment."""
 
     run: Mapping[str, str]
     """`id`, `root`, `timestamp_utc`."""
@@ -70,9 +65,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """
-    A name that stands for nothing.
-    """
+    """A name that stands for nothing."""
 
     name: str
     """As it is written, without `${}`."""
@@ -82,9 +75,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """
-    Where a loop takes its items from.
-    """
+    """Where a loop takes its items from."""
 
     step: str
     """Earlier step."""
@@ -95,9 +86,7 @@ class Pointer:
 
 
 class Filler:
-    """
-    Substitute variables in many texts, and collect every name that stands for nothing.
-    """
+    """Substitute variables in many texts, and collect every name that stands for nothing."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -106,15 +95,11 @@ class Filler:
         """Patterns in which a variable holds a wildcard, each as one in which it stands for itself."""
 
     def text(self, template: str) -> str:
-        """
-        Return a text with its variables substituted; where there is a gap, the variable stays.
-        """
+        """Return a text with its variables substituted; where there is a gap, the variable stays."""
         return _TOKEN.sub(self._put, template)
 
     def pattern(self, template: str) -> str:
-        """
-        Return a pattern with its variables substituted; names of files may hold the characters of a wildcard.
-        """
+        """Return a pattern with its variables substituted; names of files may hold the characters of a wildcard."""
         text = self.text(template)
         literal = _TOKEN.sub(lambda found: _WILDCARD.sub(r"[\g<0>]", self._put(found)), template)
         if literal != text:
@@ -122,9 +107,7 @@ class Filler:
         return text
 
     def value(self, template: plain.Json) -> plain.Json:
-        """
-        Return a value with the variables substituted in all texts inside of it, but not in its names.
-        """
+        """Return a value with the variables substituted in all texts inside of it, but not in its names."""
         match template:
             case str():
                 return self.text(template)
@@ -136,9 +119,7 @@ class Filler:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """
-        Return what was missing so far, each name once.
-        """
+        """Return what was missing so far, each name once."""
         return tuple(self._gaps.values())
 
     def _put(self, found: re.Match[str]) -> str:
@@ -155,9 +136,7 @@ class Filler:
 
 
 def resolved(name: str, scope: Scope) -> plain.Json | Gap:
-    """
-    Return what a name stands for.
-    """
+    """Return what a name stands for."""
     if name == PROMPT:
         return scope.prompt if scope.prompt is not None else Gap(name=name, reason="only providers have a prompt")
     head, *path = name.split(".")
@@ -185,9 +164,7 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
 
 
 def items(reference: str, scope: Scope) -> list[plain.Json] | Gap:
-    """
-    Return the items that a loop's `items_from` points at.
-    """
+    """Return the items that a loop's `items_from` points at."""
     if pointer(reference) is None:
         return Gap(name=reference, reason="must be steps.NAME.lines, or steps.NAME.json and names behind dots")
     found = resolved(reference, scope)
@@ -197,9 +174,7 @@ def items(reference: str, scope: Scope) -> list[plain.Json] | Gap:
 
 
 def pointer(text: str) -> Pointer | None:
-    """
-    Read where a loop takes its items from, or return None if the text does not say it.
-    """
+    """Read where a loop takes its items from, or return None if the text does not say it."""
     found = _POINTER.fullmatch(text)
     if found is None:
         return None
@@ -208,36 +183,27 @@ def pointer(text: str) -> Pointer | None:
 
 
 def written(value: plain.Json) -> str:
-    """
-    Return the text that a value is substituted by: a text itself, anything else as JSON.
-    """
+    """Return the text that a value is substituted by: a text itself, anything else as JSON."""
     return value if isinstance(value, str) else plain.encode(value).decode()
 
 
 def names(template: str) -> Iterator[str]:
-    """
-    Return the names of a text's variables, in order.
-    """
+    """Return the names of a text's variables, in order."""
     return (found[2] for found in _TOKEN.finditer(template) if found[2] is not None)
 
 
 def is_open(template: str) -> bool:
-    """
-    Tell whether a text holds a `${` that nothing closes.
-    """
+    """Tell whether a text holds a `${` that nothing closes."""
     return any(found[0] == "${" for found in _TOKEN.finditer(template))
 
 
 def with_stand_ins(template: str, stand_in: str) -> str:
-    """
-    Return a text as it would be if each of its variables held the same.
-    """
+    """Return a text as it would be if each of its variables held the same."""
     return _TOKEN.sub(lambda found: f"${found[1]}" if found[0].startswith("$$") else stand_in, template)
 
 
 def told(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
-    """
-    Return the error context for names that stand for nothing (workflow-dsl, error context).
+    """Return the error context for names that stand for nothing (workflow-dsl, error context).
 
     Args:
         template: Whether they stood in a provider's template, where they are placeholders too.

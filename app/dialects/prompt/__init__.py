@@ -1,6 +1,4 @@
-"""
-The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it.
-"""
+"""The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it."""
 
 from __future__ import annotations
 
@@ -63,36 +61,27 @@ RECIPE = library.Recipe(
 
 
 class Prompt:
-    """
-    The driver as the rest of the program sees it.
-    """
+    """The driver as the rest of the program sees it."""
 
     name: str = NAME
     driver_version: int = 1
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return nothing: it refers to nothing.
-        """
+        """Return nothing: it refers to nothing."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """
-        Return nothing: all is in the arguments.
-        """
+        """Return nothing: all is in the arguments."""
         return {}
 
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> list[library.Use]:
-        """
-        Return the backend of the prompt.
-        """
+        """Return the backend of the prompt."""
         return _uses(args)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Send the prompt, and keep the reply.
+        """Send the prompt, and keep the reply.
 
         Raises:
             errors.RunFailed: there is no reply.

@@ -1,3 +1,1 @@
-"""
-The embedded engine: a pool of runs in one asyncio process over one run store.
-"""
+"""The embedded engine: a pool of runs in one asyncio process over one run store."""

@@ -1,6 +1,4 @@
-"""
-Answers: a person's decision about a gate, accepted once its line is durable.
-"""
+"""Answers: a person's decision about a gate, accepted once its line is durable."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from app.execution.embedded.stays import Stay
 
 
 class Answers:
-    """
-    Pass answers on to the gates of runs.
-    """
+    """Pass answers on to the gates of runs."""
 
     def __init__(self, gates: Gates, store: stores.RunStore, house: House) -> None:
         self._gates = gates
@@ -28,8 +24,7 @@ class Answers:
         self._loading = Errands()
 
     async def give(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
-        """
-        Answer a gate, and wait for the line that makes the answer count; whoever comes second waits for the first's.
+        """Answer a gate, and wait for the line that makes the answer count; whoever comes second waits for the first's.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.NoRoom, errors.Unavailable: as
@@ -44,8 +39,7 @@ class Answers:
             raise _decided(key)
 
     async def let_ask(self, run_ids: Iterable[str]) -> None:
-        """
-        Load runs that were found waiting, one after the other and before they have a seat, so that the time of their
+        """Load runs that were found waiting, one after the other and before they have a seat, so that the time of their
         gates is kept however busy the others are.
         """
         for run_id in run_ids:
@@ -55,14 +49,11 @@ class Answers:
                     await self._let_in(stay)
 
     async def settled(self) -> None:
-        """
-        Wait until no run is being loaded for its gates.
-        """
+        """Wait until no run is being loaded for its gates."""
         await self._loading.settled()
 
     async def _let_ask(self, run_id: str, key: str) -> None:
-        """
-        Wait until something has changed about a run that may still come to ask, loaded out of the queue for that.
+        """Wait until something has changed about a run that may still come to ask, loaded out of the queue for that.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.Unavailable: it does not ask.

@@ -1,6 +1,4 @@
-"""
-Changes: numbers by which a poll learns that a run has moved on.
-"""
+"""Changes: numbers by which a poll learns that a run has moved on."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ _NUMBERS_KEPT = 10_000
 
 
 class Changes:
-    """
-    Give each change of a run a number; numbers rise over all runs and live as long as the process.
-    """
+    """Give each change of a run a number; numbers rise over all runs and live as long as the process."""
 
     def __init__(self, kept: int = _NUMBERS_KEPT) -> None:
         self._kept = kept
@@ -23,9 +19,7 @@ class Changes:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     def note(self, run_id: str) -> None:
-        """
-        Say that a run has changed.
-        """
+        """Say that a run has changed."""
         self._latest += 1
         self._numbers[run_id] = self._latest
         self._numbers.move_to_end(run_id)
@@ -34,23 +28,17 @@ class Changes:
         _wake(self._waiting.get(run_id, ()))
 
     def number(self, run_id: str) -> int:
-        """
-        Return a run's present number; a run whose number was dropped may seem changed once more, never unchanged.
-        """
+        """Return a run's present number; a run whose number was dropped may seem changed once more, never unchanged."""
         return self._numbers.get(run_id, self._floor)
 
     async def differs(self, run_id: str, since: int) -> int:
-        """
-        Wait until a run's number is another one than `since`, and return it.
-        """
+        """Wait until a run's number is another one than `since`, and return it."""
         while (number := self.number(run_id)) == since:
             await self._next(run_id)
         return number
 
     def wake_all(self) -> None:
-        """
-        Let every run seem changed, so that nobody goes on waiting.
-        """
+        """Let every run seem changed, so that nobody goes on waiting."""
         self._latest += 1
         self._floor = self._latest
         self._numbers.clear()

@@ -1,6 +1,4 @@
-"""
-Errands: work that goes on though whoever asked for it may go away.
-"""
+"""Errands: work that goes on though whoever asked for it may go away."""
 
 from __future__ import annotations
 
@@ -12,40 +10,30 @@ T = TypeVar("T")
 
 
 class Errands:
-    """
-    Keep what is under way, so that it is neither cut off nor forgotten.
-    """
+    """Keep what is under way, so that it is neither cut off nor forgotten."""
 
     def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
         self._failed = failed
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """
-        Begin something.
-        """
+        """Begin something."""
         errand = asyncio.create_task(work, name=name)
         self._under_way.add(errand)
         errand.add_done_callback(self._over)
         return errand
 
     async def carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        """
-        Begin something and wait for it; it goes on if the waiting is cut off.
-        """
+        """Begin something and wait for it; it goes on if the waiting is cut off."""
         return await asyncio.shield(self.begin(work, name))
 
     async def settled(self) -> None:
-        """
-        Wait until nothing is under way.
-        """
+        """Wait until nothing is under way."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     def give_up(self) -> None:
-        """
-        Cut off what is under way.
-        """
+        """Cut off what is under way."""
         for errand in list(self._under_way):
             errand.cancel()
 

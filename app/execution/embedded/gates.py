@@ -1,6 +1,4 @@
-"""
-Gates: questions that wait for a person, and what answers them.
-"""
+"""Gates: questions that wait for a person, and what answers them."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ class _Question:
 
 
 class Gates:
-    """
-    Perform `Gate`: ask, and wait for the first answer or for the time to run out.
-    """
+    """Perform `Gate`: ask, and wait for the first answer or for the time to run out."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
         self._questions: dict[str, dict[str, _Question]] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Wait for the answer; its record is what makes it count.
-        """
+        """Wait for the answer; its record is what makes it count."""
         question = _question(call)
         of_run = self._questions.setdefault(call.run.run_id, {})
         of_run[call.key] = question
@@ -45,9 +39,7 @@ class Gates:
                 del self._questions[call.run.run_id]
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
-        """
-        Return the questions of a run, or of all, that nobody has answered, in the order of asking.
-        """
+        """Return the questions of a run, or of all, that nobody has answered, in the order of asking."""
         asking: Mapping[str, Mapping[str, _Question]] = self._questions
         if run_id is not None:
             asking = {run_id: asking.get(run_id, {})}
@@ -58,9 +50,8 @@ class Gates:
     def answer(
         self, run_id: str, key: str, answer: gates.Answer, attempt: int | None = None
     ) -> tuple[int, bool] | None:
-        """
-        Give the answer to a question; return which try it is and whether this was its first answer, or None if nothing
-        is asked there.
+        """Give the answer to a question; return which try it is and whether this was its first answer, or None if
+        nothing is asked there.
 
         Raises:
             errors.Conflict: `gate_lapsed`, that try of the step is not the present one.

@@ -1,6 +1,4 @@
-"""
-The house: every run that the pool has, each loaded when it gets a seat and unloaded when it comes to rest.
-"""
+"""The house: every run that the pool has, each loaded when it gets a seat and unloaded when it comes to rest."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class House:
-    """
-    Keep the stays of runs.
-    """
+    """Keep the stays of runs."""
 
     def __init__(
         self,
@@ -45,7 +41,8 @@ class House:
         left: Callable[[str, states.RunState], None],
         died: Callable[[BaseException], None],
     ) -> None:
-        self._tell_left, self._tell_died = left, died
+        self._tell_left = left
+        self._tell_died = died
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._arrivals = itertools.count()
@@ -81,9 +78,7 @@ class House:
     # -- coming in
 
     def queue(self, *summaries: stores.RunSummary) -> None:
-        """
-        Queue runs for a seat, in this order; those that are here already stay as they are.
-        """
+        """Queue runs for a seat, in this order; those that are here already stay as they are."""
         fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.stays]
         for summary in summaries:
             self.wake(summary.run_id)
@@ -92,9 +87,7 @@ class House:
         self.seats.join(*(stay.ticket for stay in fresh))
 
     def admit(self, summary: stores.RunSummary) -> Stay:
-        """
-        Begin a run's stay, neither queued nor loaded.
-        """
+        """Begin a run's stay, neither queued nor loaded."""
         self.lineage.note(summary)
         left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
         stay = Stay(run_id=summary.run_id, ticket=self._ticket(summary), left=left)
@@ -105,32 +98,24 @@ class House:
         return stay
 
     def know_found(self) -> None:
-        """
-        Take note that all rows have been read that tell what earlier processes left.
-        """
+        """Take note that all rows have been read that tell what earlier processes left."""
         self.seats.know_workspaces()
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
-        """
-        Give a run that was found begun its workspace, if it holds one alone.
-        """
+        """Give a run that was found begun its workspace, if it holds one alone."""
         workspace = _workspace(summary)
         if workspace is not None:
             self.seats.hold(workspace, summary.run_id)
 
     def guard(self, lock: LockWorkspace) -> None:
-        """
-        Lock workspaces against other processes, and ask again for those that one has.
-        """
+        """Lock workspaces against other processes, and ask again for those that one has."""
         self.seats.guard(lock, self._wait_for_others)
 
     # -- while it is here
 
     def state(self, run_id: str) -> states.RunState:
-        """
-        Tell where a run in the house stands.
-        """
+        """Tell where a run in the house stands."""
         view = self.view(run_id)
         if view is not None:
             return view.status
@@ -139,9 +124,7 @@ class House:
         return states.RunState.PENDING if self.stays[run_id].task is None else states.RunState.RUNNING
 
     def view(self, run_id: str) -> views.RunView | None:
-        """
-        Return a loaded run, or one that a fault parked, as it stands.
-        """
+        """Return a loaded run, or one that a fault parked, as it stands."""
         stay = self.stays.get(run_id)
         if stay is None or stay.runner is None:
             return self.parked.get(run_id)
@@ -152,8 +135,7 @@ class House:
         return view
 
     async def take_up(self, stay: Stay) -> stores.RunLog:
-        """
-        Load a run if it is not loaded, out of the queue, so that something can be decided about it in its turn.
+        """Load a run if it is not loaded, out of the queue, so that something can be decided about it in its turn.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
@@ -170,17 +152,13 @@ class House:
         return stay.log
 
     def go_on(self, stay: Stay) -> None:
-        """
-        Run a loaded run that has no task yet; its runner sees by itself whether it must settle, rest or go on.
-        """
+        """Run a loaded run that has no task yet; its runner sees by itself whether it must settle, rest or go on."""
         if stay.task is None:
             stay.task = asyncio.create_task(self._live(stay), name=f"run {stay.run_id}")
             stay.task.add_done_callback(self._watch)
 
     def wake(self, run_id: str) -> None:
-        """
-        Load a run that is asleep and let it go on; nothing if it is being loaded, or is not asleep.
-        """
+        """Load a run that is asleep and let it go on; nothing if it is being loaded, or is not asleep."""
         stay = self.stays.get(run_id)
         if stay is not None and stay.asleep is not None and not stay.loading:
             self._reach("pool.woken")
@@ -189,9 +167,7 @@ class House:
     # -- the end of the house
 
     async def close(self, grace_seconds: float) -> None:
-        """
-        Let every loaded run come to rest: no new steps, a grace for those in flight, then an interruption.
-        """
+        """Let every loaded run come to rest: no new steps, a grace for those in flight, then an interruption."""
         self.stopping = True
         self.seats.close()
         self.reloads.give_up()
@@ -215,9 +191,7 @@ class House:
         self.changes.wake_all()
 
     def hurry(self, grace_seconds: float) -> None:
-        """
-        Cut the grace of a stop short.
-        """
+        """Cut the grace of a stop short."""
         self._patience.limit(grace_seconds)
 
     def _send_home(self, stay: Stay) -> None:

@@ -1,6 +1,4 @@
-"""
-Lineage: which unfinished run was started by which.
-"""
+"""Lineage: which unfinished run was started by which."""
 
 from __future__ import annotations
 
@@ -10,30 +8,22 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 class Lineage:
-    """
-    Remember who started a run, for as long as it is unfinished.
-    """
+    """Remember who started a run, for as long as it is unfinished."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
 
     def note(self, summary: stores.RunSummary) -> None:
-        """
-        Take a run in.
-        """
+        """Take a run in."""
         if summary.parent_run_id is not None:
             self._parents[summary.run_id] = summary.parent_run_id
 
     def forget(self, run_id: str) -> None:
-        """
-        Drop a run that has ended.
-        """
+        """Drop a run that has ended."""
         self._parents.pop(run_id, None)
 
     def ancestors(self, run_id: str) -> frozenset[str]:
-        """
-        Return the runs above one.
-        """
+        """Return the runs above one."""
         if run_id not in self._parents:
             return _NOBODY
         above: set[str] = set()

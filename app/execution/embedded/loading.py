@@ -1,6 +1,4 @@
-"""
-Loading: a run's folder is opened and its runner made when its turn has come, and let go of when it rests.
-"""
+"""Loading: a run's folder is opened and its runner made when its turn has come, and let go of when it rests."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loader:
-    """
-    Load runs into their stays, and unload them.
-    """
+    """Load runs into their stays, and unload them."""
 
     def __init__(
         self,
@@ -42,17 +38,18 @@ class Loader:
         """Stays of the runs that are loaded."""
 
     async def load(self, stay: Stay) -> None:
-        """
-        Open a run's folder and make its runner.
+        """Open a run's folder and make its runner.
 
         Raises:
             errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
         """
-        stay.loading, stay.failure = True, None
+        stay.loading = True
+        stay.failure = None
         try:
             stay.log = await self._store.open(stay.run_id)
             stay.runner = self._runner(stay, stay.log)
-            stay.sent_on, stay.asleep = False, None
+            stay.sent_on = False
+            stay.asleep = None
             self.loaded[stay.run_id] = stay
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             stay.failure = failure
@@ -66,9 +63,7 @@ class Loader:
             stay.opened.give()
 
     async def unload(self, stay: Stay) -> None:
-        """
-        Let go of a run's folder, for a while if it is asleep.
-        """
+        """Let go of a run's folder, for a while if it is asleep."""
         assert stay.log is not None
         try:
             await (stay.log.close() if stay.asleep is None else stay.log.set_aside())
@@ -86,9 +81,7 @@ class Loader:
 
 
 class Reloads:
-    """
-    Queue runs again whose folder could not be taken now.
-    """
+    """Queue runs again whose folder could not be taken now."""
 
     def __init__(
         self,
@@ -97,10 +90,7 @@ class Reloads:
         queue: Callable[[stores.RunSummary], None],
         release: Callable[[str], None],
     ) -> None:
-        """
-        Args:
-            release: Takes the workspace of a run back that nobody here continues.
-        """
+        """Args: release: Takes the workspace of a run back that nobody here continues."""
         self._store = store
         self._clock = time
         self._queue = queue
@@ -108,21 +98,15 @@ class Reloads:
         self._errands = Errands()
 
     def begin(self, run_id: str) -> None:
-        """
-        Queue a run again after a while, as often as it takes.
-        """
+        """Queue a run again after a while, as often as it takes."""
         self._errands.begin(self._reload(run_id), f"reload {run_id}")
 
     def make_sure(self, run_id: str) -> None:
-        """
-        Queue an ended run again if its row does not show the ending, as when the index was away.
-        """
+        """Queue an ended run again if its row does not show the ending, as when the index was away."""
         self._errands.begin(self._look(run_id), f"look at {run_id}")
 
     def give_up(self) -> None:
-        """
-        Queue nothing any more.
-        """
+        """Queue nothing any more."""
         self._errands.give_up()
 
     async def _look(self, run_id: str) -> None:
@@ -157,7 +141,5 @@ class Reloads:
 
 
 def is_passing(failure: BaseException) -> bool:
-    """
-    Tell whether a folder that could not be taken may be free or readable again later.
-    """
+    """Tell whether a folder that could not be taken may be free or readable again later."""
     return isinstance(failure, errors.StorageFault) or getattr(failure, "code", None) == "run_busy"

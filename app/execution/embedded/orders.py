@@ -1,6 +1,4 @@
-"""
-Orders: what people decide about a run, each durable before it is answered.
-"""
+"""Orders: what people decide about a run, each durable before it is answered."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Orders:
-    """
-    Give orders about runs; an order once begun is carried out, even if whoever gave it goes away.
-    """
+    """Give orders about runs; an order once begun is carried out, even if whoever gave it goes away."""
 
     def __init__(
         self,
@@ -39,45 +35,34 @@ class Orders:
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._house = house
-        self._given, self._later = Errands(), Errands()
+        self._given = Errands()
+        self._later = Errands()
 
     async def cancel(self, run_id: str) -> states.RunState:
-        """
-        End a run, whatever it is doing.
-        """
+        """End a run, whatever it is doing."""
         return await self._carry_out(run_id, self._cancel(run_id))
 
     async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
-        """
-        Stop a run at its next step boundary, or at once.
-        """
+        """Stop a run at its next step boundary, or at once."""
         return await self._carry_out(run_id, self._pause(run_id, interrupt))
 
     async def unpause(self, run_id: str) -> states.RunState:
-        """
-        Let a paused or parked run go on.
-        """
+        """Let a paused or parked run go on."""
         return await self._carry_out(run_id, self._unpause(run_id))
 
     async def resume(self, run_id: str, how: pool_port.Resume) -> states.RunState:
-        """
-        Send an ended run on.
-        """
+        """Send an ended run on."""
         with _no_room():
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
     async def reload(self, run_id: str) -> None:
-        """
-        Load a run that is queued or asleep, because its folder was changed.
-        """
+        """Load a run that is queued or asleep, because its folder was changed."""
         if (stay := self._house.stays.get(run_id)) is not None and stay.runner is None:
             await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
 
     async def cancel_children(self, run_id: str) -> None:
-        """
-        Cancel every unfinished run that a run has started.
-        """
+        """Cancel every unfinished run that a run has started."""
         try:
             of_run = stores.RunQuery(parent_run_id=run_id)
             children = [child async for child in stores.every_run(self._store, of_run)]
@@ -87,9 +72,7 @@ class Orders:
         await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id})
 
     async def cancel_all(self, run_ids: set[str]) -> None:
-        """
-        Cancel those of the runs that have not ended.
-        """
+        """Cancel those of the runs that have not ended."""
         for run_id in sorted(run_ids):
             try:
                 await self.cancel(run_id)
@@ -101,9 +84,7 @@ class Orders:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
     async def settled(self) -> None:
-        """
-        Wait until every order given is carried out; those that wait for a file are given up.
-        """
+        """Wait until every order given is carried out; those that wait for a file are given up."""
         self._later.give_up()
         await self._given.settled()
 

@@ -1,6 +1,4 @@
-"""
-Patience: how long a stop waits for what is in flight.
-"""
+"""Patience: how long a stop waits for what is in flight."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from app import clock
 
 
 class Patience:
-    """
-    A grace that can be cut short while it runs.
-    """
+    """A grace that can be cut short while it runs."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
@@ -20,15 +16,11 @@ class Patience:
         self._limits: set[asyncio.Task[None]] = set()
 
     def limit(self, seconds: float) -> None:
-        """
-        End the grace in so many seconds from now, or earlier if that was said before.
-        """
+        """End the grace in so many seconds from now, or earlier if that was said before."""
         self._limits.add(asyncio.create_task(self._lose(seconds)))
 
     async def wait_for(self, resting: asyncio.Task[None]) -> None:
-        """
-        Wait until a task is over or the grace is.
-        """
+        """Wait until a task is over or the grace is."""
         lost = asyncio.create_task(self._lost.wait())
         await asyncio.wait((resting, lost), return_when=asyncio.FIRST_COMPLETED)
         for waiting in (lost, *self._limits):

@@ -1,6 +1,4 @@
-"""
-The worker pool: the engine that executes runs in this process.
-"""
+"""The worker pool: the engine that executes runs in this process."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pool:
-    """
-    Execute runs on one event loop: `pool_port.RunEngine` over any run store.
-    """
+    """Execute runs on one event loop: `pool_port.RunEngine` over any run store."""
 
     def __init__(
         self,
@@ -67,8 +63,8 @@ class Pool:
     # -- start and stop
 
     def start(self, *, recover: bool = True, lock: LockWorkspace | None = None) -> None:
-        """
-        Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started already.
+        """Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started
+        already.
 
         Args:
             recover: Whether this process is the service of its data directory, which continues unfinished runs.
@@ -80,16 +76,13 @@ class Pool:
             self._recovery = self._helpers.begin(self._recover(recover), "recovery")
 
     async def recovered(self) -> int:
-        """
-        Wait until every run that was unfinished at the start is queued, and return how many.
-        """
+        """Wait until every run that was unfinished at the start is queued, and return how many."""
         assert self._recovery is not None
         await asyncio.wait({self._recovery})
         return self._found
 
     async def stop(self, grace_seconds: float | None = None) -> None:
-        """
-        Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
+        """Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
 
         Args:
             grace_seconds: None: the pool's own; a second call may cut the first one's short.
@@ -99,9 +92,7 @@ class Pool:
         await asyncio.shield(self._stop)
 
     async def watch(self) -> None:
-        """
-        Wait until the pool has stopped, and raise what made it stop if it was not asked to.
-        """
+        """Wait until the pool has stopped, and raise what made it stop if it was not asked to."""
         await self._over.wait()
         if self._death is not None:
             raise errors.ControlRoomError("the worker pool broke", code="pool_broken") from self._death
@@ -109,16 +100,12 @@ class Pool:
     # -- runs
 
     def expect(self, run_id: str) -> None:
-        """
-        Take note of a run that is about to be made.
-        """
+        """Take note of a run that is about to be made."""
         if self._house.expected is not None:
             self._house.expected.add(run_id)
 
     async def submit(self, run_id: str) -> states.RunState:
-        """
-        Queue an accepted run.
-        """
+        """Queue an accepted run."""
         known = run_id in self._house.stays
         row = None if known or self._house.stopping else await self._store.summary(run_id)
         # Nobody would let it go any more if it came while the pool stops.
@@ -129,64 +116,46 @@ class Pool:
         return self._house.state(run_id)
 
     async def cancel(self, run_id: str) -> states.RunState:
-        """
-        Ask for a run's end.
-        """
+        """Ask for a run's end."""
         return await self._orders.cancel(run_id)
 
     async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
-        """
-        Stop a run at its next step boundary, or at once.
-        """
+        """Stop a run at its next step boundary, or at once."""
         return await self._orders.pause(run_id, interrupt=interrupt)
 
     async def unpause(self, run_id: str) -> states.RunState:
-        """
-        Let a paused or parked run go on.
-        """
+        """Let a paused or parked run go on."""
         return await self._orders.unpause(run_id)
 
     async def resume(self, run_id: str, how: pool_port.Resume) -> states.RunState:
-        """
-        Send a failed or cancelled run on.
-        """
+        """Send a failed or cancelled run on."""
         return await self._orders.resume(run_id, how)
 
     async def reload(self, run_id: str) -> None:
-        """
-        Load a run that is queued or asleep, because its folder was changed.
-        """
+        """Load a run that is queued or asleep, because its folder was changed."""
         await self._orders.reload(run_id)
 
     # -- gates
 
     async def decide(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
-        """
-        Answer an open gate.
-        """
+        """Answer an open gate."""
         if self._recovery is not None and not self._gates.open_gates(run_id):
             # Before that it is not known which runs this pool has.
             await self.recovered()
         await self._answers.give(run_id, key, answer, attempt)
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
-        """
-        Return the gates that wait for an answer, of one run or of all.
-        """
+        """Return the gates that wait for an answer, of one run or of all."""
         return self._gates.open_gates(run_id)
 
     # -- what is seen of it
 
     def view(self, run_id: str) -> views.RunView | None:
-        """
-        Return a loaded run as it stands.
-        """
+        """Return a loaded run as it stands."""
         return self._house.view(run_id)
 
     def standing(self, run_id: str) -> pool_port.Standing | None:
-        """
-        Tell how a run stands that is not loaded.
-        """
+        """Tell how a run stands that is not loaded."""
         stay = self._house.stays.get(run_id)
         if stay is None or stay.runner is not None:
             return None
@@ -198,20 +167,15 @@ class Pool:
         return pool_port.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
 
     async def changed(self, run_id: str, since: int) -> int:
-        """
-        Wait until a run's change number differs from `since`; a stop of the pool changes every number.
-        """
+        """Wait until a run's change number differs from `since`; a stop of the pool changes every number."""
         return await self._house.changes.differs(run_id, since)
 
     def change_number(self, run_id: str) -> int:
-        """
-        Return a run's present change number.
-        """
+        """Return a run's present change number."""
         return self._house.changes.number(run_id)
 
     async def ended(self, run_id: str) -> states.RunState:
-        """
-        Wait until a run has ended.
+        """Wait until a run has ended.
 
         Raises:
             errors.InterruptionFault: the pool stopped before it had.
@@ -228,8 +192,8 @@ class Pool:
                 await self.changed(run_id, number)
 
     async def left(self, run_id: str) -> views.RunView | None:
-        """
-        Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not loaded.
+        """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
+        loaded.
         """
         stay = self._house.stays.get(run_id)
         if stay is None:
@@ -238,9 +202,7 @@ class Pool:
         return stay.last
 
     def status(self) -> pool_port.EngineStatus:
-        """
-        Tell how busy the pool is.
-        """
+        """Tell how busy the pool is."""
         seats = self._house.seats
         return pool_port.EngineStatus(
             running=seats.taken,

@@ -1,6 +1,4 @@
-"""
-Recovery: what was unfinished when the last process went away goes through the same queue as new runs.
-"""
+"""Recovery: what was unfinished when the last process went away goes through the same queue as new runs."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 async def recover(store: stores.RunStore, house: House, timer: clock.Clock) -> list[stores.RunSummary]:
-    """
-    Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
+    """Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
     Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
     when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index

@@ -1,6 +1,4 @@
-"""
-Resuming: what is written when an ended run is sent on, and what must fit before that.
-"""
+"""Resuming: what is written when an ended run is sent on, and what must fit before that."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ Dialects = Mapping[str, ports.Driver]
 async def resume(
     log: stores.RunLog, how: pool_port.Resume, dialects: Dialects, now: Callable[[], str], reach: Callable[[str], None]
 ) -> None:
-    """
-    Write down that a run is sent on; its row says unfinished before that is durable.
+    """Write down that a run is sent on; its row says unfinished before that is durable.
 
     Raises:
         errors.RequestInvalid: there is no such step; `recipe_differs`, the steps it keeps do not fit the overrides.
@@ -36,9 +33,7 @@ async def resume(
 
 
 async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) -> None:
-    """
-    Bring the snapshots of a run up to date that rests in the queue from now on.
-    """
+    """Bring the snapshots of a run up to date that rests in the queue from now on."""
     view = await review.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
     log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": views.cache(view)})
 

@@ -1,6 +1,4 @@
-"""
-Seats: the bounded places of the pool, and the queue for them.
-"""
+"""Seats: the bounded places of the pool, and the queue for them."""
 
 from __future__ import annotations
 
@@ -12,16 +10,12 @@ from app.execution.embedded.workspaces import LockWorkspace, Workspaces
 
 
 def nobody(*_: object) -> None:
-    """
-    Stand in for whoever is to be told, where nobody is.
-    """
+    """Stand in for whoever is to be told, where nobody is."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """
-    A run's request for a seat.
-    """
+    """A run's request for a seat."""
 
     run_id: str
     """Run that asks."""
@@ -42,9 +36,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """
-    Why others are let past a request.
-    """
+    """Why others are let past a request."""
 
     reason: str
     """`workspace_busy`, or `recovering` while it is not known yet who holds what."""
@@ -53,17 +45,13 @@ class Obstacle:
 
 
 class Seats:
-    """
-    Grant at most so many seats, by priority and then by arrival.
+    """Grant at most so many seats, by priority and then by arrival.
 
     A request whose workspace is held stands aside until it is free; it holds up nobody behind it.
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
-        """
-        Args:
-            changed: Told of each run that waits for a workspace when its obstacle may have become another one.
-        """
+        """Args: changed: Told of each run that waits for a workspace when its obstacle may have become another one."""
         self.limit = limit
         self._changed = changed
         self._workspaces = Workspaces()
@@ -79,8 +67,7 @@ class Seats:
         self._tell_elsewhere: Callable[[], None] = nobody
 
     def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
-        """
-        Lock workspaces against other processes.
+        """Lock workspaces against other processes.
 
         Args:
             elsewhere: Told that a request stands aside for another process; `look_again` is to be called later.
@@ -89,9 +76,7 @@ class Seats:
         self._tell_elsewhere = elsewhere
 
     def look_again(self) -> bool:
-        """
-        Grant what other processes have given back; tell whether requests still stand aside for them.
-        """
+        """Grant what other processes have given back; tell whether requests still stand aside for them."""
         waited, self._elsewhere = self._elsewhere, set()
         for workspace in waited:
             self._call_back(workspace)
@@ -100,34 +85,24 @@ class Seats:
 
     @property
     def taken(self) -> int:
-        """
-        Return the number of seats taken.
-        """
+        """Return the number of seats taken."""
         return len(self._seated)
 
     @property
     def queued(self) -> int:
-        """
-        Return the number of requests that wait.
-        """
+        """Return the number of requests that wait."""
         return len(self._queued)
 
     def is_seated(self, run_id: str) -> bool:
-        """
-        Tell whether a run has a seat.
-        """
+        """Tell whether a run has a seat."""
         return run_id in self._seated
 
     def is_queued(self, run_id: str) -> bool:
-        """
-        Tell whether a run waits for one.
-        """
+        """Tell whether a run waits for one."""
         return run_id in self._queued
 
     def join(self, *tickets: Ticket) -> None:
-        """
-        Queue requests, and grant what can be granted.
-        """
+        """Queue requests, and grant what can be granted."""
         for ticket in tickets:
             self._queued[ticket.run_id] = ticket
             if ticket.workspace is not None:
@@ -136,33 +111,25 @@ class Seats:
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
-        """
-        Forget a request; nothing if there is none.
-        """
+        """Forget a request; nothing if there is none."""
         if run_id in self._queued:
             self._take_out(run_id)
 
     def free(self, run_id: str) -> None:
-        """
-        Take a seat back, and grant it to the next; the run's workspace stays its own.
-        """
+        """Take a seat back, and grant it to the next; the run's workspace stays its own."""
         if run_id in self._seated:
             self._seated.discard(run_id)
             self._grant()
 
     def hold(self, workspace: str, run_id: str) -> None:
-        """
-        Note that a run found at the start holds a workspace.
-        """
+        """Note that a run found at the start holds a workspace."""
         # Who works there beside it began while no service was there; he is not to be waited for by one that has begun.
         self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
         self._tell(workspace)
 
     def know_workspaces(self) -> None:
-        """
-        Say that every holder found at the start is noted: from now on workspaces are granted.
-        """
+        """Say that every holder found at the start is noted: from now on workspaces are granted."""
         self._workspaces_known = True
         for workspace in list(self._aside):
             self._call_back(workspace)
@@ -171,9 +138,7 @@ class Seats:
             self._tell(workspace)
 
     def release(self, run_id: str) -> None:
-        """
-        Take a run's workspace back, and grant what waited for it.
-        """
+        """Take a run's workspace back, and grant what waited for it."""
         workspace = self._workspaces.release(run_id)
         if workspace is not None:
             self._call_back(workspace)
@@ -181,22 +146,16 @@ class Seats:
             self._tell(workspace)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
-        """
-        Return why others are let past a waiting run; None where only its turn is not there yet.
-        """
+        """Return why others are let past a waiting run; None where only its turn is not there yet."""
         ticket = self._queued.get(run_id)
         return self._obstacle(ticket) if ticket is not None else None
 
     def close(self) -> None:
-        """
-        Grant nothing more.
-        """
+        """Grant nothing more."""
         self._open = False
 
     def clear(self) -> None:
-        """
-        Let other processes have the workspaces that were held here.
-        """
+        """Let other processes have the workspaces that were held here."""
         self._workspaces.close()
 
     def _grant(self) -> None:

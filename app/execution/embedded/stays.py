@@ -1,6 +1,4 @@
-"""
-Stays: a run in the pool, from its queueing to its unloading.
-"""
+"""Stays: a run in the pool, from its queueing to its unloading."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.execution.embedded.seats import Seats, Ticket
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stay:
-    """
-    One run while the pool has it.
-    """
+    """One run while the pool has it."""
 
     run_id: str
     """The run."""
@@ -50,9 +46,7 @@ class Stay:
 
 
 class Seat:
-    """
-    One run's hold on a seat: `ports.Slots` over the pool's `Seats`.
-    """
+    """One run's hold on a seat: `ports.Slots` over the pool's `Seats`."""
 
     def __init__(self, seats: Seats, ticket: Ticket, arrival: Callable[[], int]) -> None:
         self._seats = seats
@@ -61,9 +55,7 @@ class Seat:
         self._coming: list[asyncio.Future[None]] = []
 
     async def enter(self) -> None:
-        """
-        Wait for the seat, in the same queue as every run; several steps of the run may wait for it together.
-        """
+        """Wait for the seat, in the same queue as every run; several steps of the run may wait for it together."""
         run_id = self._ticket.run_id
         if self._seats.is_seated(run_id):
             return
@@ -79,9 +71,7 @@ class Seat:
                 self._seats.withdraw(run_id)
 
     def leave(self) -> None:
-        """
-        Give the seat back.
-        """
+        """Give the seat back."""
         self._seats.free(self._ticket.run_id)
 
     def _let_in(self) -> None:

@@ -1,6 +1,4 @@
-"""
-Turns: what is decided about one run is decided one after the other.
-"""
+"""Turns: what is decided about one run is decided one after the other."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """
-    Hand out turns, first come first served, for each run by itself.
-    """
+    """Hand out turns, first come first served, for each run by itself."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
@@ -20,9 +16,7 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, run_id: str) -> AsyncIterator[None]:
-        """
-        Wait for a run's turn and keep it for the block.
-        """
+        """Wait for a run's turn and keep it for the block."""
         lock = self._locks.setdefault(run_id, asyncio.Lock())
         self._wanted[run_id] = self._wanted.get(run_id, 0) + 1
         try:

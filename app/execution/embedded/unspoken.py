@@ -1,6 +1,4 @@
-"""
-The stand-in for a recipe language that this version does not speak.
-"""
+"""The stand-in for a recipe language that this version does not speak."""
 
 from __future__ import annotations
 
@@ -11,13 +9,10 @@ from app.engine import ports, runs
 
 
 class Unspoken:
-    """
-    A dialect that can only park its runs; they can still be cancelled.
-    """
+    """A dialect that can only park its runs; they can still be cancelled."""
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Refuse.
+        """Refuse.
 
         Raises:
             errors.DriverFault: `unknown_dialect`.

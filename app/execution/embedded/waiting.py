@@ -1,6 +1,4 @@
-"""
-Waiting: performers of the operations that only wait, for a time or for another run.
-"""
+"""Waiting: performers of the operations that only wait, for a time or for another run."""
 
 from __future__ import annotations
 
@@ -19,17 +17,13 @@ Ended = Callable[[str], Awaitable[states.RunState]]
 
 
 class Timers:
-    """
-    Perform `Timer`.
-    """
+    """Perform `Timer`."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Wait for what is left of the duration; never longer than all of it, whatever the wall clock says.
-        """
+        """Wait for what is left of the duration; never longer than all of it, whatever the wall clock says."""
         assert isinstance(call.operation, operations.Timer)
         await self._clock.sleep(min(call.operation.seconds, self._left_seconds(call)))
         return records.Result()
@@ -41,9 +35,7 @@ class Timers:
 
 
 class ChildRuns:
-    """
-    Perform `ChildRun`.
-    """
+    """Perform `ChildRun`."""
 
     def __init__(
         self,
@@ -63,9 +55,7 @@ class ChildRuns:
         self._begun: dict[str, set[str]] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Start the child, or find it after a restart, and wait for its end.
-        """
+        """Start the child, or find it after a restart, and wait for its end."""
         try:
             child = await self._start(call)
         except errors.ControlRoomError as error:
@@ -80,9 +70,7 @@ class ChildRuns:
         return await self._result(child, status)
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
-        """
-        Wait for a child's end; None: its time was over first.
-        """
+        """Wait for a child's end; None: its time was over first."""
         if call.due_at is None:
             return await self._ended(child)
         left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
@@ -96,9 +84,7 @@ class ChildRuns:
             await asyncio.gather(ended, over, return_exceptions=True)
 
     def take_unfinished(self, run_id: str) -> set[str]:
-        """
-        Return the children of a run that somebody waited for and whose end was not seen, and forget them.
-        """
+        """Return the children of a run that somebody waited for and whose end was not seen, and forget them."""
         return self._begun.pop(run_id, set())
 
     async def _result(self, child: str, status: states.RunState) -> records.Result:

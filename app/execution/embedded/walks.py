@@ -1,6 +1,4 @@
-"""
-Walks through the house, again and again, that let quiet runs fall asleep while many are loaded.
-"""
+"""Walks through the house, again and again, that let quiet runs fall asleep while many are loaded."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ _SECONDS_A_LINE = 0.05
 
 
 class Walks:
-    """
-    Find the runs that have been quiet for longest. A long run must be quiet for longer, since waking it costs more.
+    """Find the runs that have been quiet for longest. A long run must be quiet for longer, since
+    waking it costs more.
     """
 
     def __init__(
@@ -46,24 +44,18 @@ class Walks:
         self._walking = self._over = False
 
     def begin(self) -> None:
-        """
-        Walk for as long as more runs are loaded than are kept so.
-        """
+        """Walk for as long as more runs are loaded than are kept so."""
         if not (self._walking or self._over) and len(self._loaded) > self._kept:
             self._walking = True
             self._errands.begin(self._walk(), "walk")
 
     def give_up(self) -> None:
-        """
-        Walk no more.
-        """
+        """Walk no more."""
         self._over = True
         self._errands.give_up()
 
     async def settled(self) -> None:
-        """
-        Wait until nobody walks.
-        """
+        """Wait until nobody walks."""
         await self._errands.settled()
 
     async def _walk(self) -> None:
@@ -90,6 +82,7 @@ class Walks:
             stay.turns = -1
             return False
         if stay.turns != stay.runner.turns:
-            stay.turns, stay.quiet_since = stay.runner.turns, now
+            stay.turns = stay.runner.turns
+            stay.quiet_since = now
         lines = len(stay.log.loaded.records) + stay.runner.turns
         return now - stay.quiet_since >= max(self._pause_seconds, lines * _SECONDS_A_LINE)

@@ -1,6 +1,4 @@
-"""
-Workspaces: folders that a run holds alone, from its start to its end.
-"""
+"""Workspaces: folders that a run holds alone, from its start to its end."""
 
 from __future__ import annotations
 
@@ -9,14 +7,10 @@ from typing import Protocol, TypeAlias
 
 
 class Lock(Protocol):
-    """
-    A workspace that no other process has.
-    """
+    """A workspace that no other process has."""
 
     def release(self) -> None:
-        """
-        Let others have it.
-        """
+        """Let others have it."""
 
 
 LockWorkspace: TypeAlias = Callable[[str], Lock | None]
@@ -24,8 +18,7 @@ LockWorkspace: TypeAlias = Callable[[str], Lock | None]
 
 
 class Workspaces:
-    """
-    Know which run holds which workspace.
+    """Know which run holds which workspace.
 
     A run started by the holder may hold the same workspace on top of it, else a parent would wait for its child and the
     child for its parent's workspace.
@@ -38,24 +31,18 @@ class Workspaces:
         self._locks: dict[str, Lock] = {}
 
     def guard(self, lock: LockWorkspace) -> None:
-        """
-        Lock against other processes, from now on, what is held here.
-        """
+        """Lock against other processes, from now on, what is held here."""
         self._lock = lock
 
     def holder(self, workspace: str, run_id: str, ancestors: Collection[str]) -> str | None:
-        """
-        Return the run that keeps another one out, None if that one may hold the workspace now.
-        """
+        """Return the run that keeps another one out, None if that one may hold the workspace now."""
         holders = self._holders.get(workspace)
         if not holders or run_id in holders or holders[-1] in ancestors:
             return None
         return holders[-1]
 
     def lock(self, workspace: str) -> bool:
-        """
-        Keep other processes out of a workspace that somebody here is about to hold; false if one is in there.
-        """
+        """Keep other processes out of a workspace that somebody here is about to hold; false if one is in there."""
         if self._lock is None or workspace in self._holders:
             return True
         lock = self._lock(workspace)
@@ -64,17 +51,13 @@ class Workspaces:
         return lock is not None
 
     def hold(self, workspace: str, run_id: str) -> None:
-        """
-        Give a workspace to a run, until `release`.
-        """
+        """Give a workspace to a run, until `release`."""
         if run_id not in self._held:
             self._held[run_id] = workspace
             self._holders.setdefault(workspace, []).append(run_id)
 
     def release(self, run_id: str) -> str | None:
-        """
-        Take a run's workspace back, and return it; None if it held none.
-        """
+        """Take a run's workspace back, and return it; None if it held none."""
         workspace = self._held.pop(run_id, None)
         if workspace is None:
             return None
@@ -86,8 +69,6 @@ class Workspaces:
         return workspace
 
     def close(self) -> None:
-        """
-        Let other processes have everything.
-        """
+        """Let other processes have everything."""
         while self._locks:
             self._locks.popitem()[1].release()

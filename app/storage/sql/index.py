@@ -1,6 +1,4 @@
-"""
-The index in a database, behind one thread.
-"""
+"""The index in a database, behind one thread."""
 
 from __future__ import annotations
 
@@ -39,20 +37,19 @@ T = TypeVar("T")
 
 
 class SqlIndex:
-    """
-    `Index` over SQLite or Postgres.
-    """
+    """`Index` over SQLite or Postgres."""
 
     def __init__(
         self, url: str, *, time: clock.Clock | None = None, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
-        self._url, self._clock, self._patience_seconds = url, time or clock.SystemClock(), patience_seconds
+        self._url = url
+        self._clock = time or clock.SystemClock()
+        self._patience_seconds = patience_seconds
         self._engine: Engine | None = None
         self._thread = Threads(1, "index")
 
     async def start(self) -> bool:
-        """
-        Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
+        """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
 
         A database that is away is waited for, since it may start at the same time as this process.
 
@@ -71,26 +68,20 @@ class SqlIndex:
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     async def close(self) -> None:
-        """
-        Let go of the database.
-        """
+        """Let go of the database."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._thread.run(engine.dispose)
         self._thread.close()
 
     async def put_run(self, run: IndexedRun) -> None:
-        """
-        Write a run's row.
-        """
+        """Write a run's row."""
         await self._write(queries.put_run, run)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """
-        Write rows, moves and receipts in one transaction; where a key is taken already, one after the other.
-        """
+        """Write rows, moves and receipts in one transaction; where a key is taken already, one after the other."""
         given, moved, found = list(rows), list(moves), list(places)
         try:
             await self._write(queries.apply, given, moved, found)
@@ -101,88 +92,60 @@ class SqlIndex:
             await self.add_receipts(found)
 
     async def settle(self) -> None:
-        """
-        Do nothing; every transaction is committed when it is answered.
-        """
+        """Do nothing; every transaction is committed when it is answered."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        """
-        Write the rows of runs that have none.
-        """
+        """Write the rows of runs that have none."""
         await self._write(queries.add_missing, found)
 
     async def remove_run(self, run_id: str) -> None:
-        """
-        Remove a run's row.
-        """
+        """Remove a run's row."""
         await self._write(queries.remove_run, run_id)
 
     async def move(self, transition: runs.Transition) -> bool:
-        """
-        Apply a move.
-        """
+        """Apply a move."""
         if transition.since & _FINISHED:
             return await self._write_durably(queries.move, transition)
         return await self._write(queries.move, transition)
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """
-        Apply a move.
-        """
+        """Apply a move."""
         await self.move(transition)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """
-        Note who continues a run.
-        """
+        """Note who continues a run."""
         await self._write_durably(queries.set_owner, run_id, owner)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        """
-        Return a run's row.
-        """
+        """Return a run's row."""
         return await self._read(queries.get_run, run_id)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """
-        Return the run made under a key.
-        """
+        """Return the run made under a key."""
         return await self._read(queries.find_key, idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """
-        Return an unfinished run of a recipe.
-        """
+        """Return an unfinished run of a recipe."""
         return await self._read(queries.find_busy, recipe_id)
 
     async def run_ids(self) -> set[str]:
-        """
-        Return the ids of all rows.
-        """
+        """Return the ids of all rows."""
         return await self._read(queries.run_ids)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return runs, newest first.
-        """
+        """Return runs, newest first."""
         return await self._read(lists.list_runs, query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return every unfinished run.
-        """
+        """Return every unfinished run."""
         return await self._read(lists.list_unfinished)
 
     async def count_by_status(self) -> dict[str, int]:
-        """
-        Return how many runs are in each state.
-        """
+        """Return how many runs are in each state."""
         return await self._read(queries.count_by_status)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """
-        Note where receipts lie.
-        """
+        """Note where receipts lie."""
         given = list(places)
         if not given:
             return
@@ -192,57 +155,39 @@ class SqlIndex:
             await self._write(receipt_rows.replace_receipts, given)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """
-        Return where a receipt lies.
-        """
+        """Return where a receipt lies."""
         return await self._read(receipt_rows.find_receipt, receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """
-        Return where the receipts of a page lie.
-        """
+        """Return where the receipts of a page lie."""
         return await self._read(receipt_rows.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """
-        Write rows of issues in place of those of the same ids; none of them is marked any more.
-        """
+        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
         await self._write(issue_rows.put_issues, list(found), doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
-        """
-        Note, durably, that an issue's file is about to change.
-        """
+        """Note, durably, that an issue's file is about to change."""
         await self._write_durably(issue_rows.mark_issue, issue_id)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        """
-        Remove rows of issues.
-        """
+        """Remove rows of issues."""
         await self._write(issue_rows.remove_issues, list(issue_ids))
 
     async def issue_rows(self) -> dict[str, bool]:
-        """
-        Return the ids of all issues with rows, and which of these are marked.
-        """
+        """Return the ids of all issues with rows, and which of these are marked."""
         return await self._read(issue_rows.issue_rows)
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """
-        Return issues, newest first.
-        """
+        """Return issues, newest first."""
         return await self._read(issue_rows.list_issues, query)
 
     async def has_session(self, session_id: str) -> bool:
-        """
-        Tell whether a run belongs to a work session.
-        """
+        """Tell whether a run belongs to a work session."""
         return await self._read(issue_rows.has_session, session_id)
 
     async def clear(self) -> None:
-        """
-        Remove every row.
-        """
+        """Remove every row."""
         await self._write(queries.clear)
 
     async def _put_or_pass(self, run: IndexedRun) -> None:

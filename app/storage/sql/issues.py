@@ -1,6 +1,4 @@
-"""
-Rows of issues. None of these queries commits.
-"""
+"""Rows of issues. None of these queries commits."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _ADD = insert(ISSUES)
 
 
 def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
-    """
-    Write rows in place of those of the same ids; none of them is marked any more.
-    """
+    """Write rows in place of those of the same ids; none of them is marked any more."""
     fresh = {summary.issue_id: _values(summary) for summary in found}
     if doubtful:
         known = select(ISSUES.c.issue_id).where(ISSUES.c.issue_id.in_(list(fresh)), ISSUES.c.marked.is_(False))
@@ -35,31 +31,24 @@ def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doub
 
 
 def mark_issue(session: WriteSession, issue_id: str) -> None:
-    """
-    Note that an issue's file is about to change.
-    """
+    """Note that an issue's file is about to change."""
     session.execute(update(ISSUES).where(ISSUES.c.issue_id == issue_id).values(marked=True))
 
 
 def remove_issues(session: WriteSession, issue_ids: Iterable[str]) -> None:
-    """
-    Remove rows.
-    """
+    """Remove rows."""
     gone = [{"of_issue": issue_id} for issue_id in issue_ids]
     if gone:
         session.execute(_REMOVE, gone)
 
 
 def issue_rows(session: ReadSession) -> dict[str, bool]:
-    """
-    Return the ids of all rows, and which of them are marked.
-    """
+    """Return the ids of all rows, and which of them are marked."""
     return {row.issue_id: row.marked for row in session.rows(select(ISSUES.c.issue_id, ISSUES.c.marked))}
 
 
 def list_issues(session: ReadSession, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-    """
-    Return a page, newest first.
+    """Return a page, newest first.
 
     It begins behind the last issue of the page before; each filter has an index in the order of the list.
     """
@@ -69,9 +58,7 @@ def list_issues(session: ReadSession, query: issues.IssueQuery) -> list[issues.I
 
 
 def has_session(session: ReadSession, session_id: str) -> bool:
-    """
-    Tell whether a run belongs to a work session.
-    """
+    """Tell whether a run belongs to a work session."""
     return session.row(select(RUNS.c.run_id).where(RUNS.c.session_id == session_id).limit(1)) is not None
 
 

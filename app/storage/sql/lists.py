@@ -1,6 +1,4 @@
-"""
-Lists: pages of runs, each read from the index that is in its order.
-"""
+"""Lists: pages of runs, each read from the index that is in its order."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _ALIKE = ("session_id", "status", "recipe_id", "parent_run_id")
 
 
 def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSummary]:
-    """
-    Return a page, newest first.
+    """Return a page, newest first.
 
     It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
@@ -32,9 +29,7 @@ def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSu
 
 
 def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
-    """
-    Return every unfinished run, oldest first; the partial index holds just these.
-    """
+    """Return every unfinished run, oldest first; the partial index holds just these."""
     found = session.rows(ROW.where(UNFINISHED).order_by(RUNS.c.created_at, RUNS.c.run_id))
     return summaries(session, found)
 

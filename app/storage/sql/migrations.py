@@ -1,6 +1,4 @@
-"""
-Migrations: bring a database up to the tables of this version.
-"""
+"""Migrations: bring a database up to the tables of this version."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _DATE_LABELS = text(
 
 
 def migrate(engine: Engine) -> bool:
-    """
-    Bring the tables up to date, and tell whether there were none.
+    """Bring the tables up to date, and tell whether there were none.
 
     A database of a later version is left as it is: migrations only add until the version after them is gone. Alembic
     is loaded only where there is something to do.

@@ -1,6 +1,4 @@
-"""
-Queries of the index. None of them commits.
-"""
+"""Queries of the index. None of them commits."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _ADD_RUN, _ADD_LABELS = insert(RUNS), insert(LABELS)
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
-    """
-    Write a run's row, in place of one of the same id.
-    """
+    """Write a run's row, in place of one of the same id."""
     remove_run(session, run.summary.run_id)
     _insert_runs(session, [run])
 
@@ -52,8 +48,8 @@ def put_run(session: WriteSession, run: IndexedRun) -> None:
 def apply(
     session: WriteSession, rows: Sequence[IndexedRun], moves: Sequence[runs.Transition], places: list[ReceiptPlace]
 ) -> None:
-    """
-    Write rows in place of those of the same ids, make moves, and note new receipts; fails as a whole if a key is known.
+    """Write rows in place of those of the same ids, make moves, and note new receipts; fails as a whole if a key is
+    known.
 
     Many rows share a statement, and moves from the same states do.
     """
@@ -74,9 +70,7 @@ def apply(
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
-    """
-    Write the rows of runs that have none; a key that is taken already stays with its first run.
-    """
+    """Write the rows of runs that have none; a key that is taken already stays with its first run."""
     for chunk in _chunks(list(found)):
         known = _present(session, RUNS.c.run_id, [run.summary.run_id for run in chunk])
         taken = _present(session, RUNS.c.idempotency_key, [run.idempotency_key for run in chunk])
@@ -90,16 +84,13 @@ def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
 
 
 def remove_run(session: WriteSession, run_id: str) -> None:
-    """
-    Remove a run's row with its labels.
-    """
+    """Remove a run's row with its labels."""
     session.execute(_REMOVE_LABELS, {"of_run": run_id})
     session.execute(_REMOVE_RUN, {"of_run": run_id})
 
 
 def move(session: WriteSession, transition: runs.Transition) -> bool:
-    """
-    Apply a move where the run is in an expected state.
+    """Apply a move where the run is in an expected state.
 
     One guarded statement: whoever comes second finds nothing to change, without reading first.
     """
@@ -107,29 +98,22 @@ def move(session: WriteSession, transition: runs.Transition) -> bool:
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
-    """
-    Note who continues a run.
-    """
+    """Note who continues a run."""
     session.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(owner=owner))
 
 
 def get_run(session: ReadSession, run_id: str) -> IndexedRun | None:
-    """
-    Return a run's row.
-    """
+    """Return a run's row."""
     return _one(session, ROW.where(RUNS.c.run_id == run_id))
 
 
 def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
-    """
-    Return the run made under a key; the column is unique, so there is at most one.
-    """
+    """Return the run made under a key; the column is unique, so there is at most one."""
     return _one(session, ROW.where(RUNS.c.idempotency_key == idempotency_key))
 
 
 def find_busy(session: ReadSession, recipe_id: str) -> str | None:
-    """
-    Return the oldest unfinished run of a recipe.
+    """Return the oldest unfinished run of a recipe.
 
     The recipe is compared as an expression, so that the index of the unfinished leads: few runs are in it, while that
     of the recipe holds all that ever ended.
@@ -144,24 +128,18 @@ def find_busy(session: ReadSession, recipe_id: str) -> str | None:
 
 
 def run_ids(session: ReadSession) -> set[str]:
-    """
-    Return the ids of all rows; at start they are compared with the names of the folders.
-    """
+    """Return the ids of all rows; at start they are compared with the names of the folders."""
     return {row.run_id for row in session.rows(select(RUNS.c.run_id))}
 
 
 def count_by_status(session: ReadSession) -> dict[str, int]:
-    """
-    Return how many runs are in each state.
-    """
+    """Return how many runs are in each state."""
     rows = session.rows(select(RUNS.c.status, func.count()).group_by(RUNS.c.status))
     return {row[0]: row[1] for row in rows}
 
 
 def clear(session: WriteSession) -> None:
-    """
-    Remove every row.
-    """
+    """Remove every row."""
     for table in TABLES:
         session.execute(delete(table))
 

@@ -1,6 +1,4 @@
-"""
-Rows of receipts. None of these queries commits.
-"""
+"""Rows of receipts. None of these queries commits."""
 
 from __future__ import annotations
 
@@ -22,32 +20,24 @@ _REMOVE = delete(RECEIPTS).where(RECEIPTS.c.receipt_id == bindparam("of_receipt"
 
 
 def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """
-    Note where new receipts lie; fails as a whole if one is known.
-    """
+    """Note where new receipts lie; fails as a whole if one is known."""
     session.execute(_ADD, [dataclasses.asdict(place) for place in places])
 
 
 def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """
-    Note where receipts lie, known ones among them.
-    """
+    """Note where receipts lie, known ones among them."""
     session.execute(_REMOVE, [{"of_receipt": place.receipt_id} for place in places])
     add_receipts(session, places)
 
 
 def find_receipt(session: ReadSession, receipt_id: str) -> ReceiptPlace | None:
-    """
-    Return where a receipt lies.
-    """
+    """Return where a receipt lies."""
     row = session.row(select(RECEIPTS).where(RECEIPTS.c.receipt_id == receipt_id))
     return None if row is None else ReceiptPlace(**row._mapping)
 
 
 def list_receipts(session: ReadSession, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-    """
-    Return where the receipts of a page lie; each filter has an index in the order of the list.
-    """
+    """Return where the receipts of a page lie; each filter has an index in the order of the list."""
     asked = dict(_asked(query))
     return [ReceiptPlace(**row._mapping) for row in session.rows(_page(frozenset(asked)), asked)]
 

@@ -1,6 +1,4 @@
-"""
-Rows: the tables of the index as statements name them, and how a run's row becomes a value.
-"""
+"""Rows: the tables of the index as statements name them, and how a run's row becomes a value."""
 
 from __future__ import annotations
 
@@ -44,17 +42,13 @@ _LABELS_OF = select(LABELS.c.run_id, LABELS.c.name, LABELS.c.value).where(
 
 
 def indexed(session: ReadSession, row: Any) -> IndexedRun:
-    """
-    Return a row whole.
-    """
+    """Return a row whole."""
     summary = _summary(row, _labels(session, [row.run_id]))
     return IndexedRun(summary=summary, idempotency_key=row.idempotency_key, request_sha256=row.request_sha256)
 
 
 def summaries(session: ReadSession, found: Sequence[Any]) -> list[stores.RunSummary]:
-    """
-    Return rows as lists show them.
-    """
+    """Return rows as lists show them."""
     labels: dict[str, dict[str, str]] = {}
     for begin in range(0, len(found), _LONGEST_CHUNK):
         labels |= _labels(session, [row.run_id for row in found[begin : begin + _LONGEST_CHUNK]])

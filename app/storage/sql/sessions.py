@@ -1,6 +1,4 @@
-"""
-Sessions: what a reader and a writer hold. A writer's transaction is ended by whoever opened it, never by a query.
-"""
+"""Sessions: what a reader and a writer hold. A writer's transaction is ended by whoever opened it, never by a query."""
 
 from __future__ import annotations
 
@@ -16,48 +14,35 @@ Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 class ReadSession:
-    """
-    A transaction that only looks.
-    """
+    """A transaction that only looks."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def rows(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-        """
-        Return the rows of a query.
-        """
+        """Return the rows of a query."""
         return list(self._connection.execute(statement, parameters).all())
 
     def row(self, statement: Executable) -> Any | None:
-        """
-        Return the first row of a query.
-        """
+        """Return the first row of a query."""
         return self._connection.execute(statement).first()
 
 
 class WriteSession(ReadSession):
-    """
-    A transaction that also writes; whoever opened it commits it.
-    """
+    """A transaction that also writes; whoever opened it commits it."""
 
     @property
     def connection(self) -> Connection:
-        """
-        Return the connection, for migrations.
-        """
+        """Return the connection, for migrations."""
         return self._connection
 
     def execute(self, statement: Executable, parameters: Parameters = None) -> int:
-        """
-        Write, and return how many rows were concerned.
-        """
+        """Write, and return how many rows were concerned."""
         return self._connection.execute(statement, parameters).rowcount
 
 
 def connect(url: str) -> Engine:
-    """
-    Return the engine of a database; one thread uses it.
+    """Return the engine of a database; one thread uses it.
 
     SQLite writes ahead (WAL), so that readers of other processes never wait. Its `synchronous` is NORMAL: a power cut
     may take back the newest moves, which then err towards unfinished and are read again from the folders. The one move
@@ -79,9 +64,7 @@ def connect(url: str) -> Engine:
 
 
 def address(url: str) -> URL:
-    """
-    Return the address of a database; of Postgres with the driver of the extra `postgres`, where none is named.
-    """
+    """Return the address of a database; of Postgres with the driver of the extra `postgres`, where none is named."""
     parsed = sqlalchemy.make_url(url)
     plainly = parsed.drivername in ("postgres", "postgresql")
     return parsed.set(drivername="postgresql+psycopg") if plainly else parsed
@@ -89,17 +72,14 @@ def address(url: str) -> URL:
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[ReadSession]:
-    """
-    Open a transaction that only looks.
-    """
+    """Open a transaction that only looks."""
     with engine.connect() as connection:
         yield ReadSession(connection)
 
 
 @contextlib.contextmanager
 def writing(engine: Engine, *, durable: bool = False) -> Iterator[WriteSession]:
-    """
-    Open a transaction that writes, and commit it if nothing is raised.
+    """Open a transaction that writes, and commit it if nothing is raised.
 
     Args:
         durable: Whether it must outlive a power cut once it is committed.

@@ -1,5 +1,4 @@
-"""
-Tables of the index. Everything in them can be made again from the folders.
+"""Tables of the index. Everything in them can be made again from the folders.
 
 Instants are texts of one fixed form (`2026-02-10T14:30:00.000Z`), which sort as times do in every database.
 """
@@ -18,9 +17,7 @@ _UNDATED = "created_at IS NULL"
 
 
 class RunRow(sqlmodel.SQLModel, table=True):
-    """
-    One run.
-    """
+    """One run."""
 
     __tablename__ = "runs"
     __table_args__: Any = (
@@ -82,9 +79,7 @@ class RunRow(sqlmodel.SQLModel, table=True):
 
 
 class RunLabelRow(sqlmodel.SQLModel, table=True):
-    """
-    One label of a run.
-    """
+    """One label of a run."""
 
     __tablename__ = "run_labels"
     __table_args__: Any = (
@@ -104,9 +99,7 @@ class RunLabelRow(sqlmodel.SQLModel, table=True):
 
 
 class ReceiptRow(sqlmodel.SQLModel, table=True):
-    """
-    Where one receipt lies; it outlives its run.
-    """
+    """Where one receipt lies; it outlives its run."""
 
     __tablename__ = "receipts"
     __table_args__: Any = (
@@ -125,9 +118,7 @@ class ReceiptRow(sqlmodel.SQLModel, table=True):
 
 
 class IssueRow(sqlmodel.SQLModel, table=True):
-    """
-    One issue.
-    """
+    """One issue."""
 
     __tablename__ = "issues"
     __table_args__: Any = (

@@ -1,6 +1,4 @@
-"""
-Ages: what a story says of how old somebody is, and when two of these cannot both be.
-"""
+"""Ages: what a story says of how old somebody is, and when two of these cannot both be."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ _TIME_JUMP = 10
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield ages and dates of birth.
-    """
+    """Yield ages and dates of birth."""
     for rule in _STATED:
         for match in rule.finditer(passage.text):
             yield from _stated(passage, roster, match)
@@ -82,9 +78,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _answered(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield the age with which somebody answers `How old are you, Barnaby?`
-    """
+    """Yield the age with which somebody answers `How old are you, Barnaby?`"""
     asked = _HOW_OLD.search(passage.answers)
     match = _ANSWER.match(passage.text)
     if asked and match and not _ESTIMATE.search(passage.text[: match.end()]):
@@ -96,9 +90,7 @@ def _answered(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _stated(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fact]:
-    """
-    Yield an age with the one of whom it is told, wherever the name stands.
-    """
+    """Yield an age with the one of whom it is told, wherever the name stands."""
     text = passage.text
     inside = re.match(vocabulary.PERSON, match[0])
     if inside:
@@ -182,9 +174,7 @@ def _born(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fa
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two ages, or an age and a date of birth, exclude each other.
-    """
+    """Return whether two ages, or an age and a date of birth, exclude each other."""
     (how, first), (how_other, second) = one.data, other.data
     if how == "range":
         return relative_ages.is_outside(first, other, one)
@@ -212,9 +202,7 @@ def differ(one: Fact, other: Fact) -> bool:
 
 
 def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
-    """
-    Return how many birthdays lie between two scenes, at least and at most; None where they have no dates.
-    """
+    """Return how many birthdays lie between two scenes, at least and at most; None where they have no dates."""
     one, other = early.date, late.date
     if early.is_card or one is None or other is None or one.year is None or other.year is None:
         return None

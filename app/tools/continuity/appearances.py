@@ -1,6 +1,4 @@
-"""
-Appearance: the colours of eyes and hair.
-"""
+"""Appearance: the colours of eyes and hair."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ _FINITE = re.compile(
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield the colours of eyes and hair.
-    """
+    """Yield the colours of eyes and hair."""
     for rule in _RULES:
         for match in rule.finditer(passage.text):
             number, sure = facts.bearer(passage, match.start(), match.end(), roster)
@@ -80,8 +76,8 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _is_own(passage: Passage, match: re.Match[str], number: int) -> bool:
-    """
-    Return whether a colour is not that of somebody whom the clause names without a name: `the boy's eyes were blue`.
+    """Return whether a colour is not that of somebody whom the clause names without a name: `the
+    boy's eyes were blue`.
     """
     before = facts.clause(passage.text, match.start())
     owner = re.search(r"(\S+)'s (?:[\w-]+,? ){0,3}$", before)
@@ -136,7 +132,5 @@ def _fact(passage: Passage, roster: Roster, match: re.Match[str], number: int, s
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two colours exclude each other.
-    """
+    """Return whether two colours exclude each other."""
     return not one.data & other.data

@@ -1,6 +1,4 @@
-"""
-Banks and sides: on which side of a river, a street or a square something stands, and at which end.
-"""
+"""Banks and sides: on which side of a river, a street or a square something stands, and at which end."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ _BANKS = frozenset({"bank", "shore", "side", "quay", "edge", ""})
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield what stands on which side.
-    """
+    """Yield what stands on which side."""
     text = passage.text
     if text.endswith("?") or facts.is_earlier(passage):
         return
@@ -115,9 +111,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _beside(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield which two buildings stand opposite or next to each other.
-    """
+    """Yield which two buildings stand opposite or next to each other."""
     found = list(_PHRASE.finditer(passage.text))
     for one, other in itertools.pairwise(found):
         match = _BESIDE.match(passage.text[one.end() : other.start()])
@@ -136,9 +130,7 @@ def _beside(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fact]:
-    """
-    Yield what the words before or after a side place there.
-    """
+    """Yield what the words before or after a side place there."""
     text = passage.text
     opening = max(text.rfind(mark, 0, match.start()) for mark in (";", ". ", "!", "—", " : ")) + 1
     before, after = text[opening : match.start()], re.split(r"[;.!?—]", text[match.end() :])[0]
@@ -208,9 +200,7 @@ def _named(text: str, roster: Roster) -> str:
 
 
 def _reference(stated: str, kind: str, roster: Roster) -> str:
-    """
-    Return of what it is the side: `bank` for a river's, a wing or an aisle, else the last word of what is named.
-    """
+    """Return of what it is the side: `bank` for a river's, a wing or an aisle, else the last word of what is named."""
     if kind in {"wing", "aisle", "slope", "wall", "face"}:
         return kind
     named = re.split(r"\b(?:and|with|where|which|that|above|below|from|in|at|on|as)\b", _named(stated, roster).lower())[
@@ -223,9 +213,7 @@ def _reference(stated: str, kind: str, roster: Roster) -> str:
 
 
 def _key(phrase: str, roster: Roster) -> str:
-    """
-    Return by which word a building is known again, with its owner where the word alone names many.
-    """
+    """Return by which word a building is known again, with its owner where the word alone names many."""
     named = re.fullmatch(rf"(?:[Tt]he )?({vocabulary.PERSON})", phrase.strip())
     if named:
         number = int(named[1].strip("@?~"))
@@ -246,9 +234,7 @@ def _key(phrase: str, roster: Roster) -> str:
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two sides of one thing are opposite.
-    """
+    """Return whether two sides of one thing are opposite."""
     (first, reference), (second, reference_other) = one.data, other.data
     return frozenset({first, second}) in _OPPOSITE and (
         reference == reference_other or "" in {reference, reference_other}

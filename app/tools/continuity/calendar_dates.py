@@ -1,6 +1,4 @@
-"""
-Dates: weekdays and years of what happens, and the day on which a scene plays.
-"""
+"""Dates: weekdays and years of what happens, and the day on which a scene plays."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ _AGO = re.compile(
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield weekdays of dates, and dates of events.
-    """
+    """Yield weekdays of dates, and dates of events."""
     if passage.text.endswith("?"):
         return
     yield from _weekdays(passage)
@@ -116,9 +112,7 @@ def _weekdays(passage: Passage) -> Iterator[Fact]:
 
 
 def _shifted(passage: Passage, days: int, named: str) -> Iterator[Fact]:
-    """
-    Yield the weekday of the day after or before the scene's.
-    """
+    """Yield the weekday of the day after or before the scene's."""
     scene = passage.date
     try:
         day = dt.date(scene.year or 2001, scene.month or 1, scene.day or 1) + dt.timedelta(days=days) if scene else None
@@ -129,9 +123,7 @@ def _shifted(passage: Passage, days: int, named: str) -> Iterator[Fact]:
 
 
 def _next_day(passage: Passage) -> Iterator[Fact]:
-    """
-    Yield the weekday of `The next day was a Thursday`.
-    """
+    """Yield the weekday of `The next day was a Thursday`."""
     match = _NEXT.search(passage.text)
     if match and not passage.is_spoken and not passage.is_card:
         yield Fact(
@@ -146,9 +138,7 @@ def _next_day(passage: Passage) -> Iterator[Fact]:
 
 
 def next_days(told: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """
-    Yield each `next day` with the weekday before it that it does not follow.
-    """
+    """Yield each `next day` with the weekday before it that it does not follow."""
     ordered = sorted(told, key=lambda fact: (fact.passage.order, fact.passage.index))
     last: Fact | None = None
     for fact in ordered:
@@ -186,8 +176,8 @@ def _day_index(named: str) -> int:
 
 
 def usual_weekdays(told: Sequence[Fact]) -> list[Fact]:
-    """
-    Return the weekdays that break with most others of their calendar, each after the right one that is nearest in time.
+    """Return the weekdays that break with most others of their calendar, each after the right one that is nearest in
+    time.
     """
     shifts = Counter(fact.data[0] for fact in told).most_common(2)
     if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
@@ -224,9 +214,7 @@ def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
-    """
-    Yield the date of the wedding from `On 19 June, three weeks after the wedding`.
-    """
+    """Yield the date of the wedding from `On 19 June, three weeks after the wedding`."""
     found = dates.find(passage.text, bare_years=True) or _in_month(passage)
     count = 1 if match["eve"] or match["n"].lower() in {"a", "an", "the"} else dates.number(match["n"])
     date = found[0] if len(found) == 1 else None
@@ -250,9 +238,7 @@ def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
 
 
 def _in_month(passage: Passage) -> list[dates.StoryDate]:
-    """
-    Return the date that `Thursday the nineteenth` means in the month of its scene.
-    """
+    """Return the date that `Thursday the nineteenth` means in the month of its scene."""
     match, scene = _DAY_OF.search(passage.text), passage.date
     day = dates.ordinal(match["d"]) if match else None
     return [dates.StoryDate(year=scene.year, month=scene.month, day=day)] if day and scene and scene.month else []
@@ -298,9 +284,7 @@ def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _done(passage: Passage, name: str, match: re.Match[str]) -> Iterator[Fact]:
-    """
-    Yield when the mill burned down, or the school was opened.
-    """
+    """Yield when the mill burned down, or the school was opened."""
     date = _date_near(passage, match["rest"], 0)
     lasting = name in {"built", "burned", "closed", "lost"}
     if lasting and date is not None and not facts.is_unreal(passage, match.start(), match.end("o")):
@@ -308,9 +292,7 @@ def _done(passage: Passage, name: str, match: re.Match[str]) -> Iterator[Fact]:
 
 
 def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate | None:
-    """
-    Return the only date in a stretch of text, or the year that `three years ago` means.
-    """
+    """Return the only date in a stretch of text, or the year that `three years ago` means."""
     found = dates.find(window, bare_years=True)
     if len(found) == 1:
         gap = window[min(position, found[0].end) : max(position, found[0].start)]
@@ -331,9 +313,7 @@ def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate 
 
 
 def _earlier(date: dates.StoryDate, days: int) -> dates.StoryDate | None:
-    """
-    Return the day so many days before a date.
-    """
+    """Return the day so many days before a date."""
     try:
         day = dt.date(date.year or 2001, date.month or 1, date.day or 1) - dt.timedelta(days=days)
     except (ValueError, OverflowError):
@@ -342,9 +322,7 @@ def _earlier(date: dates.StoryDate, days: int) -> dates.StoryDate | None:
 
 
 def _with_month(date: dates.StoryDate, window: str) -> dates.StoryDate:
-    """
-    Return `March 1871` with its month, other dates as they are.
-    """
+    """Return `March 1871` with its month, other dates as they are."""
     named = _MONTH_BEFORE.search(window[: date.start]) if date.month is None else None
     month = dates.month(named[1]) if named else None
     return dataclasses.replace(date, month=month) if month else date
@@ -365,9 +343,7 @@ def _dated(passage: Passage, subject: str, key: tuple[str, ...], date: dates.Sto
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two dates, or two weekdays of one calendar, exclude each other.
-    """
+    """Return whether two dates, or two weekdays of one calendar, exclude each other."""
     if one.attribute == "weekday":
         return bool(one.data[0] != other.data[0])
     if one.attribute == "next_day":

@@ -1,6 +1,4 @@
-"""
-Canon cards in any shape: fields, lists, tables or prose, one subject or several on a card.
-"""
+"""Canon cards in any shape: fields, lists, tables or prose, one subject or several on a card."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ _FIELD_WORDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """
-    A line of a card as a statement.
-    """
+    """A line of a card as a statement."""
 
     text: str
     """`name : value` for a field, else a sentence."""
@@ -61,9 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """
-    What the canon says of one subject.
-    """
+    """What the canon says of one subject."""
 
     entity: Entity
     """The subject."""
@@ -74,8 +68,7 @@ class Card:
 
 
 def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
-    """
-    Read a card file; headings and fields that are names of the story open a card of their own.
+    """Read a card file; headings and fields that are names of the story open a card of their own.
 
     Args:
         names_in_prose: Words that are proper names in the scenes.
@@ -114,9 +107,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
 
 
 def cleaned(name: str) -> str:
-    """
-    Return a heading or title as the name that it gives.
-    """
+    """Return a heading or title as the name that it gives."""
     bare = _PREFIX.sub("", _BRACKETS.sub("", name)).strip(' *_#"“”')
     if _SLUG.fullmatch(bare) and re.search("[_-]", bare):
         bare = " ".join(word if word in {"and", "of", "the"} else word.capitalize() for word in re.split("[_-]", bare))
@@ -127,9 +118,7 @@ def cleaned(name: str) -> str:
 
 
 def _single(title: str, document: documents.Document, names_in_prose: Set[str]) -> str:
-    """
-    Return a card's title, or the first name in its text where the title names two.
-    """
+    """Return a card's title, or the first name in its text where the title names two."""
     if " and " not in title and not title.endswith("s"):
         return title
     text = " ".join(text for _, text in documents.body(document)[:3])
@@ -142,9 +131,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
-    """
-    Yield line, field and text: `#` as field of a heading, none for prose.
-    """
+    """Yield line, field and text: `#` as field of a heading, none for prose."""
     for name, value in document.front_matter.items():
         text = value if isinstance(value, str) else ", ".join(value)
         yield document.front_matter_lines[name], name.replace("_", " "), text
@@ -208,9 +195,7 @@ def _sentences(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, str
 
 
 def _paired(label: str, value: str) -> list[tuple[str, str]]:
-    """
-    Return `Hair, eyes: yellow; blue` as two fields.
-    """
+    """Return `Hair, eyes: yellow; blue` as two fields."""
     labels, values = re.split(r"\s{0,2}(?:,|/|&|\band\b)\s{0,2}", label), re.split(r"\s{0,2}[;,/]\s{0,2}", value)
     return list(zip(labels, values, strict=True)) if 1 < len(labels) == len(values) else [(label, value)]
 
@@ -307,9 +292,7 @@ def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _parts_of_name(name: str) -> Iterator[str]:
-    """
-    Yield first name, surname and the name without its title.
-    """
+    """Yield first name, surname and the name without its title."""
     words = [word for word in re.sub(r"[\"“‘][^\"”’]{1,30}[\"”’]", "", name).split() if word]
     quoted = re.findall(r"[\"“‘']([A-Z][\w-]{1,20})[\"”’']", name)
     yield from quoted
@@ -341,9 +324,7 @@ def _first_prose(lines: Sequence[Line]) -> str:
 
 
 def _roles(lines: Sequence[Line]) -> Iterator[str]:
-    """
-    Yield `the landlady` and `the captain of the ringers` for what a card gives as its subject's role.
-    """
+    """Yield `the landlady` and `the captain of the ringers` for what a card gives as its subject's role."""
     stated = [line.text.partition(" : ")[2] for line in lines if line.field in _ROLE_FIELDS]
     for text in [*stated, _first_prose(lines)]:
         first = re.split(r"[,;(.]| at | in | for | to | who | since | on ", text)[0].strip()

@@ -1,6 +1,4 @@
-"""
-The comparison: read cards and scenes, gather their facts, and return which contradict each other.
-"""
+"""The comparison: read cards and scenes, gather their facts, and return which contradict each other."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ _TOLD_BACK = re.compile(r"\b(?:had|born|since|died|built|founded|until|ago)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """
-    Two facts that cannot both be true.
-    """
+    """Two facts that cannot both be true."""
 
     one: Fact
     """The earlier one, or the card's."""
@@ -87,9 +83,7 @@ class Contradiction:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """
-    What was read and what came of it.
-    """
+    """What was read and what came of it."""
 
     contradictions: list[Contradiction] = field(default_factory=list)
     """What cannot both be true."""
@@ -106,9 +100,7 @@ class Comparison:
 
 
 def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
-    """
-    Compare scenes and cards, each with each.
-    """
+    """Compare scenes and cards, each with each."""
     documents_told = [scene.document for scene in told]
     known = _names(documents_told)
     found = [card for document in canon for card in cards.read(document, known)]
@@ -189,17 +181,15 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
 
 
 def _writer(document: documents.Document, roster: Roster) -> int:
-    """
-    Return whose diary or letter a scene is by its heading, 0 if it says none.
-    """
+    """Return whose diary or letter a scene is by its heading, 0 if it says none."""
     match = _WRITTEN.search(document.title)
     number = roster.numbered(match[1] or match[2]) if match else 0
     return number if roster.is_person(number) else 0
 
 
 def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
-    """
-    Return the year in which undated scenes play: that of the last dated scene, or of the first whole date in the prose.
+    """Return the year in which undated scenes play: that of the last dated scene, or of the first whole date in the
+    prose.
     """
     found: dict[str, dates.StoryDate] = {}
     year: int | None = None
@@ -218,9 +208,7 @@ def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
 
 
 def _teller(told: Sequence[Scene], roster: Roster) -> int:
-    """
-    Return who tells the story: whom a card calls its narrator, or the unnamed narrator.
-    """
+    """Return who tells the story: whom a card calls its narrator, or the unnamed narrator."""
     for entity in roster.entities[:-1]:
         text = (
             "\n".join(entity.document.lines).lower()
@@ -233,8 +221,7 @@ def _teller(told: Sequence[Scene], roster: Roster) -> int:
 
 
 def _firm(told: Sequence[Fact]) -> list[Fact]:
-    """
-    Return the facts that are firm enough to be compared.
+    """Return the facts that are firm enough to be compared.
 
     Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
     another, a mark that only one person has tells who is meant, and so does a known relation.
@@ -283,9 +270,7 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
 
 
 def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
-    """
-    Find who acts after a death; a death that scenes tell themselves counts from there, whatever a card says.
-    """
+    """Find who acts after a death; a death that scenes tell themselves counts from there, whatever a card says."""
     narrated = any(fact.value == "dead" and not fact.passage.is_card for fact in told)
     dated = narrated or any(fact.value == "dead" and fact.data[1] is not None for fact in told)
     counted = [fact for fact in told if not (dated and fact.value == "dead" and not deaths.is_dated(fact))]
@@ -298,9 +283,7 @@ def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
 
 
 def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable[[Fact, Fact], bool]) -> None:
-    """
-    Hold the versions of one thing against each other; each that contradicts an earlier one is found once.
-    """
+    """Hold the versions of one thing against each other; each that contradicts an earlier one is found once."""
     versions = _versions(told)
     changes = [_place(fact) for fact in versions if fact.value == "changed"]
     versions = [fact for fact in versions if fact.value != "changed"]
@@ -326,9 +309,7 @@ def _place(fact: Fact) -> tuple[int, int]:
 
 
 def _versions(told: Sequence[Fact]) -> list[Fact]:
-    """
-    Return the first facts of each value in each file, cards first.
-    """
+    """Return the first facts of each value in each file, cards first."""
     first: dict[tuple[str, str, str], Fact] = {}
     for fact in sorted(told, key=lambda fact: (fact.passage.order, fact.passage.index)):
         first.setdefault((fact.value, fact.passage.path, str(fact.data)), fact)
@@ -336,9 +317,7 @@ def _versions(told: Sequence[Fact]) -> list[Fact]:
 
 
 def _is_aware(one: Fact, other: Fact) -> bool:
-    """
-    Return whether the text about one fact also names the other's value: then it knows of the difference.
-    """
+    """Return whether the text about one fact also names the other's value: then it knows of the difference."""
     if one.passage.is_card:
         return False
     words = _value_words(other) - _value_words(one)
@@ -346,9 +325,7 @@ def _is_aware(one: Fact, other: Fact) -> bool:
 
 
 def _is_named(word: str, context: str) -> bool:
-    """
-    Return whether a text names a value without denying it.
-    """
+    """Return whether a text names a value without denying it."""
     return any(
         not re.search(
             r"(?:\b(?:not|never|without|no)\b|n['’]t\b)[^.;]{0,18}$",

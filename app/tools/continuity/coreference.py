@@ -1,6 +1,4 @@
-"""
-Coreference: whom the last sentences were about, and whom a pronoun or `the old man` means.
-"""
+"""Coreference: whom the last sentences were about, and whom a pronoun or `the old man` means."""
 
 from __future__ import annotations
 
@@ -21,36 +19,27 @@ UNNAMED = re.compile(
 
 
 def unnamed_gender(noun: str) -> int:
-    """
-    Return somebody without a name of the gender that a noun has.
-    """
+    """Return somebody without a name of the gender that a noun has."""
     return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN if noun in vocabulary.MALE_NOUNS else SOMEBODY
 
 
 @dataclass(slots=True)
 class Chain:
-    """
-    Whom the last sentences were about.
-    """
+    """Whom the last sentences were about."""
 
     sentences: list[list[int]] = field(default_factory=list)
     """Whom each sentence names, in order."""
 
     def opened(self) -> None:
-        """
-        Begin a sentence.
-        """
+        """Begin a sentence."""
         self.sentences = [*self.sentences[-_NEAR_SENTENCES:], []]
 
     def add(self, person: int) -> None:
-        """
-        Note that a sentence means a person.
-        """
+        """Note that a sentence means a person."""
         self.sentences[-1].append(person)
 
     def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
-        """
-        Return the person whom a pronoun means, and whether another could be meant.
+        """Return the person whom a pronoun means, and whether another could be meant.
 
         A pronoun that opens its sentence carries on with the subject of the sentence before.
         """
@@ -80,16 +69,12 @@ class Chain:
 
 
 def gender_of(roster: Roster, person: int) -> str | None:
-    """
-    Return the pronoun that fits a person, or somebody without a name.
-    """
+    """Return the pronoun that fits a person, or somebody without a name."""
     return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
 
 
 def described(text: str, position: int, someone: int, chain: Chain, roster: Roster) -> int:
-    """
-    Return whom `the old man` means: the only man spoken of lately, else somebody without a name.
-    """
+    """Return whom `the old man` means: the only man spoken of lately, else somebody without a name."""
     gender = gender_of(roster, someone)
     near = {p for people in chain.sentences for p in people if gender_of(roster, p) == gender}
     definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])

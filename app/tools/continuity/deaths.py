@@ -1,6 +1,4 @@
-"""
-Deaths: who is dead, since when, and who acts all the same.
-"""
+"""Deaths: who is dead, since when, and who acts all the same."""
 
 from __future__ import annotations
 
@@ -159,9 +157,7 @@ _CENTURY = 100
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield who is dead, and who is seen alive.
-    """
+    """Yield who is dead, and who is seen alive."""
     text = passage.text
     for match in _CARD.finditer(text):
         yield from _carded(passage, roster, match)
@@ -199,9 +195,7 @@ def _is_presumed(text: str) -> bool:
 
 
 def _of_what(passage: Passage, roster: Roster, number: int, sure: bool, match: re.Match[str]) -> Iterator[Fact]:
-    """
-    Yield of what and in which year somebody died, where the same clause says it.
-    """
+    """Yield of what and in which year somebody died, where the same clause says it."""
     end = _SENTENCE_PART.search(passage.text, match.end())
     stretch = passage.text[match.start() : end.start() if end else len(passage.text)][:_NEAR]
     if facts.is_unreal(passage, match.start(), match.end()):
@@ -284,9 +278,7 @@ def _when(passage: Passage) -> dates.StoryDate | int | None:
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether somebody acts who is dead by then.
-    """
+    """Return whether somebody acts who is dead by then."""
     if isinstance(one.data, dates.StoryDate) and isinstance(other.data, dates.StoryDate):
         years = (one.data.year or 0, other.data.year or 0)
         if min(years) < _CENTURY:
@@ -323,7 +315,5 @@ def differ(one: Fact, other: Fact) -> bool:
 
 
 def is_dated(fact: Fact) -> bool:
-    """
-    Return whether a death has a date, or is told by a scene.
-    """
+    """Return whether a death has a date, or is told by a scene."""
     return not fact.passage.is_card or not isinstance(fact.data, tuple) or fact.data[1] is not None

@@ -1,6 +1,4 @@
-"""
-Facts: what a passage says of somebody or something, in a form that can be compared.
-"""
+"""Facts: what a passage says of somebody or something, in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from app.tools.continuity.roster import Roster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """
-    Something that a passage says.
-    """
+    """Something that a passage says."""
 
     kind: str
     """Kind of the contradiction that it can be part of."""
@@ -60,25 +56,19 @@ _OTHER_TIME = re.compile(
 
 
 def person(match: re.Match[str], group: str | int = "p") -> tuple[int, bool]:
-    """
-    Return the number of the person in a group, and whether it is sure.
-    """
+    """Return the number of the person in a group, and whether it is sure."""
     text = match[group].removesuffix("'s")
     return int(text.strip("@?~")), "?" not in text
 
 
 def clause(text: str, position: int) -> str:
-    """
-    Return what stands before a position in its clause.
-    """
+    """Return what stands before a position in its clause."""
     ends = [match.end() for match in _CLAUSE_END.finditer(text, max(position - 160, 0), position)]
     return text[(ends[-1] if ends else max(position - 160, 0)) : position]
 
 
 def is_unreal(passage: Passage, start: int, end: int) -> bool:
-    """
-    Return whether a stretch of a passage is asked, denied, wished or only compared.
-    """
+    """Return whether a stretch of a passage is asked, denied, wished or only compared."""
     before = _BUT_FOR.sub("", clause(passage.text, start))
     return bool(
         _ASKED.search(passage.text)
@@ -90,9 +80,7 @@ def is_unreal(passage: Passage, start: int, end: int) -> bool:
 
 
 def is_earlier(passage: Passage) -> bool:
-    """
-    Return whether a passage tells of another time than its scene's.
-    """
+    """Return whether a passage tells of another time than its scene's."""
     return passage.is_flashback or bool(_OTHER_TIME.search(passage.text))
 
 
@@ -113,8 +101,7 @@ _COLON = re.compile(r"[.;:!?—–]")
 
 
 def bearer(passage: Passage, start: int, end: int, roster: Roster) -> tuple[int, bool]:
-    """
-    Return of whom the words of a passage between two positions tell, and whether that is sure; 0 if of nobody known.
+    """Return of whom the words of a passage between two positions tell, and whether that is sure; 0 if of nobody known.
 
     It is the owner before them, whom `of` names after them, the person whom they describe, or the subject of the clause.
     """

@@ -1,6 +1,4 @@
-"""
-Intervals: `a fortnight since the gates were shut`, held against the day on which it happened.
-"""
+"""Intervals: `a fortnight since the gates were shut`, held against the day on which it happened."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ _CLAIMS = 40
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield what is said to have happened so many days ago.
-    """
+    """Yield what is said to have happened so many days ago."""
     day = _day(passage)
     text = passage.text
     if day is None or passage.is_card or passage.is_flashback or text.endswith("?"):
@@ -96,9 +92,7 @@ def _day(passage: Passage) -> int | None:
 
 
 def _stated(passage: Passage) -> int | None:
-    """
-    Return the only day that a passage itself names.
-    """
+    """Return the only day that a passage itself names."""
     found = dates.find(passage.text)
     if len(found) != 1 or passage.date is None:
         return None
@@ -108,8 +102,8 @@ def _stated(passage: Passage) -> int | None:
 
 
 def _told(match: re.Match[str]) -> tuple[int, int] | None:
-    """
-    Return how many days a length has, and by how many it may be out; None if it is not counted from the scene's day.
+    """Return how many days a length has, and by how many it may be out; None if it is not counted
+    from the scene's day.
     """
     if match["y"]:
         return (2, 0) if match["y"].lower().startswith("the") else (1, 1)
@@ -123,9 +117,7 @@ def _told(match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _keys_near(text: str, match: re.Match[str]) -> set[tuple[str, str]]:
-    """
-    Return what was done, from the part of a sentence to which a length belongs.
-    """
+    """Return what was done, from the part of a sentence to which a length belongs."""
     how = (match["how"] or "ago").lower()
     after = re.split(r"[.;:!?]", text[match.end() :])[0]
     if how == "since":
@@ -139,9 +131,7 @@ def _keys_near(text: str, match: re.Match[str]) -> set[tuple[str, str]]:
 
 
 def _deeds(text: str) -> Iterator[tuple[str, str]]:
-    """
-    Yield each verb in the past with the thing to which it was done, or the person who did it.
-    """
+    """Yield each verb in the past with the thing to which it was done, or the person who did it."""
     for rule in (_DID, _WAS_DONE, _CAME, _BEFELL):
         for match in rule.finditer(text):
             verb, thing = match["v"].lower(), match["o"].lower()
@@ -155,9 +145,7 @@ def _deeds(text: str) -> Iterator[tuple[str, str]]:
 
 
 def conflicts(told: Sequence[Fact], read_passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
-    """
-    Yield each interval that leads to a day on which it did not happen, with the scene in which it did.
-    """
+    """Yield each interval that leads to a day on which it did not happen, with the scene in which it did."""
     claims = [fact for fact in told if fact.attribute == "interval"][:_CLAIMS]
     wanted = {fact.key[1:] for fact in claims}
     happened: dict[tuple[str, ...], list[tuple[int, Passage]]] = {}
@@ -181,9 +169,7 @@ def conflicts(told: Sequence[Fact], read_passages: Sequence[Passage]) -> Iterato
 
 
 def _real(text: str) -> str:
-    """
-    Return the clauses of a sentence that tell what happens, without wishes and what lies further back.
-    """
+    """Return the clauses of a sentence that tell what happens, without wishes and what lies further back."""
     return "; ".join(part for part in re.split(r"[;:]|, (?:and|but)\b| and ", text) if not _UNREAL.search(part))
 
 

@@ -1,6 +1,4 @@
-"""
-Naming: by which words a text means somebody: titles, offices, short forms of first names.
-"""
+"""Naming: by which words a text means somebody: titles, offices, short forms of first names."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ _SHE = frozenset(
 
 
 def pronoun_of(name: str) -> str | None:
-    """
-    Return the pronoun that a first name suggests: those of a common list, or `-a` for a woman.
-    """
+    """Return the pronoun that a first name suggests: those of a common list, or `-a` for a woman."""
     words = name.lower().split()
     if any(word in _ABBREVIATED or word.strip(".") in {"mr", "sir", "lord"} for word in words[:1]):
         words = words[1:]
@@ -104,8 +100,8 @@ def pronoun_of(name: str) -> str | None:
 
 
 def titles(seen: Iterable[names.Sighting], small: Iterable[str]) -> frozenset[str]:
-    """
-    Return the words that stand as titles before names: known ones, and `Overseer`, if an overseer is also written small.
+    """Return the words that stand as titles before names: known ones, and `Overseer`, if an overseer is also written
+    small.
     """
     written = frozenset(small)
     followed: dict[str, set[str]] = {}
@@ -117,8 +113,7 @@ def titles(seen: Iterable[names.Sighting], small: Iterable[str]) -> frozenset[st
 
 
 def is_office(word: str, *, strict: bool = False) -> bool:
-    """
-    Return whether a word names somebody by what they are: `bailiff`, `ferryman`, `granary keeper`.
+    """Return whether a word names somebody by what they are: `bailiff`, `ferryman`, `granary keeper`.
 
     Args:
         word: One word, or two.
@@ -133,8 +128,8 @@ def is_office(word: str, *, strict: bool = False) -> bool:
 
 
 def with_offices(entities: Sequence[Entity], texts: Sequence[documents.Document]) -> list[Entity]:
-    """
-    Let `the vicar` mean whom a text introduces as `the vicar, Mr Lisle`, `Lisle, the vicar` or `Lisle was the vicar of`.
+    """Let `the vicar` mean whom a text introduces as `the vicar, Mr Lisle`, `Lisle, the vicar` or `Lisle was the vicar
+    of`.
     """
     by_alias = _bearers(entities)
     bearers: dict[str, set[str]] = {}
@@ -155,9 +150,7 @@ def with_offices(entities: Sequence[Entity], texts: Sequence[documents.Document]
 
 
 def with_titles(entities: Sequence[Entity], seen: Sequence[names.Sighting], known: frozenset[str]) -> list[Entity]:
-    """
-    Let `the Major` mean Major Voss where there is no other major, and `Overseer Pruitt` the only Pruitt.
-    """
+    """Let `the Major` mean Major Voss where there is no other major, and `Overseer Pruitt` the only Pruitt."""
     bearers: dict[str, set[str]] = {}
     by_alias = _bearers(entities)
     family: dict[str, list[Entity]] = {}
@@ -181,9 +174,7 @@ def with_titles(entities: Sequence[Entity], seen: Sequence[names.Sighting], know
 
 
 def with_short_names(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list[Entity]:
-    """
-    Let `Billy Sayers` mean William Sayers, and `Billy` the only William.
-    """
+    """Let `Billy Sayers` mean William Sayers, and `Billy` the only William."""
     written = {sighting.name for sighting in seen}
     bearers: dict[str, set[str]] = {}
     for entity in entities:
@@ -196,9 +187,7 @@ def with_short_names(entities: Sequence[Entity], seen: Sequence[names.Sighting])
 
 
 def _bearers(entities: Sequence[Entity]) -> dict[str, Entity]:
-    """
-    Return who is meant by each name that only one bears.
-    """
+    """Return who is meant by each name that only one bears."""
     count = Counter(alias for entity in entities for alias in set(entity.aliases))
     return {
         alias: entity for entity in entities for alias in entity.aliases if count[alias] == 1 and alias[:1].isupper()
@@ -211,9 +200,7 @@ def _owner(name: str, by_alias: Mapping[str, Entity]) -> Entity | None:
 
 
 def _added(entities: Sequence[Entity], bearers: Mapping[str, set[str]]) -> list[Entity]:
-    """
-    Return the entities with the further aliases that only one of them bears.
-    """
+    """Return the entities with the further aliases that only one of them bears."""
     further: dict[str, list[str]] = {}
     taken = Counter(alias for entity in entities for alias in set(entity.aliases))
     for alias, owners in bearers.items():

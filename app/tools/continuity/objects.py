@@ -1,6 +1,4 @@
-"""
-Objects: what happens to a watch or a letter, followed over sentences, `it` included.
-"""
+"""Objects: what happens to a watch or a letter, followed over sentences, `it` included."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ _EVENTS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """
-    An object as a sentence names it.
-    """
+    """An object as a sentence names it."""
 
     head: str
     """Its noun."""
@@ -126,9 +122,7 @@ class Thing:
     """Whether it is a certain one: `the watch`, and not `a watch`."""
 
     def may_be(self, other: Thing) -> bool:
-        """
-        Return whether two sentences can mean one object.
-        """
+        """Return whether two sentences can mean one object."""
         if self.head != other.head or (self.number and other.number and self.number != other.number):
             return False
         one, two = self.traits & _MATERIALS, other.traits & _MATERIALS
@@ -138,9 +132,7 @@ class Thing:
 
 
 def conflicts(passages: Sequence[Passage], roster: Roster) -> Iterator[tuple[Fact, Fact]]:
-    """
-    Yield what became of an object, with the place where it is there, or its giver has it, all the same.
-    """
+    """Yield what became of an object, with the place where it is there, or its giver has it, all the same."""
     fates: dict[str, tuple[Fact, Thing]] = {}
     last: Thing | None = None
     reach, path = 0, ""
@@ -169,9 +161,7 @@ def conflicts(passages: Sequence[Passage], roster: Roster) -> Iterator[tuple[Fac
 
 
 def _of_card(passage: Passage, roster: Roster) -> dict[str, tuple[Fact, Thing]]:
-    """
-    Return the end of the object that a card is about.
-    """
+    """Return the end of the object that a card is about."""
     name = roster.name(passage.subject).lower()
     if not _CARD_GONE.search(passage.text) or re.search(r"\bnot\b|\bnever\b", passage.text):
         return {}
@@ -186,9 +176,7 @@ def _of_card(passage: Passage, roster: Roster) -> dict[str, tuple[Fact, Thing]]:
 
 
 def _is_back(fate: tuple[Fact, Thing], thing: Thing, text: str) -> bool:
-    """
-    Return whether a text tells how an object came back, or of another one.
-    """
+    """Return whether a text tells how an object came back, or of another one."""
     if not fate[1].may_be(thing) or not thing.is_known:
         return not thing.is_known and thing.is_named and _ANEW.search(text) is not None
     found = fate[0].value == "gone" or re.search(r"\b(?:again|at last|had found|shop|stall|market|window)\b", text)
@@ -196,9 +184,7 @@ def _is_back(fate: tuple[Fact, Thing], thing: Thing, text: str) -> bool:
 
 
 def _marked(passage: Passage, last: Thing | None, roster: Roster) -> tuple[str, list[Thing]]:
-    """
-    Return a text with `#0` for its first object and so on, and the objects; `it` is the one named last.
-    """
+    """Return a text with `#0` for its first object and so on, and the objects; `it` is the one named last."""
     things: list[Thing] = []
 
     def note(match: re.Match[str]) -> str:
@@ -237,9 +223,7 @@ def _thing(match: re.Match[str]) -> Thing:
 def _ends(
     passage: Passage, text: str, things: Sequence[Thing], last: Thing | None, roster: Roster
 ) -> Iterator[tuple[Fact, Thing]]:
-    """
-    Yield the objects that are lost for good, or that somebody parts with.
-    """
+    """Yield the objects that are lost for good, or that somebody parts with."""
     if text.rstrip("\"'”’").endswith("?"):
         return
     for rule in _GONE:
@@ -282,9 +266,7 @@ def _ends(
 
 
 def _is_meant(text: str, match: re.Match[str]) -> bool:
-    """
-    Return whether somebody only means to do it, or tells of another time.
-    """
+    """Return whether somebody only means to do it, or tells of another time."""
     before = facts.clause(text, match.start()) + match[0]
     return (
         bool(
@@ -300,9 +282,7 @@ def _is_meant(text: str, match: re.Match[str]) -> bool:
 def _present(
     passage: Passage, text: str, things: Sequence[Thing], fates: dict[str, tuple[Fact, Thing]], roster: Roster
 ) -> Iterator[tuple[Fact, Fact]]:
-    """
-    Yield each end of an object that is there in a passage all the same.
-    """
+    """Yield each end of an object that is there in a passage all the same."""
     if passage.is_spoken or passage.is_card or not fates:
         return
     for match in re.finditer(r"#(\d+)", text):

@@ -1,5 +1,4 @@
-"""
-Passages: sentences in which names and pronouns have been replaced by whom they mean.
+"""Passages: sentences in which names and pronouns have been replaced by whom they mean.
 
 `She gave Kael her ring` becomes `@2 gave @1 @2's ring`, so that what is read off a passage needs no grammar of names.
 """
@@ -43,9 +42,7 @@ _SAYS = re.compile(rf"@[?~]?(\d+)(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """
-    A sentence, or the part of one that is spoken or not.
-    """
+    """A sentence, or the part of one that is spoken or not."""
 
     text: str
     """Its words with `@n` for the cast."""
@@ -86,16 +83,12 @@ class Passage:
 
     @property
     def is_card(self) -> bool:
-        """
-        Whether it stands on a card.
-        """
+        """Whether it stands on a card."""
         return self.order < 0
 
 
 class Reader:
-    """
-    Reads the paragraphs of one file in order.
-    """
+    """Reads the paragraphs of one file in order."""
 
     def __init__(self, roster: Roster, path: str, order: int, **scene: object) -> None:
         self._roster = roster
@@ -112,9 +105,7 @@ class Reader:
         self._is_first_person = False
 
     def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
-        """
-        Yield the passages of the paragraphs.
-        """
+        """Yield the passages of the paragraphs."""
         texts = [p.text.lower() for p in paragraphs]
         told = (m for p in paragraphs for m in _FIRST_PERSON.finditer(p.text) if not p.is_spoken(m.start()))
         self._is_first_person = len(list(itertools.islice(told, _OFTEN))) == _OFTEN
@@ -185,9 +176,7 @@ class Reader:
         return text, before
 
     def _speaker(self, paragraph: prose.Paragraph, told: Sequence[str]) -> int:
-        """
-        Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is.
-        """
+        """Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is."""
         if not paragraph.speech:
             self._speakers = []
             return 0
@@ -208,18 +197,14 @@ class Reader:
 
 
 def _named_after(told: Mapping[int, tuple[str, int]], number: int) -> int:
-    """
-    Return who is said to speak in the words right after a speech, 0 if they do not say.
-    """
+    """Return who is said to speak in the words right after a speech, 0 if they do not say."""
     text = told.get(number + 1, ("", 0))[0]
     match = _SAYS.match(text) or re.match(rf"\W*{_SAID.pattern}", text)
     return int(match[1]) if match else 0
 
 
 def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
-    """
-    Yield start, end and whether it is spoken of each sentence, cut where speech begins or ends.
-    """
+    """Yield start, end and whether it is spoken of each sentence, cut where speech begins or ends."""
     cuts = sorted({cut for span in paragraph.speech for cut in (span.start, span.end)})
     for sentence in paragraph.sentences:
         edges = [sentence.start, *(cut for cut in cuts if sentence.start < cut < sentence.end), sentence.end]
@@ -240,9 +225,7 @@ def _replaced(
     others: Chain | None = None,
     exclude: int = 0,
 ) -> str:
-    """
-    Return a stretch of text with names and pronouns replaced, and note in the chain who was named.
-    """
+    """Return a stretch of text with names and pronouns replaced, and note in the chain who was named."""
     pieces: list[str] = []
     position = start
     unnamed = {m.start("noun"): unnamed_gender(m["noun"]) for m in UNNAMED.finditer(text, start, end)}
@@ -281,8 +264,8 @@ def _replaced(
 
 
 def _is_told(text: str, mention: Mention, start: int, mentions: Sequence[Mention]) -> bool:
-    """
-    Return whether an office is what a sentence says of somebody: `Jonas, the baker`, `the baker Jonas`, `Jonas was the baker`.
+    """Return whether an office is what a sentence says of somebody: `Jonas, the baker`, `the baker Jonas`, `Jonas was
+    the baker`.
     """
     if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():
         return False
@@ -296,9 +279,7 @@ def _is_told(text: str, mention: Mention, start: int, mentions: Sequence[Mention
 
 
 def _named(text: str, mention: Mention, end: int, roster: Roster, chain: Chain) -> tuple[str, int]:
-    """
-    Return what stands for a name, and where the text continues.
-    """
+    """Return what stands for a name, and where the text continues."""
     person = roster.number(mention.entity)
     piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, end)
     if not roster.is_person(person):
@@ -308,9 +289,7 @@ def _named(text: str, mention: Mention, end: int, roster: Roster, chain: Chain) 
 
 
 def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: Chain) -> tuple[str, int]:
-    """
-    Return the only brother for `his brother`, and where the text continues; else what was given.
-    """
+    """Return the only brother for `his brother`, and where the text continues; else what was given."""
     match = _KIN.match(text, after) if piece.endswith("'s") and "?" not in piece else None
     relative = roster.relative(person, match["k"].lower()) if match else 0
     if not match or not relative:
@@ -320,9 +299,7 @@ def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: 
 
 
 def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
-    """
-    Return what stands for a pronoun, and where the text continues; `he's` becomes `@n is`.
-    """
+    """Return what stands for a pronoun, and where the text continues; `he's` becomes `@n is`."""
     bare, _, tail = match[0].replace("’", "'").partition("'")
     following = _WORD.match(text, match.end() + 1)
     if tail == "s":
@@ -334,8 +311,8 @@ def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
 def _meant(
     chain: Chain, others: Chain | None, roster: Roster, gender: str, exclude: int, before: str
 ) -> tuple[int, bool]:
-    """
-    Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the person.
+    """Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the
+    person.
     """
     own = _SUBJECT_IS.search(before)
     exclude = int(own[1]) if own else exclude
@@ -355,8 +332,8 @@ def _is_possessive(word: str, following: re.Match[str] | None, after: str) -> bo
 
 
 def of_line(text: str, subject: int, roster: Roster) -> str:
-    """
-    Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the subject.
+    """Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the
+    subject.
     """
     chain = Chain()
     chain.opened()
@@ -368,7 +345,5 @@ def of_line(text: str, subject: int, roster: Roster) -> str:
 
 
 def of_document(document: documents.Document, reader: Reader) -> list[Passage]:
-    """
-    Return the passages of a file.
-    """
+    """Return the passages of a file."""
     return list(reader.read(prose.paragraphs(document)))

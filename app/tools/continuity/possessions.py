@@ -1,6 +1,4 @@
-"""
-Possessions: whose a thing is, and where it is kept.
-"""
+"""Possessions: whose a thing is, and where it is kept."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _COMMON = frozenset(
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield whose things are, and where they are kept.
-    """
+    """Yield whose things are, and where they are kept."""
     text = passage.text
     if passage.is_card:
         yield from _carded(passage, roster)
@@ -83,9 +79,7 @@ def _kept(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fa
 
 
 def _item(phrase: str, roster: Roster) -> tuple[str, str]:
-    """
-    Return by which word an item is known again, and whose it is said to be.
-    """
+    """Return by which word an item is known again, and whose it is said to be."""
     owner = re.match(rf"({vocabulary.PERSON})'s ", phrase)
     named = re.fullmatch(r"@[?~]?(\d+)", phrase)
     if named:
@@ -133,7 +127,5 @@ def _fact(
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether a thing is said to be somebody else's, or to be kept elsewhere.
-    """
+    """Return whether a thing is said to be somebody else's, or to be kept elsewhere."""
     return bool(one.data[1] != other.data[1])

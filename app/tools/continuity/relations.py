@@ -1,6 +1,4 @@
-"""
-Ranks, trades and kinship.
-"""
+"""Ranks, trades and kinship."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ _CHURCH = re.compile(r"\b(?:Father|Mother|Sister|Brother|Aunt|Uncle|Granny) $")
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield ranks, trades and who is what to whom.
-    """
+    """Yield ranks, trades and who is what to whom."""
     if passage.text.endswith("?"):
         return
     yield from _ranks(passage, roster)
@@ -171,9 +167,7 @@ def _kinships(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _related(passage: Passage, roster: Roster, one: int, other: int, word: str, sure: bool) -> Iterator[Fact]:
-    """
-    Yield that `other` is this to `one`; the pair is put into one order, and the relation turned with it.
-    """
+    """Yield that `other` is this to `one`; the pair is put into one order, and the relation turned with it."""
     if one == other or not (roster.is_person(one) and roster.is_person(other)):
         return
     relation = vocabulary.KINSHIP.get(word.lower(), "")
@@ -209,9 +203,7 @@ def _fact(
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether nobody can be both.
-    """
+    """Return whether nobody can be both."""
     first, second = str(one.data), str(other.data)
     if first == second or not first or not second:
         return False

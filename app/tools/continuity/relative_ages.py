@@ -1,6 +1,4 @@
-"""
-Relative ages: `two years older than Edda`, `in her late forties`, `not yet thirty`.
-"""
+"""Relative ages: `two years older than Edda`, `in her late forties`, `not yet thirty`."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ _MOST = 200
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield how old somebody is within limits, or next to another.
-    """
+    """Yield how old somebody is within limits, or next to another."""
     if facts.is_earlier(passage):
         return
     for match in _DECADE.finditer(passage.text):
@@ -125,9 +121,7 @@ def _said(data: object) -> str:
 
 
 def derived(told: Sequence[Fact]) -> list[Fact]:
-    """
-    Return the ages that follow from the age of another and the years between them.
-    """
+    """Return the ages that follow from the age of another and the years between them."""
     ages: dict[str, list[Fact]] = {}
     for fact in told:
         if fact.attribute == "age" and fact.is_sure and fact.data[0] in {"is", "turns"}:
@@ -148,9 +142,7 @@ def derived(told: Sequence[Fact]) -> list[Fact]:
 
 
 def is_outside(limits: tuple[int, int], other: Fact, one: Fact) -> bool:
-    """
-    Return whether an age lies outside limits that are stated elsewhere.
-    """
+    """Return whether an age lies outside limits that are stated elsewhere."""
     how, years = other.data
     if how == "born":
         return False

@@ -1,6 +1,4 @@
-"""
-The roster: everyone and everything that cards and scenes name, by number, with the pronoun that fits.
-"""
+"""The roster: everyone and everything that cards and scenes name, by number, with the pronoun that fits."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ _NARRATOR = Entity(
 
 
 class Roster:
-    """
-    The cast by number, from 1.
-    """
+    """The cast by number, from 1."""
 
     def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
         written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
@@ -83,65 +79,47 @@ class Roster:
         self._observe(scenes)
 
     def learn_relation(self, one: int, other: int, relation: str) -> None:
-        """
-        Note what `other` is to `one`, so that `his brother` can mean somebody.
-        """
+        """Note what `other` is to `one`, so that `his brother` can mean somebody."""
         self._relatives.setdefault((one, relation), set()).add(other)
         self._relatives.setdefault((other, vocabulary.INVERSE.get(relation, relation)), set()).add(one)
 
     def relative(self, person: int, word: str) -> int:
-        """
-        Return the only one who is a person's sister or son, 0 if none or several may be.
-        """
+        """Return the only one who is a person's sister or son, 0 if none or several may be."""
         gender = "he" if word in vocabulary.MALE_WORDS else "she" if word in vocabulary.FEMALE_WORDS else None
         known = self._relatives.get((person, vocabulary.KINSHIP.get(word, "")), set())
         fitting = [number for number in known if gender is None or self.gender(number) in {gender, None}]
         return fitting[0] if len(fitting) == 1 else 0
 
     def number(self, entity: Entity) -> int:
-        """
-        Return an entity's number.
-        """
+        """Return an entity's number."""
         return self._numbers[entity.name]
 
     def numbered(self, name: str | None) -> int:
-        """
-        Return the number of whom a text names, 0 if nobody known.
-        """
+        """Return the number of whom a text names, 0 if nobody known."""
         entity = self.cast.named(name) if name else None
         return self.number(entity) if entity else 0
 
     def name(self, number: int) -> str:
-        """
-        Return the name by which findings call a number.
-        """
+        """Return the name by which findings call a number."""
         return self.entities[number - 1].name if number else "the narrator"
 
     def gender(self, number: int) -> str | None:
-        """
-        Return the pronoun that fits, None if it is not known.
-        """
+        """Return the pronoun that fits, None if it is not known."""
         return self._genders[number - 1] if 0 < number <= len(self._genders) else None
 
     def is_person(self, number: int) -> bool:
-        """
-        Return whether somebody is meant who can act.
-        """
+        """Return whether somebody is meant who can act."""
         return 0 < number <= len(self._persons) and self._persons[number - 1]
 
     def may_be_place(self, number: int) -> bool:
-        """
-        Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act.
-        """
+        """Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act."""
         entity = self.entities[number - 1]
         one_word = " " not in entity.name or _PLACE_NAME.search(entity.name) is not None
         unseen = self._genders[number - 1] is None and number not in self._acting
         return not self.is_person(number) or (entity.kind == "unknown" and one_word and unseen)
 
     def _observe(self, scenes: Sequence[documents.Document]) -> None:
-        """
-        Learn pronouns from sentences that name one person, and who is a place from how names are used.
-        """
+        """Learn pronouns from sentences that name one person, and who is a place from how names are used."""
         pronouns: dict[int, Counter[str]] = {}
         uses: dict[int, Counter[str]] = {}
         for document in scenes[:_MAX_TEXTS]:
@@ -173,9 +151,7 @@ class Roster:
         self._judge(uses, pronouns)
 
     def _judge(self, uses: dict[int, Counter[str]], pronouns: dict[int, Counter[str]]) -> None:
-        """
-        Decide from how names are used who is a person, and which pronoun fits.
-        """
+        """Decide from how names are used who is a person, and which pronoun fits."""
         self._acting = {number for number, use in uses.items() if use["acts"]}
         for number, entity in enumerate(self.entities, start=1):
             count = pronouns.setdefault(number, Counter())
@@ -222,9 +198,7 @@ def _majority(count: Counter[str]) -> str | None:
 
 
 def _distinct(entities: Iterable[Entity]) -> list[Entity]:
-    """
-    Merge what several cards say of one subject.
-    """
+    """Merge what several cards say of one subject."""
     found: dict[str, Entity] = {}
     for entity in entities:
         known = found.get(entity.name)
@@ -240,9 +214,7 @@ def _distinct(entities: Iterable[Entity]) -> list[Entity]:
 
 
 def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]) -> list[Entity]:
-    """
-    Return those whom no card describes; `Jory Pell` and `Jory` are one.
-    """
+    """Return those whom no card describes; `Jory Pell` and `Jory` are one."""
     known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
     found: dict[str, Entity] = {}
     for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
@@ -271,9 +243,7 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
 
 
 def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
-    """
-    Take away what names two: a surname of a family, or `the keeper` where there are two.
-    """
+    """Take away what names two: a surname of a family, or `the keeper` where there are two."""
     count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
     whole = {entity.name.lower() for entity in entities}
     return [

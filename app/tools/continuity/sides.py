@@ -1,6 +1,4 @@
-"""
-Left and right: on which side somebody's scars, lost eyes and lame legs are, and which hand is the better one.
-"""
+"""Left and right: on which side somebody's scars, lost eyes and lame legs are, and which hand is the better one."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ _OTHER_SENSE = re.compile(
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield marks with their side, and the better hand.
-    """
+    """Yield marks with their side, and the better hand."""
     text = _FOLLOWS.sub(r"\g<side> \g<part>", passage.text)
     text = _ELLIPTIC.sub(r"\g<0> \g<part>", text)
     passage = dataclasses.replace(passage, text=text) if text != passage.text else passage
@@ -122,9 +118,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 
 def _is_viewed(text: str, match: re.Match[str]) -> bool:
-    """
-    Return whether the clause speaks of a mirror, a portrait or the opposite side.
-    """
+    """Return whether the clause speaks of a mirror, a portrait or the opposite side."""
     start = max(text.rfind(";", 0, match.start()), text.rfind(". ", 0, match.start()), 0)
     end = text.find(";", match.end())
     return _VIEWED.search(text, start, end if end > 0 else len(text)) is not None
@@ -157,9 +151,7 @@ def _marked(passage: Passage, roster: Roster, match: re.Match[str], part: str) -
 
 
 def _used(passage: Passage, roster: Roster, match: re.Match[str], part: str) -> Iterator[Fact]:
-    """
-    Yield a hand, an eye or a leg that somebody uses, so that it cannot be the one that is gone.
-    """
+    """Yield a hand, an eye or a leg that somebody uses, so that it cannot be the one that is gone."""
     own = match.groupdict().get("own") or ""
     if part in {"arm", "leg", "eye"} and own.startswith("@") and not passage.is_spoken:
         number, sure = _bearer(passage, match, roster)
@@ -168,9 +160,7 @@ def _used(passage: Passage, roster: Roster, match: re.Match[str], part: str) -> 
 
 
 def _mark(text: str, match: re.Match[str]) -> tuple[str, str] | None:
-    """
-    Return the class and the word of the mark that is nearest to a part of the body in its clause.
-    """
+    """Return the class and the word of the mark that is nearest to a part of the body in its clause."""
     before = facts.clause(text, match.start())[-90:]
     own = match.groupdict().get("own") or ""
     if own.startswith("@") and re.search(r"\b(?:left|leaving) $", text[: match.start()]):
@@ -212,9 +202,7 @@ def _fact(
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether one says left and the other right, or whether a hand is used that is gone.
-    """
+    """Return whether one says left and the other right, or whether a hand is used that is gone."""
     (first, how), (second, how_other) = one.data, other.data
     if "used" in {how, how_other}:
         return first == second and "gone" in {how, how_other}

@@ -1,6 +1,4 @@
-"""
-Spellings: one name written in two ways.
-"""
+"""Spellings: one name written in two ways."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ _COMMON_TITLES = frozenset({"mr", "old", "young"})
 
 
 def right_names(cards: Sequence[Card]) -> list[str]:
-    """
-    Return the names that are right as they are: of the cards' subjects, and whole names that cards mention.
-    """
+    """Return the names that are right as they are: of the cards' subjects, and whole names that cards mention."""
     written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
     mentioned = [s.name for s in names.certain(names.sightings(written)) if len(s.name.split()) > 1]
     return [*(alias for card in cards for alias in card.entity.aliases), *dict.fromkeys(mentioned)]
@@ -39,9 +35,7 @@ def right_names(cards: Sequence[Card]) -> list[str]:
 def slips(
     scenes: Sequence[documents.Document], known: Sequence[str]
 ) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
-    """
-    Yield names that are probably another one misspelt, each with the place where the other one stands.
-    """
+    """Yield names that are probably another one misspelt, each with the place where the other one stands."""
     seen = names.sightings(scenes)
     first: dict[str, names.Sighting] = {}
     neighbours: dict[str, set[str]] = {}
@@ -72,17 +66,13 @@ def slips(
 
 
 def _told_apart(slip: names.Slip, text: str) -> bool:
-    """
-    Return whether a paragraph has both spellings and speaks of names: it knows of the difference.
-    """
+    """Return whether a paragraph has both spellings and speaks of names: it knows of the difference."""
     both = all(re.search(rf"\b{re.escape(name)}\b", text) for name in (slip.name, slip.intended))
     return both and _SPEAKS_OF_NAMES.search(text) is not None
 
 
 def _is_place(word: str, seen: Sequence[names.Sighting]) -> bool:
-    """
-    Return whether a name mostly follows `in`, `at` or another word of place.
-    """
+    """Return whether a name mostly follows `in`, `at` or another word of place."""
     uses = [s.quote.partition(word)[0] for s in seen if word in s.name.split()][:_USES]
     return 2 * sum(bool(_LOCATED.search(before)) for before in uses) > len(uses)
 
@@ -94,8 +84,8 @@ def _beside_surname(
     first: dict[str, names.Sighting],
     reported: set[str],
 ) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
-    """
-    Yield first names, short ones too, that differ by a letter from the one that a card gives with the same surname.
+    """Yield first names, short ones too, that differ by a letter from the one that a card gives
+    with the same surname.
     """
     pairs = {tuple(name.split()) for name in known if len(name.split()) == 2}
     words = {word for name in known for word in name.split()}
@@ -123,9 +113,7 @@ def _after_title(
     first: dict[str, names.Sighting],
     reported: set[str],
 ) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
-    """
-    Yield `Father Corwin` where the text also has `Father Corvin`, once each.
-    """
+    """Yield `Father Corwin` where the text also has `Father Corvin`, once each."""
     words = {word for name in known for word in name.split()}
     titled: dict[str, list[str]] = {}
     for sighting in seen:
@@ -149,9 +137,7 @@ def _after_title(
 
 
 def _is_own_name(slip: names.Slip, counts: Counter[str], neighbours: dict[str, set[str]], known: Sequence[str]) -> bool:
-    """
-    Return whether the other spelling is a name of its own: a diminutive, a derived word or another person.
-    """
+    """Return whether the other spelling is a name of its own: a diminutive, a derived word or another person."""
     long, short = sorted((slip.name, slip.intended), key=len, reverse=True)
     if long.startswith(short) and long[len(short) :] in _SUFFIXES:
         return True

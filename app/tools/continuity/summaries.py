@@ -1,6 +1,4 @@
-"""
-What a comparison read and compared, for payloads and summaries.
-"""
+"""What a comparison read and compared, for payloads and summaries."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ _PATHS = 50
 
 
 def counts(result: Comparison) -> dict[str, plain.Json]:
-    """
-    Return the counts that both tools put into their payload.
-    """
+    """Return the counts that both tools put into their payload."""
     return {
         "fact_count": len(result.facts),
         "comparison_count": result.comparisons,
@@ -25,9 +21,7 @@ def counts(result: Comparison) -> dict[str, plain.Json]:
 
 
 def sentence(conflicts: int, result: Comparison) -> str:
-    """
-    Return the summary: `0 conflicts in 14 comparisons of 24 facts; 2 files without readable facts: a.md, b.md`.
-    """
+    """Return the summary: `0 conflicts in 14 comparisons of 24 facts; 2 files without readable facts: a.md, b.md`."""
     told = (
         f"{findings.counted(conflicts, 'conflict')} in {findings.counted(result.comparisons, 'comparison')} of "
         f"{findings.counted(len(result.facts), 'fact')}"

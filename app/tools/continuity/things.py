@@ -1,6 +1,4 @@
-"""
-Things: where a place stands, where somebody lives, and of what a thing is made.
-"""
+"""Things: where a place stands, where somebody lives, and of what a thing is made."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _MATERIAL_FIELD = frozenset({"material", "made_of"})
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield locations and materials.
-    """
+    """Yield locations and materials."""
     if passage.is_card and passage.subject:
         value = passage.text.partition(" : ")[2]
         if passage.field in _FIELD:
@@ -59,9 +55,7 @@ def _located(passage: Passage, roster: Roster, number: int, place: str) -> Itera
 
 
 def _heads(roster: Roster) -> dict[str, int]:
-    """
-    Return the items whose cards give a material, by the last word of their names where that names one only.
-    """
+    """Return the items whose cards give a material, by the last word of their names where that names one only."""
     found: dict[str, list[int]] = {}
     for entity in roster.entities:
         if entity.kind == "item":
@@ -90,9 +84,7 @@ def _fact(passage: Passage, roster: Roster, attribute: str, number: int, value: 
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two places or two materials have nothing in common.
-    """
+    """Return whether two places or two materials have nothing in common."""
     first, second = one.data, other.data
     assert isinstance(first, frozenset)
     assert isinstance(second, frozenset)

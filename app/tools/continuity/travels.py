@@ -1,6 +1,4 @@
-"""
-Travels: how far it is from one place to another, and how long the way takes.
-"""
+"""Travels: how far it is from one place to another, and how long the way takes."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ _TOLERANCE = 1.2
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    """
-    Yield distances and times between two places.
-    """
+    """Yield distances and times between two places."""
     text = passage.text
     if text.endswith("?") or _LIES.search(text):
         return
@@ -86,8 +82,8 @@ def _mode(text: str) -> str:
 
 
 def _ends(passage: Passage, roster: Roster, match: re.Match[str]) -> list[str]:
-    """
-    Return the one or two places of whose way a sentence speaks: those nearest to the amount, `there` and `here` included.
+    """Return the one or two places of whose way a sentence speaks: those nearest to the amount, `there` and `here`
+    included.
     """
     text = passage.text
     found: dict[str, int] = {}
@@ -109,9 +105,7 @@ def _ends(passage: Passage, roster: Roster, match: re.Match[str]) -> list[str]:
 
 
 def _other_end(passage: Passage, roster: Roster, name: str) -> list[str]:
-    """
-    Return the place that `there`, `it` or `here` means in a sentence that names only one.
-    """
+    """Return the place that `there`, `it` or `here` means in a sentence that names only one."""
     text = passage.text
     there = passage.there if re.search(r"\b(?:there|[Ii]t (?:is|was|lies|lay|took|takes|stands))\b", text) else 0
     here = roster.numbered(passage.place) if re.search(r"\b(?:from here|away|off|distant|out|here)\b", text) else 0
@@ -159,9 +153,7 @@ def _number(match: re.Match[str]) -> float | None:
 
 
 def differ(one: Fact, other: Fact) -> bool:
-    """
-    Return whether two lengths of a way are further apart than rounding explains.
-    """
+    """Return whether two lengths of a way are further apart than rounding explains."""
     (first, mode), (second, mode_other) = one.data, other.data
     if mode and mode_other and mode != mode_other:
         return False

@@ -1,6 +1,4 @@
-"""
-Closed classes of English words: kinship, parts of the body, colours, ranks, trades, units and verbs.
-"""
+"""Closed classes of English words: kinship, parts of the body, colours, ranks, trades, units and verbs."""
 
 from __future__ import annotations
 

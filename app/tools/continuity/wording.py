@@ -1,6 +1,4 @@
-"""
-Wording: the same words for what is written in several ways.
-"""
+"""Wording: the same words for what is written in several ways."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _FINITE = frozenset(
 
 
 def plain(text: str) -> str:
-    """
-    Return a text with straight apostrophes, without marks of emphasis, and with its contractions written out.
-    """
+    """Return a text with straight apostrophes, without marks of emphasis, and with its contractions written out."""
     bare = (
         _LONG_WORD.sub("…", text[:_LONGEST_PASSAGE])
         .replace("’", "'")
@@ -62,9 +58,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def with_subject(text: str, name: str, is_person: bool) -> str:
-    """
-    Return a sentence of a card with its subject: `Stands on the left bank` and `It stands on …` name it.
-    """
+    """Return a sentence of a card with its subject: `Stands on the left bank` and `It stands on …` name it."""
     if text.startswith("It ") and not is_person:
         return f"{name} {text[3:]}"
     verb = text.split(" ", 1)[0]

@@ -1,5 +1,4 @@
-"""
-DBOS with its system database on SQLite.
+"""DBOS with its system database on SQLite.
 
 Durable as SQLite is with `synchronous=FULL`: each commit is synced, and each step is a commit. `journal_mode=WAL` is
 set before the start; DBOS leaves SQLite at its slower default.
@@ -24,48 +23,36 @@ _arrived = asyncio.Semaphore(0)
 
 @DBOS.step()
 async def nothing() -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""
 
 
 @DBOS.workflow()
 async def steps(count: int) -> None:
-    """
-    Do nothing so many times.
-    """
+    """Do nothing so many times."""
     for _ in range(count):
         await nothing()
 
 
 @DBOS.workflow()
 async def gate() -> None:
-    """
-    Wait for a person.
-    """
+    """Wait for a person."""
     _arrived.release()
     await DBOS.recv_async("answer", timeout_seconds=_FOR_EVER_SECONDS)
 
 
 class Engine:
-    """
-    DBOS in this process.
-    """
+    """DBOS in this process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._parked: list[Any] = []
 
     async def run(self) -> None:
-        """
-        Execute a workflow of no-op steps.
-        """
+        """Execute a workflow of no-op steps."""
         await steps(self._count)
 
     async def park(self, count: int) -> None:
-        """
-        Start workflows that wait.
-        """
+        """Start workflows that wait."""
         for _ in range(count):
             self._parked.append(await DBOS.start_workflow_async(gate))
         for _ in range(count):
@@ -74,9 +61,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """
-    Launch DBOS on a fresh database.
-    """
+    """Launch DBOS on a fresh database."""
     database = order.place / "dbos.sqlite"
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -1,6 +1,4 @@
-"""
-A small HTTP client: one connection that is kept, one request after the other.
-"""
+"""A small HTTP client: one connection that is kept, one request after the other."""
 
 from __future__ import annotations
 
@@ -11,16 +9,12 @@ from dataclasses import dataclass
 
 
 class Refused(Exception):
-    """
-    The server did not answer with a success.
-    """
+    """The server did not answer with a success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """
-    Where a POST starts a run and is answered when the run has ended.
-    """
+    """Where a POST starts a run and is answered when the run has ended."""
 
     port: int
     """Port on loopback."""
@@ -31,17 +25,14 @@ class Door:
 
 
 class Connection:
-    """
-    A connection that is open.
-    """
+    """A connection that is open."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def post(self, target: str, body: bytes) -> bytes:
-        """
-        Send a POST of JSON and return the answer's body.
+        """Send a POST of JSON and return the answer's body.
 
         Raises:
             Refused: the status is no success.
@@ -73,9 +64,7 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Connection]:
-    """
-    Open a connection to a port of loopback, and close it.
-    """
+    """Open a connection to a port of loopback, and close it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield Connection(reader, writer)

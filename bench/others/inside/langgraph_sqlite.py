@@ -1,5 +1,4 @@
-"""
-LangGraph with its SQLite checkpointer.
+"""LangGraph with its SQLite checkpointer.
 
 Durable by `durability="sync"` (a checkpoint is written before the next node starts) on SQLite with `synchronous=FULL`
 (each commit is synced); the checkpointer itself sets `journal_mode=WAL`.
@@ -21,17 +20,13 @@ from bench.others.inside import meter
 
 
 class State(TypedDict):
-    """
-    What a thread carries.
-    """
+    """What a thread carries."""
 
     finished: int
 
 
 class Engine:
-    """
-    Two compiled graphs on one connection: a chain of no-op nodes, and a node that waits.
-    """
+    """Two compiled graphs on one connection: a chain of no-op nodes, and a node that waits."""
 
     def __init__(self, saver: Any, count: int) -> None:
         self._chain = _chain(count).compile(checkpointer=saver)
@@ -40,15 +35,11 @@ class Engine:
         self._limit = count + 5
 
     async def run(self) -> None:
-        """
-        Invoke the chain as a thread of its own.
-        """
+        """Invoke the chain as a thread of its own."""
         await self._invoke(self._chain)
 
     async def park(self, count: int) -> None:
-        """
-        Invoke the graph that waits; an interrupted graph rests in the database alone.
-        """
+        """Invoke the graph that waits; an interrupted graph rests in the database alone."""
         for _ in range(count):
             await self._invoke(self._gate)
 
@@ -59,9 +50,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """
-    Open a fresh database.
-    """
+    """Open a fresh database."""
     async with aiosqlite.connect(order.place / "langgraph.sqlite") as connection:
         await connection.execute("PRAGMA synchronous=FULL")
         saver = AsyncSqliteSaver(connection)

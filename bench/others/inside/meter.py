@@ -1,6 +1,4 @@
-"""
-The meter: does a workload on a product and answers its figures.
-"""
+"""The meter: does a workload on a product and answers its figures."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _SETTLE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """
-    What is to be done.
-    """
+    """What is to be done."""
 
     key: str
     """Key of the workload."""
@@ -48,19 +44,13 @@ class Order:
 
 
 class Engine(Protocol):
-    """
-    A product that is up.
-    """
+    """A product that is up."""
 
     async def run(self) -> object:
-        """
-        Start a run of no-op steps and wait until its end is known.
-        """
+        """Start a run of no-op steps and wait until its end is known."""
 
     async def park(self, count: int) -> None:
-        """
-        Start so many runs that wait for a person, and wait until all of them do.
-        """
+        """Start so many runs that wait for a person, and wait until all of them do."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
@@ -73,8 +63,7 @@ Served = Callable[[Order, EngineT], AbstractAsyncContextManager[http.Door]]
 
 
 def serve(opened: Opened[EngineT], served: Served[EngineT] | None = None) -> None:
-    """
-    Do what the order says, and answer.
+    """Do what the order says, and answer.
 
     Args:
         served: Own door of the product; without one it stands behind a small FastAPI application.
@@ -179,9 +168,7 @@ async def _milliseconds(done: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _resting_bytes() -> int:
-    """
-    Return the memory that is held once nothing works any more, or after a minute.
-    """
+    """Return the memory that is held once nothing works any more, or after a minute."""
     until = time.monotonic() + _SETTLE_SECONDS
     while time.monotonic() < until:
         before = census.cpu_seconds()

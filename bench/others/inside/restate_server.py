@@ -1,5 +1,4 @@
-"""
-Restate: its server as one node, and a service of its Python SDK.
+"""Restate: its server as one node, and a service of its Python SDK.
 
 Durable as it comes: the log server syncs its write-ahead log before it acknowledges a step. The setting for that,
 `log-server.rocksdb-disable-wal-fsync = false`, is its default, and set here all the same.
@@ -26,34 +25,26 @@ _arrived = asyncio.Semaphore(0)
 
 
 async def nothing() -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""
 
 
 @_service.handler()
 async def steps(context: restate.Context, count: int) -> None:
-    """
-    Do nothing so many times, one journal entry each.
-    """
+    """Do nothing so many times, one journal entry each."""
     for _ in range(count):
         await context.run_typed("nothing", nothing)
 
 
 @_service.handler()
 async def gate(context: restate.Context) -> None:
-    """
-    Wait for a person.
-    """
+    """Wait for a person."""
     _, answer = context.awakeable()
     _arrived.release()
     await answer
 
 
 class Engine:
-    """
-    The server through its ingress; the service is in this process.
-    """
+    """The server through its ingress; the service is in this process."""
 
     def __init__(self, port: int, count: int) -> None:
         self.door = http.Door(port=port, target="/Bench/steps", body=str(count).encode())
@@ -61,15 +52,11 @@ class Engine:
         self.open = contextlib.AsyncExitStack()
 
     async def run(self) -> None:
-        """
-        Invoke the steps and wait for the answer.
-        """
+        """Invoke the steps and wait for the answer."""
         await self._post(self.door.target, self.door.body)
 
     async def park(self, count: int) -> None:
-        """
-        Invoke the gate so many times without waiting for the answer.
-        """
+        """Invoke the gate so many times without waiting for the answer."""
         for _ in range(count):
             await self._post("/Bench/gate/send", b"")
         for _ in range(count):
@@ -86,9 +73,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """
-    Start the server on a fresh folder and tell it where the service is.
-    """
+    """Start the server on a fresh folder and tell it where the service is."""
     ingress, admin, fabric, endpoint = servers.free_ports(4)
     async with _serving(endpoint), servers.running([_binary()], _variables(order.place, ingress, admin, fabric)):
         told = json.dumps({"uri": f"http://127.0.0.1:{endpoint}"}).encode()
@@ -101,9 +86,7 @@ async def opened(order: meter.Order) -> AsyncIterator[Engine]:
 
 @contextlib.asynccontextmanager
 async def served(_: meter.Order, engine: Engine) -> AsyncIterator[http.Door]:
-    """
-    Its ingress is a door.
-    """
+    """Its ingress is a door."""
     yield engine.door
 
 

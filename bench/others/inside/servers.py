@@ -1,6 +1,4 @@
-"""
-Servers of a product: started in this process group, awaited, and ended.
-"""
+"""Servers of a product: started in this process group, awaited, and ended."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _GLANCE_SECONDS = 0.05
 
 
 def free_ports(count: int) -> list[int]:
-    """
-    Return so many ports of loopback that nobody listened on just now.
-    """
+    """Return so many ports of loopback that nobody listened on just now."""
     with contextlib.ExitStack() as held:
         listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listener.getsockname()[1] for listener in listeners]
@@ -25,8 +21,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def running(words: Sequence[str | Path], variables: dict[str, str] | None = None) -> AsyncIterator[None]:
-    """
-    Run a program, with what it says among the complaints, and end it.
+    """Run a program, with what it says among the complaints, and end it.
 
     Args:
         variables: Its whole process environment; None: this process's.
@@ -41,8 +36,7 @@ async def running(words: Sequence[str | Path], variables: dict[str, str] | None 
 
 
 async def until(ready: Callable[[], Awaitable[object]], *faults: type[Exception]) -> None:
-    """
-    Try something until it does not fail any more.
+    """Try something until it does not fail any more.
 
     Args:
         faults: Faults that mean: not yet. Others are raised.

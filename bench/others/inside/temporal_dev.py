@@ -1,5 +1,4 @@
-"""
-Temporal: its development server, a worker and a client of its Python SDK.
+"""Temporal: its development server, a worker and a client of its Python SDK.
 
 Durable by a database file with `journal_mode=WAL` and `synchronous=FULL`: each commit is synced. A step is an activity;
 a local activity would not be on disk before the next one.
@@ -27,23 +26,17 @@ _arrived = asyncio.Semaphore(0)
 
 @activity.defn
 async def nothing() -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""
 
 
 @activity.defn
 async def arrive() -> None:
-    """
-    Note that a workflow is about to wait.
-    """
+    """Note that a workflow is about to wait."""
     _arrived.release()
 
 
 class Engine:
-    """
-    A client; the worker is in this process.
-    """
+    """A client; the worker is in this process."""
 
     def __init__(self, client: Client, count: int) -> None:
         self._client = client
@@ -51,15 +44,11 @@ class Engine:
         self._ids = itertools.count()
 
     async def run(self) -> None:
-        """
-        Execute a workflow of no-op steps.
-        """
+        """Execute a workflow of no-op steps."""
         await self._client.execute_workflow(Steps.run, self._count, id=f"steps-{next(self._ids)}", task_queue=_QUEUE)
 
     async def park(self, count: int) -> None:
-        """
-        Start workflows that wait.
-        """
+        """Start workflows that wait."""
         for _ in range(count):
             await self._client.start_workflow(Gate.run, id=f"gate-{next(self._ids)}", task_queue=_QUEUE)
         for _ in range(count):
@@ -68,9 +57,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """
-    Start the server on a fresh database and a worker on it.
-    """
+    """Start the server on a fresh database and a worker on it."""
     port, *others = servers.free_ports(3)
     async with servers.running(_words(order.place, port, *others)):
         client = await _connected(port)

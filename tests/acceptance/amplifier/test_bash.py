@@ -1,6 +1,4 @@
-"""
-Commands filled in and given to the real Bash: it prints the value exactly, or the recipe is refused.
-"""
+"""Commands filled in and given to the real Bash: it prints the value exactly, or the recipe is refused."""
 
 from __future__ import annotations
 
@@ -148,9 +146,7 @@ def _bash(command: str, folder: Path, **variables: str) -> str:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=COMMANDS, value=VALUES)
 def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: str, tmp_path: Path) -> None:
-    """
-    Whatever surrounds a variable, Bash prints its value and nothing else, or the command is refused.
-    """
+    """Whatever surrounds a variable, Bash prints its value and nothing else, or the command is refused."""
     pieces = [_made(*one) for one in made]
     command = "\n".join(text for text, _ in pieces)
     if commands.problems(command):
@@ -169,9 +165,7 @@ def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: st
 )
 @pytest.mark.parametrize("statement", [f"{PRINT}W", "cat <<< W", f'v=W\n{PRINT}"$v"', f"{PRINT}W # it's {X}"])
 def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
-    """
-    A variable may stand bare, and in every kind of quotes.
-    """
+    """A variable may stand bare, and in every kind of quotes."""
     assert commands.problems(statement.replace("W", word)) == ()
 
 
@@ -192,9 +186,7 @@ def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
     ],
 )
 def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepted: bool) -> None:
-    """
-    A value may be counted or tested, whatever is done with the outcome, and never be calculated with.
-    """
+    """A value may be counted or tested, whatever is done with the outcome, and never be calculated with."""
     assert [problem.code for problem in commands.problems(command)] == ([] if accepted else ["evaluated_variable"])
 
 
@@ -208,9 +200,7 @@ def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepte
     ],
 )  # fmt: skip
 def test_hostile_commands_are_read_in_time(command: str) -> None:
-    """
-    No command takes the parser long, however it is nested.
-    """
+    """No command takes the parser long, however it is nested."""
     began = time.process_time()
     commands.problems(command)
 

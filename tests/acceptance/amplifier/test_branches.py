@@ -1,6 +1,4 @@
-"""
-Parallel branches in a service that is killed, and in a run that is cancelled: with real processes.
-"""
+"""Parallel branches in a service that is killed, and in a run that is cancelled: with real processes."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ ITEMS = [f"item {number}" for number in range(8)]
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project whose agents speak from a script.
-    """
+    """Make a project whose agents speak from a script."""
     return programs.make_project(tmp_path / "project")
 
 

@@ -1,5 +1,5 @@
-"""
-The complete recipes of the document, run by the program in processes of its own, with agents that speak from a script.
+"""The complete recipes of the document, run by the program in processes of its own, with agents that speak from a
+script.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ SEVERE = '```json\n{"severity": "%s", "issues": ["no tests"]}\n```'
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project in which every bundled agent speaks from one script.
-    """
+    """Make a project in which every bundled agent speaks from one script."""
     made = programs.Project(tmp_path)
     agents = [{"id": name, "backend": "script"} for name in AGENTS]
     made.write("agents.json", {"agents": agents, "backends": {"script": {"type": "scripted", "file": "replies.json"}}})
@@ -43,8 +41,8 @@ def _bundled(name: str) -> dict[str, Any]:
 
 
 def _first(project: programs.Project, name: str, **changes: Any) -> str:
-    """
-    Write a bundled recipe as the document has it, in the first version and without schemas of replies; return its id.
+    """Write a bundled recipe as the document has it, in the first version and without schemas of replies; return its
+    id.
     """
     document = _bundled(name) | changes
     document.pop("schema", None)

@@ -1,6 +1,4 @@
-"""
-What is looked at before a recipe runs, and while it does, by the program and by the service.
-"""
+"""What is looked at before a recipe runs, and while it does, by the program and by the service."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ steps:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Make a project whose agents speak from a script.
-    """
+    """Make a project whose agents speak from a script."""
     return programs.make_project(tmp_path / "project")
 
 

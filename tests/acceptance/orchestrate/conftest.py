@@ -1,5 +1,5 @@
-"""
-Workspaces and the doors through which their workflows are executed; one service is shared by all tests of a process.
+"""Workspaces and the doors through which their workflows are executed; one service is shared by all
+tests of a process.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ ENVIRONMENT = {
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[workspaces.Serving]:
-    """
-    Serve a folder of workspaces.
-    """
+    """Serve a folder of workspaces."""
     folder = tmp_path_factory.mktemp("served") / "project"
     with workspaces.serving(folder, **ENVIRONMENT) as serving:
         yield serving
@@ -43,9 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[workspaces.Serv
 
 @pytest.fixture(params=["cli", "http"])
 def door(request: pytest.FixtureRequest) -> workspaces.Door:
-    """
-    Execute workflows by the program, and through the service.
-    """
+    """Execute workflows by the program, and through the service."""
     if request.param == "cli":
         return workspaces.through_cli
     serving: workspaces.Serving = request.getfixturevalue("served")
@@ -54,9 +50,7 @@ def door(request: pytest.FixtureRequest) -> workspaces.Door:
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> workspaces.Workspace:
-    """
-    Make an empty workspace where the test's door finds it.
-    """
+    """Make an empty workspace where the test's door finds it."""
     by_http = "door" in request.fixturenames and request.node.callspec.params["door"] == "http"
     folder = tmp_path / "work"
     if by_http:

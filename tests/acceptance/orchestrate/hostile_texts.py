@@ -1,6 +1,4 @@
-"""
-Texts that are made to hurt whoever reads them as a workflow.
-"""
+"""Texts that are made to hurt whoever reads them as a workflow."""
 
 from __future__ import annotations
 

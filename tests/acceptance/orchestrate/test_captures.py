@@ -1,6 +1,4 @@
-"""
-What becomes of a step's output: workflow-dsl, acceptance 1, 2, 14, 15, 45, 52.
-"""
+"""What becomes of a step's output: workflow-dsl, acceptance 1, 2, 14, 15, 45, 52."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Conditions: workflow-dsl, acceptance 37, 46, 47.
-"""
+"""Conditions: workflow-dsl, acceptance 37, 46, 47."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from tests.acceptance.orchestrate.workspaces import shell, step
 
 
 def equal(left: object, right: object) -> dict[str, object]:
-    """
-    Return a condition on two texts.
-    """
+    """Return a condition on two texts."""
     return {"equals": {"left": left, "right": right}}
 
 

@@ -1,6 +1,4 @@
-"""
-Files that steps depend on, and what prompts are told of them: workflow-dsl, acceptance 22 to 24, 26 to 35, 53.
-"""
+"""Files that steps depend on, and what prompts are told of them: workflow-dsl, acceptance 22 to 24, 26 to 35, 53."""
 
 from __future__ import annotations
 
@@ -16,18 +14,14 @@ CAT = {"cat": {"command": ["cat"], "input_mode": "stdin"}}
 
 
 def ask(name: str, **depends_on: Any) -> dict[str, Any]:
-    """
-    Return a step whose output is its composed prompt.
-    """
+    """Return a step whose output is its composed prompt."""
     return step(name, provider="cat", input_file="prompt.md", output_file=f"out/{name}", depends_on=depends_on)
 
 
 def prompts(
     workspace: workspaces.Workspace, door: workspaces.Door, *steps: dict[str, Any], **context: Any
 ) -> list[str]:
-    """
-    Return the composed prompt of each step.
-    """
+    """Return the composed prompt of each step."""
     workspace.write("prompt.md", PROMPT)
     workspace.flow(*steps, providers=CAT)
     door(workspace, **context)

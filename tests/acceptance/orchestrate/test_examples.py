@@ -1,6 +1,4 @@
-"""
-The bundled workflows, each run in a copy of the example workspace, with a program that stands in for `claude`.
-"""
+"""The bundled workflows, each run in a copy of the example workspace, with a program that stands in for `claude`."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ NAMES = {
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> workspaces.Workspace:
-    """
-    Copy the example workspace.
-    """
+    """Copy the example workspace."""
     shutil.copytree(WORKSPACE, tmp_path / "work")
     copied = workspaces.Workspace(tmp_path / "work")
     copied.program("claude", CLAUDE)
@@ -63,23 +59,17 @@ def workspace(tmp_path: Path) -> workspaces.Workspace:
 
 
 def run(name: str, workspace: workspaces.Workspace, *flags: str, code: int = 0) -> workspaces.Finished:
-    """
-    Run a bundled workflow.
-    """
+    """Run a bundled workflow."""
     return orchestrate("run", RECIPES / f"{name}.yaml", *flags, workspace=workspace, code=code)
 
 
 def prompts(workspace: workspaces.Workspace) -> list[str]:
-    """
-    Return what `claude` was asked.
-    """
+    """Return what `claude` was asked."""
     return [json.loads(line) for line in workspace.read("prompts.jsonl").splitlines()]
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """
-    Run git, whoever the user is.
-    """
+    """Run git, whoever the user is."""
     who = ("-c", "user.name=Mira | of Varn", "-c", "user.email=mira@example.org")
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 

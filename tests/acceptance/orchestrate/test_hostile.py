@@ -1,6 +1,4 @@
-"""
-Workflows, paths and programs that mean harm: each is refused or masked, and none ends whoever meets it.
-"""
+"""Workflows, paths and programs that mean harm: each is refused or masked, and none ends whoever meets it."""
 
 from __future__ import annotations
 

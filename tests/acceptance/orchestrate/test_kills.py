@@ -1,6 +1,4 @@
-"""
-Workflows whose process is killed in the middle of a loop: they go on there, and do nothing twice that is done.
-"""
+"""Workflows whose process is killed in the middle of a loop: they go on there, and do nothing twice that is done."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ DONE = ["0", "1", "2", "2", "3", "4"]
 
 
 def prepare(workspace: workspaces.Workspace) -> None:
-    """
-    Write a workflow that comes no further than its third item.
-    """
+    """Write a workflow that comes no further than its third item."""
     for item in ITEMS:
         workspace.write(item, "first")
     steps = [shell("Work", WORK, "${loop.index}"), shell("Note", 'echo "$0" >> noted', "${loop.index}")]
@@ -40,25 +36,19 @@ def prepare(workspace: workspaces.Workspace) -> None:
 
 
 def stuck(workspace: workspaces.Workspace) -> Callable[[], bool]:
-    """
-    Return whether the third item is being worked on.
-    """
+    """Return whether the third item is being worked on."""
     return lambda: (workspace.path / "stuck").exists() and bool(workspace.read("stuck").strip())
 
 
 def unblock(workspace: workspaces.Workspace) -> None:
-    """
-    Let the third item be done, and put new files where the first two were.
-    """
+    """Let the third item be done, and put new files where the first two were."""
     workspace.write("go")
     for item in ITEMS[:2]:
         workspace.write(item, "second")
 
 
 def judge(workspace: workspaces.Workspace, state: dict[str, Any]) -> None:
-    """
-    See that everything was done once, but for what was in flight.
-    """
+    """See that everything was done once, but for what was in flight."""
     files = {name: content.decode() for name, content in workspace.snapshot().items() if name.endswith(".task")}
 
     assert workspace.read("worked").split() == ["begun", *DONE, "ended"]

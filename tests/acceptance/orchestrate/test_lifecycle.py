@@ -1,6 +1,4 @@
-"""
-What becomes of an item's file: workflow-dsl, future acceptance (v1.2), 1 to 9.
-"""
+"""What becomes of an item's file: workflow-dsl, future acceptance (v1.2), 1 to 9."""
 
 from __future__ import annotations
 
@@ -16,23 +14,17 @@ MOVES = {
 
 
 def tasks(workspace: workspaces.Workspace, *names: str) -> list[str]:
-    """
-    Make task files and return their paths.
-    """
+    """Make task files and return their paths."""
     return [workspace.write(f"inbox/{name}.task", name).relative_to(workspace.path).as_posix() for name in names]
 
 
 def each(items: list[str], *steps: dict[str, Any], moves: Any = None, **fields: Any) -> dict[str, Any]:
-    """
-    Return a loop over task files that are moved.
-    """
+    """Return a loop over task files that are moved."""
     return loop("Each", *steps, items=items, on_item_complete=moves or MOVES, **{"as": "task"}, **fields)
 
 
 def place(workspace: workspaces.Workspace) -> list[str]:
-    """
-    Return where the task files are, the time of a run left out.
-    """
+    """Return where the task files are, the time of a run left out."""
     files = (name for name in workspace.snapshot() if name.endswith(".task"))
     return sorted("/".join((name.split("/")[0], name.split("/")[-1])) for name in files)
 

@@ -1,6 +1,4 @@
-"""
-Workflows as runs like all others: listed by iteration, paused, cancelled, interrupted, resumed.
-"""
+"""Workflows as runs like all others: listed by iteration, paused, cancelled, interrupted, resumed."""
 
 from __future__ import annotations
 
@@ -15,18 +13,14 @@ WAIT = {"glob": "go", "timeout_sec": 100, "poll_ms": 50}
 
 
 def begin(served: workspaces.Serving, workspace: workspaces.Workspace) -> str:
-    """
-    Start the workspace's workflow in the service, and return the run's id.
-    """
+    """Start the workspace's workflow in the service, and return the run's id."""
     name = workspace.path.name
     served.project.write(f"recipes/orchestrate/{name}.yaml", workspace.read(FLOW))
     return served.service.start_run(recipe_id=name, args={}, working_dir=name)
 
 
 def in_service(served: workspaces.Serving, name: str) -> workspaces.Workspace:
-    """
-    Make a workspace in the service's project.
-    """
+    """Make a workspace in the service's project."""
     (served.project.path / name).mkdir()
     return workspaces.Workspace(served.project.path / name)
 

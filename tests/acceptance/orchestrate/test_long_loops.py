@@ -1,6 +1,4 @@
-"""
-Loops of many items: the last costs what the first did.
-"""
+"""Loops of many items: the last costs what the first did."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def test_the_last_item_costs_what_the_first_did(workspace: workspaces.Workspace)
 
 
 async def _watched(process: processes.Started, workspace: workspaces.Workspace, marks: tuple[int, ...]) -> list[float]:
-    """
-    Return the processor time that a process had used when its run had so many lines, or had ended.
-    """
+    """Return the processor time that a process had used when its run had so many lines, or had ended."""
     journal = workspace.runs / "latest" / "steps.jsonl"
     read, lines, used = 0, 0, 0.0
     seen: list[float] = []

@@ -1,6 +1,4 @@
-"""
-Loops: workflow-dsl, acceptance 3, 13, 25, 43.
-"""
+"""Loops: workflow-dsl, acceptance 3, 13, 25, 43."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-That no numbered item of the document is without its test.
-"""
+"""That no numbered item of the document is without its test."""
 
 from __future__ import annotations
 

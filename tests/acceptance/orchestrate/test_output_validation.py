@@ -1,6 +1,4 @@
-"""
-What JSON must hold: workflow-dsl, future acceptance (v1.3), 1 to 10.
-"""
+"""What JSON must hold: workflow-dsl, future acceptance (v1.3), 1 to 10."""
 
 from __future__ import annotations
 
@@ -19,23 +17,17 @@ SCHEMA = {
 
 
 def saying(name: str, value: Any, **fields: Any) -> dict[str, Any]:
-    """
-    Return a step that prints a JSON value.
-    """
+    """Return a step that prints a JSON value."""
     return step(name, "printf", "%s", json.dumps(value), output_capture="json", **fields)
 
 
 def requiring(name: str, value: Any, *requirements: dict[str, Any]) -> dict[str, Any]:
-    """
-    Return a step whose JSON must hold something.
-    """
+    """Return a step whose JSON must hold something."""
     return saying(name, value, output_require=list(requirements))
 
 
 def codes(workspace: workspaces.Workspace, door: workspaces.Door, *steps: dict[str, Any]) -> dict[str, int]:
-    """
-    Return the exit code of each step, none of which ends the run.
-    """
+    """Return the exit code of each step, none of which ends the run."""
     workspace.flow(*steps, version="1.3", strict_flow=False)
     return {name: result["exit_code"] for name, result in door(workspace).steps.items()}
 

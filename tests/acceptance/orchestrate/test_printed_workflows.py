@@ -1,5 +1,5 @@
-"""
-The five whole workflows that the specification prints, run as they are printed; programs on PATH stand for the agents.
+"""The five whole workflows that the specification prints, run as they are printed; programs on PATH stand for the
+agents.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ ARGUMENT = "import sys\nprint(f'<{sys.argv[1]}>')"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> workspaces.Workspace:
-    """
-    Make a workspace with the programs that the workflows call, on the PATH of login shells, too.
-    """
+    """Make a workspace with the programs that the workflows call, on the PATH of login shells, too."""
     path = tmp_path / "work"
     made = workspaces.Workspace(path, {"HOME": str(tmp_path)})
     for name, source in {"claude": CLAUDE, "jq": JQ, "data_processor": COPY, "aggregator": ARGUMENT}.items():
@@ -73,9 +71,7 @@ def workspace(tmp_path: Path) -> workspaces.Workspace:
 def run(
     name: str, workspace: workspaces.Workspace, *files: str, supplied: bool = False, code: int = 0
 ) -> workspaces.Finished:
-    """
-    Run a printed workflow; each of the files holds its own name.
-    """
+    """Run a printed workflow; each of the files holds its own name."""
     for file in files:
         workspace.write(file, f"This is {file}.\n")
     text = PRINTED[name]
@@ -84,9 +80,7 @@ def run(
 
 
 def prompts(workspace: workspaces.Workspace) -> list[list[str]]:
-    """
-    Return what `claude` was called with: the prompt, and its other arguments.
-    """
+    """Return what `claude` was called with: the prompt, and its other arguments."""
     return [json.loads(line) for line in workspace.read("prompts.jsonl").splitlines()]
 
 

@@ -1,6 +1,4 @@
-"""
-Providers, time limits and retries: workflow-dsl, acceptance 8 to 10, 20, 21, 40, 44, 48 to 51.
-"""
+"""Providers, time limits and retries: workflow-dsl, acceptance 8 to 10, 20, 21, 40, 44, 48 to 51."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ STUBBORN = "trap 'touch termed' TERM; echo $$$$ > pid; echo begun; while :; do s
 
 
 def echoing(*arguments: str, **fields: object) -> dict[str, object]:
-    """
-    Return a provider that tells what it was called with.
-    """
+    """Return a provider that tells what it was called with."""
     return {"command": ["python3", "echo.py", *arguments], **fields}
 
 

@@ -1,6 +1,4 @@
-"""
-Folders as queues: workflow-dsl, acceptance 4 to 6, 11, 12, 16 to 19, 36.
-"""
+"""Folders as queues: workflow-dsl, acceptance 4 to 6, 11, 12, 16 to 19, 36."""
 
 from __future__ import annotations
 

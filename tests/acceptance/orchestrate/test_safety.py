@@ -1,6 +1,4 @@
-"""
-What is refused: workflow-dsl, acceptance 7, 38, 39.
-"""
+"""What is refused: workflow-dsl, acceptance 7, 38, 39."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ CAT = {"cat": {"command": ["cat"], "input_mode": "stdin"}}
 
 
 def everywhere(path: str) -> dict[str, Any]:
-    """
-    Return a workflow that names a path in every field that takes one, each in a step of its own.
-    """
+    """Return a workflow that names a path in every field that takes one, each in a step of its own."""
     moves = {"success": {"move_to": path}, "failure": {"move_to": path}}
     return {
         "version": "1.3",

@@ -1,6 +1,4 @@
-"""
-Secrets: workflow-dsl, acceptance 41, 42, 54, 55.
-"""
+"""Secrets: workflow-dsl, acceptance 41, 42, 54, 55."""
 
 from __future__ import annotations
 

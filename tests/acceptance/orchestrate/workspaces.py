@@ -1,6 +1,4 @@
-"""
-Workspaces with a workflow, and what came of running it: by the program `orchestrate`, or through the service.
-"""
+"""Workspaces with a workflow, and what came of running it: by the program `orchestrate`, or through the service."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ PYTHON = "python3"
 
 @dataclass(frozen=True)
 class Finished:
-    """
-    What came of a workflow.
-    """
+    """What came of a workflow."""
 
     code: int
     """Exit code of the program; of a run of the service 0 for done, 1 for failed, 2 for refused."""
@@ -37,63 +33,47 @@ class Finished:
 
     @property
     def state(self) -> dict[str, Any]:
-        """
-        Return the state file.
-        """
+        """Return the state file."""
         assert self.root is not None, self.told
         state: dict[str, Any] = json.loads((self.root / "state.json").read_text())
         return state
 
     @property
     def steps(self) -> dict[str, Any]:
-        """
-        Return the results of the steps.
-        """
+        """Return the results of the steps."""
         steps: dict[str, Any] = self.state["steps"]
         return steps
 
     @property
     def run_id(self) -> str:
-        """
-        Return the run's id.
-        """
+        """Return the run's id."""
         run_id: str = self.state["run_id"]
         return run_id
 
     @property
     def told(self) -> str:
-        """
-        Return everything that was printed.
-        """
+        """Return everything that was printed."""
         return f"{self.stdout}\n{self.stderr}"
 
     def log(self, name: str) -> str:
-        """
-        Return a log of the run.
-        """
+        """Return a log of the run."""
         assert self.root is not None, self.told
         return (self.root / "logs" / name).read_text()
 
     def logs(self) -> set[str]:
-        """
-        Return the names of the run's logs.
-        """
+        """Return the names of the run's logs."""
         assert self.root is not None, self.told
         return {path.name for path in (self.root / "logs").iterdir()}
 
     def context(self, step: str) -> dict[str, Any]:
-        """
-        Return the error context of a step that failed.
-        """
+        """Return the error context of a step that failed."""
         context: dict[str, Any] = self.steps[step]["error"]["context"]
         return context
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """
-    A folder that a workflow works in.
-    """
+    """A folder that a workflow works in."""
 
     path: Path
     """The folder."""
@@ -101,9 +81,7 @@ class Workspace:
     """Environment that the program gets beside the usual one."""
 
     def write(self, name: str, content: Any = "") -> Path:
-        """
-        Write a file: a text or bytes as they are, anything else as JSON.
-        """
+        """Write a file: a text or bytes as they are, anything else as JSON."""
         file = self.path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str | bytes) else json.dumps(content)
@@ -111,68 +89,48 @@ class Workspace:
         return file
 
     def read(self, name: str) -> str:
-        """
-        Return the text of a file.
-        """
+        """Return the text of a file."""
         return (self.path / name).read_text()
 
     def program(self, name: str, source: str) -> None:
-        """
-        Put a Python program first on PATH.
-        """
+        """Put a Python program first on PATH."""
         file = self.write(f"bin/{name}", f"#!{sys.executable}\n{source}")
         file.chmod(0o755)
 
     def flow(self, *steps: Mapping[str, Any], version: str = "1.1.1", **top: Any) -> None:
-        """
-        Write the workflow; JSON is YAML, too.
-        """
+        """Write the workflow; JSON is YAML, too."""
         self.write(FLOW, {"version": version, **top, "steps": list(steps)})
 
     def environment(self) -> dict[str, str]:
-        """
-        Return what the program is started with.
-        """
+        """Return what the program is started with."""
         path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("ORCHESTRATE_", "CONTROL_"))}
         return plain | {"PATH": path, "PYTHONPATH": str(programs.ROOT)} | self.env
 
     @property
     def runs(self) -> Path:
-        """
-        Return the state folder.
-        """
+        """Return the state folder."""
         return self.path / ".orchestrate" / "runs"
 
     def run_ids(self) -> list[str]:
-        """
-        Return the runs, oldest first.
-        """
+        """Return the runs, oldest first."""
         return sorted(path.name for path in self.runs.glob("[0-9]*")) if self.runs.is_dir() else []
 
     def snapshot(self) -> dict[str, bytes]:
-        """
-        Return every file of the workspace by its path, the state folder left out.
-        """
+        """Return every file of the workspace by its path, the state folder left out."""
         files = (path for path in self.path.rglob("*") if path.is_file() and ".orchestrate" not in path.parts)
         return {path.relative_to(self.path).as_posix(): path.read_bytes() for path in files}
 
 
 class Door(Protocol):
-    """
-    A way to have a workspace's workflow executed.
-    """
+    """A way to have a workspace's workflow executed."""
 
     def __call__(self, workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
-        """
-        Execute it to its end; `code` is what is expected.
-        """
+        """Execute it to its end; `code` is what is expected."""
 
 
 def step(name: str, *command: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a step; `success`, `failure` and `always` name the steps that it goes to.
-    """
+    """Return a step; `success`, `failure` and `always` name the steps that it goes to."""
     named = [event for event in ("success", "failure", "always") if event in fields]
     branches = {event: {"goto": fields.pop(event)} for event in named}
     made: dict[str, Any] = {"name": name, **({"command": list(command)} if command else {}), **fields}
@@ -180,23 +138,17 @@ def step(name: str, *command: str, **fields: Any) -> dict[str, Any]:
 
 
 def shell(name: str, script: str, *arguments: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a step that runs a shell script; its arguments begin with `$0`.
-    """
+    """Return a step that runs a shell script; its arguments begin with `$0`."""
     return step(name, "sh", "-c", script, *arguments, **fields)
 
 
 def python(name: str, source: str, *arguments: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a step that runs a Python program.
-    """
+    """Return a step that runs a Python program."""
     return step(name, PYTHON, "-c", source, *arguments, **fields)
 
 
 def loop(name: str, *steps: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """
-    Return a loop.
-    """
+    """Return a loop."""
     of_step: dict[str, Any] = {key: fields.pop(key) for key in ("when", "on", "depends_on") if key in fields}
     return {"name": name, "for_each": {**fields, "steps": list(steps)}, **of_step}
 
@@ -209,8 +161,8 @@ def orchestrate(
     cold: bool = False,
     **given: str,
 ) -> Finished:
-    """
-    Run the program in a process of its own; the folder of the run is that of the newest one, if a new one was made.
+    """Run the program in a process of its own; the folder of the run is that of the newest one, if
+    a new one was made.
     """
     before = workspace.run_ids()
     environ, folder = workspace.environment() | given, cwd or workspace.path
@@ -225,9 +177,7 @@ def orchestrate(
 
 
 def through_cli(workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
-    """
-    Execute the workflow by the program; a refusal is told as JSON, too, which has the codes.
-    """
+    """Execute the workflow by the program; a refusal is told as JSON, too, which has the codes."""
     told = [part for name, value in context.items() for part in ("--context", f"{name}={value}")]
     flags = ("--json",) if code == 2 else ()
     return orchestrate("run", FLOW, *told, *flags, workspace=workspace, code=code)
@@ -235,17 +185,13 @@ def through_cli(workspace: Workspace, *, code: int = 0, **context: Any) -> Finis
 
 @dataclass(frozen=True)
 class Serving:
-    """
-    A service whose project holds the workspaces.
-    """
+    """A service whose project holds the workspaces."""
 
     project: programs.Project
     service: programs.Service
 
     def __call__(self, workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
-        """
-        Execute the workspace's workflow through the service.
-        """
+        """Execute the workspace's workflow through the service."""
         name = workspace.path.name
         source = (workspace.path / FLOW).read_text()
         self.project.write(f"recipes/orchestrate/{name}.yaml", source)
@@ -264,9 +210,7 @@ class Serving:
         return finished
 
     def told(self, run_id: str) -> Iterator[str]:
-        """
-        Return all else that the service tells of a run, and its log.
-        """
+        """Return all else that the service tells of a run, and its log."""
         with self.service.http() as http:
             yield http.get(f"/api/runs/{run_id}/steps").text
             for name in http.get(f"/api/runs/{run_id}/logs").json():
@@ -277,9 +221,7 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(folder: Path, **given: str) -> Iterator[Serving]:
-    """
-    Serve a folder of workspaces for the length of the block.
-    """
+    """Serve a folder of workspaces for the length of the block."""
     project = programs.Project(folder)
     project.data.mkdir(parents=True)
     with programs.service(project, ready=True, module="app", **given) as service:
@@ -288,9 +230,7 @@ def serving(folder: Path, **given: str) -> Iterator[Serving]:
 
 @contextlib.contextmanager
 def going(*arguments: str, workspace: Workspace, **given: str) -> Iterator[processes.Started]:
-    """
-    Run the program for the length of the block.
-    """
+    """Run the program for the length of the block."""
     environ = workspace.environment() | given
     process = processes.start(MODULE, *arguments, environ=environ, folder=workspace.path)
     try:

@@ -1,6 +1,4 @@
-"""
-A plan that a command executes in its own process: interrupted or killed, and continued by a service or a command.
-"""
+"""A plan that a command executes in its own process: interrupted or killed, and continued by a service or a command."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ TASKS = ("chore a", "chore b", "chore c")
 
 
 def begun_by(folder: Path, project: programs.Project, step: str) -> processes.Started:
-    """
-    Start a plan in a process that is at work at a step when this returns.
-    """
+    """Start a plan in a process that is at work at a step when this returns."""
     words = [word for task in TASKS for word in ("--task", task)]
     made = programs.asked("plan", "create", *words, "--in-order", project=project)
     programs.asked("plan", "approve", made["session_id"], project=project)
@@ -43,9 +39,7 @@ def begun_by(folder: Path, project: programs.Project, step: str) -> processes.St
 
 
 def started(folder: Path) -> list[tuple[int, str]]:
-    """
-    Return task and id of every run there is.
-    """
+    """Return task and id of every run there is."""
     files = (folder / ".control-room" / "runs").glob("[!.]*/start.json")
     found = [json.loads(file.read_text()) for file in files]
     return sorted((start["session_plan_task_id"], start["run_id"]) for start in found)

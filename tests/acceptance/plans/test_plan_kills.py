@@ -1,6 +1,4 @@
-"""
-The service, killed while a session plan is made, begun, at work, paused or asking, and started again.
-"""
+"""The service, killed while a session plan is made, begun, at work, paused or asking, and started again."""
 
 from __future__ import annotations
 
@@ -42,16 +40,12 @@ SAMPLE = (
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """
-    Return what a plan leaves that nobody disturbs.
-    """
+    """Return what a plan leaves that nobody disturbs."""
     return working.through(working.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
 
 
 def dies(project: Path, crash_at: str) -> bool:
-    """
-    Bring the plan to its end in a service that kills itself at a point; tell whether it came to that.
-    """
+    """Bring the plan to its end in a service that kills itself at a point; tell whether it came to that."""
     service = Service(project, crash_at)
     http = service.http()
     session_id = working.post(http) if http else None
@@ -61,9 +55,7 @@ def dies(project: Path, crash_at: str) -> bool:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """
-    Kill a service, start it again, and tell what is wrong afterwards, or that it did not die.
-    """
+    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
     working.make_project(project)
     if not dies(project, f"{point}:{nth}"):
         return kills.NOT_REACHED
@@ -165,9 +157,7 @@ def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> Non
 
 
 def _speaking(project: Path) -> tuple[Service, str, str]:
-    """
-    Return a service whose writer is at task 2, with the plan and that task's run.
-    """
+    """Return a service whose writer is at task 2, with the plan and that task's run."""
     service, http = working.opened(project)
     session_id = working.post(http)
     assert session_id is not None

@@ -1,6 +1,4 @@
-"""
-Requests about session plans whose service is killed before it answers, asked again of the next one.
-"""
+"""Requests about session plans whose service is killed before it answers, asked again of the next one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-A project whose recipes take two paid steps each, a plan of four such tasks, and what it leaves on the disk.
-"""
+"""A project whose recipes take two paid steps each, a plan of four such tasks, and what it leaves on the disk."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ REPLIES: dict[str, Any] = {
 
 
 def make_project(folder: Path, **replies: Any) -> Path:
-    """
-    Make the project; `replies` by step stand in place of the usual ones.
-    """
+    """Make the project; `replies` by step stand in place of the usual ones."""
     project = programs.make_project(folder)
     for letter in LETTERS:
         project.write(f"recipes/chore_{letter}.json", _recipe(letter))
@@ -49,16 +45,12 @@ def make_project(folder: Path, **replies: Any) -> Path:
 
 
 def say(folder: Path, **replies: Any) -> None:
-    """
-    Let the agents answer as usual, but for the replies given.
-    """
+    """Let the agents answer as usual, but for the replies given."""
     (folder / ".control-room" / "replies.json").write_text(json.dumps(REPLIES | replies))
 
 
 def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
-    """
-    Ask for the plan, or find the one that was asked for with the same key; None if the service died over it.
-    """
+    """Ask for the plan, or find the one that was asked for with the same key; None if the service died over it."""
     answer = _sent(http, "POST", "/api/sessions", body or {"tasks": TASKS}, {"Idempotency-Key": key})
     if answer is None:
         return None
@@ -68,24 +60,18 @@ def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
 
 
 def order(http: httpx.Client, session_id: str, verb: str, **body: Any) -> httpx.Response | None:
-    """
-    Order something of a plan; None if the service died over it.
-    """
+    """Order something of a plan; None if the service died over it."""
     return _sent(http, "POST", f"/api/sessions/{session_id}/{verb}", body)
 
 
 def add(http: httpx.Client, session_id: str, description: str, key: str) -> httpx.Response | None:
-    """
-    Add a task, or find the one that was added with the same key; None if the service died over it.
-    """
+    """Add a task, or find the one that was added with the same key; None if the service died over it."""
     body = {"description": description}
     return _sent(http, "POST", f"/api/sessions/{session_id}/tasks", body, {"Idempotency-Key": key})
 
 
 def begin(http: httpx.Client, session_id: str) -> bool:
-    """
-    Approve and start a plan, as far as that was not done yet; False if the service died over it.
-    """
+    """Approve and start a plan, as far as that was not done yet; False if the service died over it."""
     for verb in ("approve", "start"):
         answer = order(http, session_id, verb)
         if answer is None:
@@ -95,9 +81,7 @@ def begin(http: httpx.Client, session_id: str) -> bool:
 
 
 def wait(http: httpx.Client, session_id: str, holds: Callable[[Plan], bool] | None = None) -> Plan | None:
-    """
-    Wait until something holds of a plan, by default that it has ended; None if the service died before.
-    """
+    """Wait until something holds of a plan, by default that it has ended; None if the service died before."""
     etag = ""
     try:
         while True:
@@ -115,30 +99,22 @@ def wait(http: httpx.Client, session_id: str, holds: Callable[[Plan], bool] | No
 
 
 def has_ended(plan: Plan) -> bool:
-    """
-    Tell whether a plan is done or failed.
-    """
+    """Tell whether a plan is done or failed."""
     return plan["status"] in ("done", "failed")
 
 
 def states(plan: Plan) -> list[str]:
-    """
-    Return the states of a plan's tasks, in their order.
-    """
+    """Return the states of a plan's tasks, in their order."""
     return [task["status"] for task in plan["tasks"]]
 
 
 def are(*expected: str) -> Callable[[Plan], bool]:
-    """
-    Return what holds when the tasks are in these states.
-    """
+    """Return what holds when the tasks are in these states."""
     return lambda plan: states(plan) == list(expected)
 
 
 def opened(project: Path, crash_at: str | None = None) -> tuple[Service, httpx.Client]:
-    """
-    Start a service that must come to listen.
-    """
+    """Start a service that must come to listen."""
     service = Service(project, crash_at)
     http = service.http()
     assert http is not None
@@ -146,9 +122,7 @@ def opened(project: Path, crash_at: str | None = None) -> tuple[Service, httpx.C
 
 
 def through(project: Path, **body: Any) -> Left:
-    """
-    Ask for the plan, or find it, and bring it to its end in a service that is stopped afterwards.
-    """
+    """Ask for the plan, or find it, and bring it to its end in a service that is stopped afterwards."""
     service, http = opened(project)
     try:
         session_id = post(http, **body)
@@ -163,27 +137,21 @@ def through(project: Path, **body: Any) -> Left:
 
 
 def kept(project: Path) -> Plan:
-    """
-    Return the one plan of a project as its file has it.
-    """
+    """Return the one plan of a project as its file has it."""
     (file,) = (project / ".control-room" / "sessions").glob("*/plan.json")
     plan: Plan = json.loads(file.read_text(encoding="utf-8"))
     return plan
 
 
 def runs_of(project: Path) -> dict[tuple[int | None, str], dict[str, Any]]:
-    """
-    Return the manifest of every run, by its task and its id.
-    """
+    """Return the manifest of every run, by its task and its id."""
     folders = (project / ".control-room" / "runs").glob("[!.]*")
     found = {folder.name: json.loads((folder / "run.json").read_text()) for folder in folders}
     return {(run["task"]["session_plan_task_id"], run_id): run for run_id, run in found.items()}
 
 
 def left_by(project: Path) -> Left:
-    """
-    Return what a plan left, without what differs between any two plans.
-    """
+    """Return what a plan left, without what differs between any two plans."""
     plan, runs = kept(project), runs_of(project)
     return {
         "status": plan["status"],
@@ -199,9 +167,7 @@ def left_by(project: Path) -> Left:
 
 
 def repeated(project: Path, before: set[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
-    """
-    Return tries of steps that had been recorded before, and that were begun again.
-    """
+    """Return tries of steps that had been recorded before, and that were begun again."""
     done = {(run_id, key): attempt for run_id, key, attempt in before}
     tries = {each for _, run_id in runs_of(project) for each in drafting.begun(project, run_id)}
     return {(run_id, key, attempt) for run_id, key, attempt in tries if attempt > done.get((run_id, key), attempt)}

@@ -1,6 +1,4 @@
-"""
-The way of a plan over HTTP: asked for, looked at, scoped, approved, started and waited for.
-"""
+"""The way of a plan over HTTP: asked for, looked at, scoped, approved, started and waited for."""
 
 from __future__ import annotations
 
@@ -41,8 +39,7 @@ Plan: TypeAlias = dict[str, Any]
 
 
 def make_project(folder: Path, *, chief: str | None = None, scripted: tuple[str, ...] = AUTHORS) -> programs.Project:
-    """
-    Copy the example project and let agents of it speak from a script.
+    """Copy the example project and let agents of it speak from a script.
 
     Args:
         chief: What the chief says; None: the bundled one is asked, on the local model.
@@ -61,18 +58,14 @@ def make_project(folder: Path, *, chief: str | None = None, scripted: tuple[str,
 
 @dataclass(frozen=True)
 class Journey:
-    """
-    One plan, as whoever uses it over HTTP sees it.
-    """
+    """One plan, as whoever uses it over HTTP sees it."""
 
     http: httpx.Client
     session_id: str
 
     @classmethod
     def begin(cls, http: httpx.Client, intent: str = INTENT) -> Journey:
-        """
-        Ask for a plan.
-        """
+        """Ask for a plan."""
         answer = http.post("/api/sessions", json={"intent": intent})
         assert answer.status_code == 201, answer.text
         plan = answer.json()
@@ -80,15 +73,11 @@ class Journey:
         return cls(http, plan["session_id"])
 
     def plan(self) -> Plan:
-        """
-        Return the plan as it is.
-        """
+        """Return the plan as it is."""
         return self._checked(self.http.get(self._address()))
 
     def until(self, holds: Callable[[Plan], bool]) -> Plan:
-        """
-        Wait until something holds of the plan.
-        """
+        """Wait until something holds of the plan."""
         etag = ""
         for _ in range(400):
             # What stands already is not waited for: the next change may be past it.
@@ -103,45 +92,31 @@ class Journey:
         raise AssertionError(f"it did not come to hold: {plan}")
 
     def split(self) -> Plan:
-        """
-        Wait until the chief has made the tasks, or failed.
-        """
+        """Wait until the chief has made the tasks, or failed."""
         return self.until(lambda plan: bool(plan["tasks"]) or plan["status"] == "failed")
 
     def ended(self) -> Plan:
-        """
-        Wait until the plan is done or has failed.
-        """
+        """Wait until the plan is done or has failed."""
         return self.until(lambda plan: plan["status"] in ("done", "failed"))
 
     def move(self, name: str) -> Plan:
-        """
-        Approve, start, pause or resume it.
-        """
+        """Approve, start, pause or resume it."""
         return self._checked(self.http.post(self._address(name)))
 
     def answer(self, task: int, answer: str, **more: Any) -> Plan:
-        """
-        Answer the question of a task.
-        """
+        """Answer the question of a task."""
         return self._checked(self.http.post(self._address("tasks", task, "answer"), json={"answer": answer} | more))
 
     def edit(self, task: int, **changes: Any) -> Plan:
-        """
-        Change a task.
-        """
+        """Change a task."""
         return self._checked(self.http.patch(self._address("tasks", task), json=changes))
 
     def remove(self, task: int) -> Plan:
-        """
-        Remove a task.
-        """
+        """Remove a task."""
         return self._checked(self.http.delete(self._address("tasks", task)))
 
     def run(self, run_id: str) -> Plan:
-        """
-        Return a run of the plan.
-        """
+        """Return a run of the plan."""
         return self._checked(self.http.get(f"/api/runs/{run_id}"))
 
     def _address(self, *parts: str | int) -> str:
@@ -155,30 +130,22 @@ class Journey:
 
 
 def by_id(plan: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """
-    Return the tasks of a plan by their numbers.
-    """
+    """Return the tasks of a plan by their numbers."""
     return {task["id"]: task for task in plan["tasks"]}
 
 
 def statuses(plan: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """
-    Return number and status of each task, in order.
-    """
+    """Return number and status of each task, in order."""
     return [(task["id"], task["status"]) for task in plan["tasks"]]
 
 
 def kept(project: programs.Project, session_id: str) -> Plan:
-    """
-    Return what the file of a plan holds.
-    """
+    """Return what the file of a plan holds."""
     found: Plan = json.loads((project.data / "sessions" / session_id / "plan.json").read_text(encoding="utf-8"))
     return found
 
 
 def prompts(project: programs.Project, run_id: str) -> dict[str, str]:
-    """
-    Return what agents were told in a run, by the names of its logs.
-    """
+    """Return what agents were told in a run, by the names of its logs."""
     logs = (project.data / "runs" / run_id / "logs").glob("*.prompt.md")
     return {path.name: path.read_text(encoding="utf-8") for path in logs}

@@ -1,6 +1,4 @@
-"""
-The example project's plan from intent to done, over HTTP, with a chief and agents that speak from a script.
-"""
+"""The example project's plan from intent to done, over HTTP, with a chief and agents that speak from a script."""
 
 from __future__ import annotations
 
@@ -55,22 +53,18 @@ THEMES = "The sealed letter and the cracked bell."
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """
-    Return the example project with a scripted chief.
-    """
+    """Return the example project with a scripted chief."""
     return journey.make_project(tmp_path / "example", chief=json.dumps(CHIEF))
 
 
 def plan_args(project: programs.Project, run_id: str) -> dict:
-    """
-    Return the arguments that a run was started with.
-    """
+    """Return the arguments that a run was started with."""
     return json.loads((project.data / "runs" / run_id / "start.json").read_text())["args"]
 
 
 def test_the_plan_of_the_specification_runs_from_intent_to_done(project: programs.Project) -> None:
-    """
-    The chief splits the intent, a person answers its question, approves and starts; the files of the scenes are found.
+    """The chief splits the intent, a person answers its question, approves and starts; the files of the scenes are
+    found.
     """
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
@@ -119,9 +113,7 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
 
 
 def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project) -> None:
-    """
-    A prompt holds the description of its own task with its answers: not the intent, and no other task.
-    """
+    """A prompt holds the description of its own task with its answers: not the intent, and no other task."""
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         plan.split()
@@ -141,8 +133,8 @@ def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project
 
 
 def test_the_plan_outlives_kills(project: programs.Project) -> None:
-    """
-    Killed while the chief thinks and in the midst of a task, the service goes on: no run is begun twice, all is done.
+    """Killed while the chief thinks and in the midst of a task, the service goes on: no run is begun twice, all is
+    done.
     """
     project.write("replies.json", journey.REPLIES | {"chief": {"hang": True}})
     with programs.service(project) as service, service.http() as http:
@@ -173,9 +165,7 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
 
 
 def test_a_chief_who_makes_no_plan_is_told_of(project: programs.Project) -> None:
-    """
-    After one correction the plan has failed with the flaws; with a chief who is mended, starting it goes on.
-    """
+    """After one correction the plan has failed with the flaws; with a chief who is mended, starting it goes on."""
     project.write("replies.json", journey.REPLIES | {"chief": "Gladly!", "chief.correction": '{"tasks": []}'})
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)

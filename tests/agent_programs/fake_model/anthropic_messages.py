@@ -1,6 +1,4 @@
-"""
-The dialect of Anthropic's Messages.
-"""
+"""The dialect of Anthropic's Messages."""
 
 from __future__ import annotations
 
@@ -24,23 +22,17 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """
-    Tell whether a request is one for a reply.
-    """
+    """Tell whether a request is one for a reply."""
     return path.partition("?")[0].endswith("/v1/messages")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """
-    Answer what is asked beside replies; None: not found.
-    """
+    """Answer what is asked beside replies; None: not found."""
     return {"input_tokens": INPUT_TOKENS} if "/messages/count_tokens" in path else None
 
 
 def asked(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Asked:
-    """
-    Read a request.
-    """
+    """Read a request."""
     return Asked(
         dialect=NAME,
         path=path,
@@ -62,9 +54,7 @@ def _turns(message: Mapping[str, Any]) -> Iterator[Turn]:
 
 
 def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
-    """
-    Return the reply in one piece.
-    """
+    """Return the reply in one piece."""
     return {
         "id": f"msg_{number:08}",
         "type": "message",
@@ -88,9 +78,7 @@ def _content(said: Said, number: int) -> list[dict[str, Any]]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the first pieces of a reply that is never finished.
-    """
+    """Return the first pieces of a reply that is never finished."""
     whole_reply = whole(Said(text=text, call=None), asked, number)
     yield _event("message_start", message={**whole_reply, "content": [], "stop_reason": None})
     yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
@@ -98,9 +86,7 @@ def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
 
 
 def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the reply in pieces.
-    """
+    """Return the reply in pieces."""
     reply = whole(said, asked, number)
     yield _event("message_start", message={**reply, "content": [], "stop_reason": None})
     for index, block in enumerate(reply["content"]):
@@ -122,9 +108,7 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def fault(fault: Fault) -> dict[str, Any]:
-    """
-    Return the body of an error.
-    """
+    """Return the body of an error."""
     return {"type": "error", "error": {"type": _KINDS.get(fault.status, "api_error"), "message": fault.message}}
 
 

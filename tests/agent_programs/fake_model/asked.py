@@ -1,6 +1,4 @@
-"""
-Requests as a fake model sees them, whatever the dialect they came in.
-"""
+"""Requests as a fake model sees them, whatever the dialect they came in."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """
-    One message of the conversation so far.
-    """
+    """One message of the conversation so far."""
 
     role: str
     """`user`, `assistant` or `tool`."""
@@ -24,9 +20,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """
-    One request for a reply.
-    """
+    """One request for a reply."""
 
     dialect: str
     """`anthropic`, `responses`, `chat` or `gemini`."""
@@ -49,16 +43,12 @@ class Asked:
 
     @property
     def said(self) -> str:
-        """
-        Return everything that users said.
-        """
+        """Return everything that users said."""
         return "\n".join(turn.text for turn in self.turns if turn.role == "user")
 
     @property
     def prompt(self) -> str:
-        """
-        Return what the user said last, and whatever the program put beside it.
-        """
+        """Return what the user said last, and whatever the program put beside it."""
         last: list[str] = []
         for turn in reversed(self.turns):
             if turn.role != "user" and last:
@@ -69,24 +59,18 @@ class Asked:
 
     @property
     def after_tool(self) -> str | None:
-        """
-        Return the result of the tool that has just been called; None if none has.
-        """
+        """Return the result of the tool that has just been called; None if none has."""
         last = self.turns[-1] if self.turns else None
         return last.text if last is not None and last.role == "tool" else None
 
     @property
     def everything(self) -> str:
-        """
-        Return the whole request as a text.
-        """
+        """Return the whole request as a text."""
         return json.dumps(self.body, ensure_ascii=False)
 
 
 def text_of(content: Any) -> str:
-    """
-    Return the text within a message's content, which may be a text, a part, or a list of parts.
-    """
+    """Return the text within a message's content, which may be a text, a part, or a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):

@@ -1,6 +1,4 @@
-"""
-The dialect of OpenAI's Chat Completions.
-"""
+"""The dialect of OpenAI's Chat Completions."""
 
 from __future__ import annotations
 
@@ -25,25 +23,19 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """
-    Tell whether a request is one for a reply.
-    """
+    """Tell whether a request is one for a reply."""
     return path.partition("?")[0].endswith("/chat/completions")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """
-    Answer what is asked beside replies; None: not found.
-    """
+    """Answer what is asked beside replies; None: not found."""
     if path.partition("?")[0].endswith("/models"):
         return {"object": "list", "data": [{"id": "fake-model", "object": "model", "created": 0, "owned_by": "fake"}]}
     return None
 
 
 def asked(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Asked:
-    """
-    Read a request.
-    """
+    """Read a request."""
     messages = body.get("messages", ())
     return Asked(
         dialect=NAME,
@@ -67,9 +59,7 @@ def asked(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Ask
 
 
 def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
-    """
-    Return the reply in one piece.
-    """
+    """Return the reply in one piece."""
     message: dict[str, Any] = {"role": "assistant", "content": said.text or ("" if not said.call else None)}
     if said.call:
         message["tool_calls"] = _calls(said, number)
@@ -78,16 +68,12 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the first pieces of a reply that is never finished.
-    """
+    """Return the first pieces of a reply that is never finished."""
     yield _chunk(asked, number, {"role": "assistant", "content": text})
 
 
 def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the reply in pieces.
-    """
+    """Return the reply in pieces."""
     yield _chunk(asked, number, {"role": "assistant", "content": ""})
     for piece in pieces.cut(said.text):
         yield _chunk(asked, number, {"content": piece})
@@ -99,9 +85,7 @@ def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
 
 
 def fault(fault: Fault) -> dict[str, Any]:
-    """
-    Return the body of an error.
-    """
+    """Return the body of an error."""
     kind = "invalid_request_error" if fault.status < 500 else "server_error"
     return {"error": {"message": fault.message, "type": kind, "param": None, "code": None}}
 

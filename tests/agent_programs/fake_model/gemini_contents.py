@@ -1,6 +1,4 @@
-"""
-The dialect of Gemini's generateContent.
-"""
+"""The dialect of Gemini's generateContent."""
 
 from __future__ import annotations
 
@@ -25,23 +23,17 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """
-    Tell whether a request is one for a reply.
-    """
+    """Tell whether a request is one for a reply."""
     return _PATH.search(path) is not None
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """
-    Answer what is asked beside replies; None: not found.
-    """
+    """Answer what is asked beside replies; None: not found."""
     return {"totalTokens": INPUT_TOKENS} if ":countTokens" in path else None
 
 
 def asked(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Asked:
-    """
-    Read a request.
-    """
+    """Read a request."""
     found = _PATH.search(path)
     assert found is not None
     return Asked(
@@ -71,9 +63,7 @@ def _turns(content: Mapping[str, Any]) -> Iterator[Turn]:
 
 
 def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
-    """
-    Return the reply in one piece.
-    """
+    """Return the reply in one piece."""
     parts: list[dict[str, Any]] = [{"text": said.text}] if said.text or not said.call else []
     if said.call:
         parts.append({"functionCall": {"name": said.call.name, "args": dict(said.call.arguments)}})
@@ -81,25 +71,19 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the first pieces of a reply that is never finished.
-    """
+    """Return the first pieces of a reply that is never finished."""
     yield pieces.event(_piece(asked, number, [{"text": text}]))
 
 
 def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the reply in pieces.
-    """
+    """Return the reply in pieces."""
     for piece in pieces.cut(said.text):
         yield pieces.event(_piece(asked, number, [{"text": piece}]))
     yield pieces.event(whole(Said(text="", call=said.call, cut=said.cut), asked, number))
 
 
 def fault(fault: Fault) -> dict[str, Any]:
-    """
-    Return the body of an error.
-    """
+    """Return the body of an error."""
     status = _STATUSES.get(fault.status, "UNKNOWN")
     return {"error": {"code": fault.status, "message": fault.message, "status": status}}
 

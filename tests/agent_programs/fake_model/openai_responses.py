@@ -1,6 +1,4 @@
-"""
-The dialect of OpenAI's Responses.
-"""
+"""The dialect of OpenAI's Responses."""
 
 from __future__ import annotations
 
@@ -25,23 +23,17 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """
-    Tell whether a request is one for a reply.
-    """
+    """Tell whether a request is one for a reply."""
     return path.partition("?")[0].endswith("/responses")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """
-    Answer nothing beside replies.
-    """
+    """Answer nothing beside replies."""
     return None
 
 
 def asked(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Asked:
-    """
-    Read a request.
-    """
+    """Read a request."""
     given = body.get("input", ())
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
     messages = [item for item in items if item.get("type", "message") == "message"]
@@ -72,9 +64,7 @@ def _turn(item: Mapping[str, Any]) -> Turn | None:
 
 
 def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
-    """
-    Return the reply in one piece.
-    """
+    """Return the reply in one piece."""
     ending: dict[str, Any] = {"status": "completed"}
     if said.cut:
         ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
@@ -82,17 +72,13 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the first pieces of a reply that is never finished.
-    """
+    """Return the first pieces of a reply that is never finished."""
     yield _event("response.created", response={**_head(asked, number), "status": "in_progress"})
     yield from _spoken(_items(Said(text=text, call=None), number)[0])
 
 
 def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
-    """
-    Return the reply in pieces.
-    """
+    """Return the reply in pieces."""
     reply = whole(said, asked, number)
     yield _event("response.created", response={**_head(asked, number), "status": "in_progress"})
     for index, item in enumerate(reply["output"]):
@@ -120,9 +106,7 @@ def _spoken(item: Mapping[str, Any], index: int = 0) -> Iterator[bytes]:
 
 
 def fault(fault: Fault) -> dict[str, Any]:
-    """
-    Return the body of an error.
-    """
+    """Return the body of an error."""
     kind = "invalid_request_error" if fault.status < 500 else "server_error"
     return {"error": {"message": fault.message, "type": kind, "param": None, "code": None}}
 

@@ -1,6 +1,4 @@
-"""
-Pieces of a reply that is streamed.
-"""
+"""Pieces of a reply that is streamed."""
 
 from __future__ import annotations
 
@@ -13,16 +11,12 @@ LONGEST = 16 * 1024
 
 
 def cut(text: str) -> Iterator[str]:
-    """
-    Cut a text; an empty one has no pieces.
-    """
+    """Cut a text; an empty one has no pieces."""
     for start in range(0, len(text), LONGEST):
         yield text[start : start + LONGEST]
 
 
 def event(facts: Mapping[str, Any], kind: str | None = None) -> bytes:
-    """
-    Write a server-sent event.
-    """
+    """Write a server-sent event."""
     head = f"event: {kind}\n" if kind else ""
     return f"{head}data: {json.dumps(facts)}\n\n".encode()

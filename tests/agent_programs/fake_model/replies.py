@@ -1,6 +1,4 @@
-"""
-What a fake model can be told to answer.
-"""
+"""What a fake model can be told to answer."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ CACHED_TOKENS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """
-    A call of the program's tool for shell commands.
-    """
+    """A call of the program's tool for shell commands."""
 
     command: str
     """The command line."""
@@ -26,9 +22,7 @@ class Shell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """
-    A call of the program's tool for writing files.
-    """
+    """A call of the program's tool for writing files."""
 
     path: str
     """File to be written."""
@@ -40,9 +34,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """
-    A text, a call of a tool, or both.
-    """
+    """A text, a call of a tool, or both."""
 
     text: str = ""
     """What the model says."""
@@ -54,9 +46,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """
-    An HTTP error in place of a reply.
-    """
+    """An HTTP error in place of a reply."""
 
     status: int
     """Status of the answer."""
@@ -68,9 +58,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """
-    No answer, until the client goes away.
-    """
+    """No answer, until the client goes away."""
 
     begin: str | None = None
     """Text that is said before nothing more is; None: not even a head of the answer."""

@@ -1,5 +1,5 @@
-"""
-A fake model server on loopback: it speaks the four dialects, says what it was told to, and keeps what it was asked.
+"""A fake model server on loopback: it speaks the four dialects, says what it was told to, and keeps
+what it was asked.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ Script = Callable[[Asked], Answer]
 
 
 class Queue:
-    """
-    Answer with one after the other; the last one is repeated for ever.
-    """
+    """Answer with one after the other; the last one is repeated for ever."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -52,9 +50,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """
-    A request that was for no reply.
-    """
+    """A request that was for no reply."""
 
     method: str
     """Its method."""
@@ -65,8 +61,7 @@ class Seen:
 
 
 class FakeModel:
-    """
-    The server, for the length of a `with` block.
+    """The server, for the length of a `with` block.
 
     Requests for the title of a conversation are answered aside and kept apart.
     """
@@ -86,16 +81,12 @@ class FakeModel:
 
     @property
     def port(self) -> int:
-        """
-        Return its port on 127.0.0.1.
-        """
+        """Return its port on 127.0.0.1."""
         return self._server.server_address[1]
 
     @property
     def address(self) -> str:
-        """
-        Return its address, without a path.
-        """
+        """Return its address, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> FakeModel:
@@ -112,22 +103,16 @@ class FakeModel:
         self._thread.join()
 
     def say(self, *answers: Answer) -> None:
-        """
-        Answer with these from now on; the last one is repeated for ever.
-        """
+        """Answer with these from now on; the last one is repeated for ever."""
         self.script = Queue(*answers)
 
     def wait(self, holds: Callable[[list[Asked]], Any], seconds: float = 60.0) -> bool:
-        """
-        Wait until something holds of the requests so far; False if it does not in time.
-        """
+        """Wait until something holds of the requests so far; False if it does not in time."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: holds(self.asked), seconds))
 
     def take(self, asked: Asked) -> tuple[Answer, int]:
-        """
-        Keep a request, and decide on its answer and its number.
-        """
+        """Keep a request, and decide on its answer and its number."""
         is_side = _SIDE in asked.system
         with self._changed:
             (self.aside if is_side else self.asked).append(asked)
@@ -136,9 +121,7 @@ class FakeModel:
         return (_TITLE if is_side else self.script(asked)), number
 
     def hang(self, connection: socket.socket) -> None:
-        """
-        Wait until a client goes away, or the server ends.
-        """
+        """Wait until a client goes away, or the server ends."""
         while not self._ending.is_set():
             readable, _, _ = select.select([connection], [], [], _LOOK_SECONDS)
             if readable and not connection.recv(1, socket.MSG_PEEK):
@@ -157,17 +140,14 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        """
-        Bind without asking a name server for the machine's name.
-        """
+        """Bind without asking a name server for the machine's name."""
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+        self.server_name = "127.0.0.1"
+        self.server_port = self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """
-        Say nothing of clients that have gone away.
-        """
+        """Say nothing of clients that have gone away."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -176,21 +156,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """
-        Answer what is asked beside replies.
-        """
+        """Answer what is asked beside replies."""
         self._answer_aside()
 
     def do_HEAD(self) -> None:
-        """
-        Answer likewise.
-        """
+        """Answer likewise."""
         self._answer_aside()
 
     def do_POST(self) -> None:
-        """
-        Answer with what the script says.
-        """
+        """Answer with what the script says."""
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         dialect = next((one for one in DIALECTS if one.is_meant(self.path)), None)
         if dialect is None:
@@ -204,9 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def log_message(self, *_: Any) -> None:
-        """
-        Say nothing: what was asked is kept.
-        """
+        """Say nothing: what was asked is kept."""
 
     def _answer(self, dialect: ModuleType, asked: Asked, answer: Answer, number: int) -> None:
         if isinstance(answer, Fault):

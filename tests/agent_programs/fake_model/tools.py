@@ -1,6 +1,4 @@
-"""
-The call that does what is wanted, by the tools that a program offers.
-"""
+"""The call that does what is wanted, by the tools that a program offers."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _TEXTS = {"string": "Do what is wanted.", "boolean": False, "integer": 1, "numbe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """
-    A call of one of the program's tools.
-    """
+    """A call of one of the program's tools."""
 
     name: str
     """The tool."""
@@ -30,9 +26,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """
-    A reply in terms of the program that asked.
-    """
+    """A reply in terms of the program that asked."""
 
     text: str
     """What is said."""
@@ -43,9 +37,7 @@ class Said:
 
 
 def said(reply: Reply, asked: Asked) -> Said:
-    """
-    Say a reply to the program that asked for it.
-    """
+    """Say a reply to the program that asked for it."""
     if reply.tool is None:
         return Said(text=reply.text, call=None, cut=reply.cut)
     call = _call(reply.tool, asked.offered)

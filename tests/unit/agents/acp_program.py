@@ -1,5 +1,4 @@
-"""
-An agent of the Agent Client Protocol, made with the protocol's own package; its prompts say what it is to do.
+"""An agent of the Agent Client Protocol, made with the protocol's own package; its prompts say what it is to do.
 
     python acp_program.py [--name NAME] [--modes A,B] [--no-load | --resume] [--acts] [--models A,B] [--lingers]
 
@@ -31,9 +30,7 @@ STORE = Path(os.environ.get("ACP_STORE", "."))
 
 
 class Program:
-    """
-    The agent.
-    """
+    """The agent."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
@@ -44,15 +41,11 @@ class Program:
         self._cancelled = asyncio.Event()
 
     def on_connect(self, client: Any) -> None:
-        """
-        Remember who asks.
-        """
+        """Remember who asks."""
         self._client = client
 
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
-        """
-        Say who this is and what it can do.
-        """
+        """Say who this is and what it can do."""
         resume = schema.SessionResumeCapabilities() if self._given.resume else None
         return schema.InitializeResponse(
             protocol_version=protocol_version,
@@ -64,9 +57,7 @@ class Program:
         )
 
     async def new_session(self, cwd: str, **meta: Any) -> schema.NewSessionResponse:
-        """
-        Begin a conversation.
-        """
+        """Begin a conversation."""
         if (STORE / "refuse-new").exists():
             raise acp.RequestError.auth_required()
         session_id = f"its-{sum(name.startswith('its-') for name in os.listdir(STORE))}"
@@ -75,49 +66,37 @@ class Program:
         return schema.NewSessionResponse(session_id=session_id, modes=self._modes(), config_options=self._options())
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
-        """
-        Go on with a conversation, and tell all of it again.
-        """
+        """Go on with a conversation, and tell all of it again."""
         for said in self._history(session_id):
             await self._say(session_id, said)
         return schema.LoadSessionResponse(modes=self._modes(), config_options=self._options())
 
     async def resume_session(self, cwd: str, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
-        """
-        Go on with a conversation.
-        """
+        """Go on with a conversation."""
         self._history(session_id)
         return schema.ResumeSessionResponse(modes=self._modes(), config_options=self._options())
 
     async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> schema.SetSessionModeResponse:
-        """
-        Change the mode.
-        """
+        """Change the mode."""
         self._mode = mode_id
         return schema.SetSessionModeResponse()
 
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> schema.SetSessionConfigOptionResponse:
-        """
-        Change the model.
-        """
+        """Change the model."""
         if value not in self._given.models.split(","):
             raise acp.RequestError.invalid_params({"details": f"no model {value}"})
         self._model = str(value)
         return schema.SetSessionConfigOptionResponse(config_options=self._options() or [])
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        """
-        End the turn.
-        """
+        """End the turn."""
         (STORE / "cancelled").touch()
         self._cancelled.set()
 
     async def prompt(self, prompt: list[Any], session_id: str, **_: Any) -> schema.PromptResponse:
-        """
-        Do what the last line of the prompt says.
-        """
+        """Do what the last line of the prompt says."""
         text = prompt[0].text
         _write(session_id, [*self._history(session_id), text])
         verb, _, rest = text.rpartition("\n")[2].partition(" ")
@@ -285,9 +264,7 @@ def _write(session_id: str, history: list[str]) -> None:
 
 
 async def main() -> None:
-    """
-    Run until standard input ends.
-    """
+    """Run until standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", default="acp-program")
     parser.add_argument("--modes", default="")

@@ -1,5 +1,5 @@
-"""
-What backends have around them in tests: the real supervisor, started when a program is first run; sessions in memory.
+"""What backends have around them in tests: the real supervisor, started when a program is first run; sessions in
+memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def surroundings(
     home: Path | None = None,
     time: clock.Clock | None = None,
 ) -> Surroundings:
-    """
-    Return surroundings, with what a test brings put in their place.
-    """
+    """Return surroundings, with what a test brings put in their place."""
     place = Path(tempfile.gettempdir()) / "control-room-of-nobody"
     return Surroundings(
         clock=time or clock.SystemClock(),
@@ -40,7 +38,5 @@ def surroundings(
 
 
 def conversations(sessions: agent_sessions.AgentSessions | None = None) -> Conversations:
-    """
-    Return conversations beside an empty store, where no other run has any.
-    """
+    """Return conversations beside an empty store, where no other run has any."""
     return Conversations(sessions or MemoryAgentSessions(), MemoryStore(clock=clock.SystemClock()), {})

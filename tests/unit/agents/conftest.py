@@ -1,6 +1,4 @@
-"""
-Programs of agents through the real supervisor, in a workspace and with conversations of their own.
-"""
+"""Programs of agents through the real supervisor, in a workspace and with conversations of their own."""
 
 from __future__ import annotations
 

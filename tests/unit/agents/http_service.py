@@ -1,6 +1,4 @@
-"""
-A service on loopback that says what a test has put into its mouth, and keeps what it was asked.
-"""
+"""A service on loopback that says what a test has put into its mouth, and keeps what it was asked."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """
-    One answer.
-    """
+    """One answer."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -29,9 +25,7 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """
-    One request.
-    """
+    """One request."""
 
     path: str
     headers: Mapping[str, str]
@@ -40,9 +34,7 @@ class Asked:
 
 
 class Service:
-    """
-    Answers in order; the last answer is given again and again.
-    """
+    """Answers in order; the last answer is given again and again."""
 
     def __init__(self, answers: Iterable[Said]) -> None:
         self.answers = list(answers)
@@ -53,9 +45,7 @@ class Service:
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """
-        Answer the requests of one connection.
-        """
+        """Answer the requests of one connection."""
         self._connections[writer] = asyncio.current_task()
         try:
             while request := await _request(reader):
@@ -78,9 +68,7 @@ class Service:
             del self._connections[writer]
 
     async def end(self) -> None:
-        """
-        Break all connections.
-        """
+        """Break all connections."""
         open_ones = dict(self._connections)
         for writer in open_ones:
             writer.transport.abort()
@@ -89,9 +77,7 @@ class Service:
 
 @asynccontextmanager
 async def service(*answers: Said) -> AsyncIterator[Service]:
-    """
-    Run a service for the block.
-    """
+    """Run a service for the block."""
     made = Service(answers)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -103,17 +89,13 @@ async def service(*answers: Said) -> AsyncIterator[Service]:
 
 
 def said_json(value: Any, status: int = 200, **headers: str) -> Said:
-    """
-    Return an answer in JSON.
-    """
+    """Return an answer in JSON."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Said(status=status, body=json.dumps(value).encode(), headers={"content-type": "application/json", **named})
 
 
 def completion(text: str | None, **given: Any) -> Said:
-    """
-    Return an answer of the Chat Completions interface.
-    """
+    """Return an answer of the Chat Completions interface."""
     message = {"role": "assistant", "content": text, **given.pop("message", {})}
     choice = {"index": 0, "message": message, "finish_reason": given.pop("finish_reason", "stop")}
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
@@ -121,9 +103,7 @@ def completion(text: str | None, **given: Any) -> Said:
 
 
 def message(text: str, *, stop_reason: str = "end_turn", whole: bool = True, hang: bool = False) -> Said:
-    """
-    Return an answer of the Messages interface, streamed.
-    """
+    """Return an answer of the Messages interface, streamed."""
     start: dict[str, Any] = {"type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
     usage = {"input_tokens": 5, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 0, "output_tokens": 1}
     half = len(text) // 2
@@ -143,9 +123,7 @@ def message(text: str, *, stop_reason: str = "end_turn", whole: bool = True, han
 
 
 def stream(events: Iterable[Mapping[str, Any]]) -> bytes:
-    """
-    Write events as a stream.
-    """
+    """Write events as a stream."""
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 

@@ -1,6 +1,4 @@
-"""
-Which processes live.
-"""
+"""Which processes live."""
 
 from __future__ import annotations
 
@@ -12,23 +10,17 @@ from pathlib import Path
 
 
 def children(pid: int | None = None) -> set[int]:
-    """
-    Return the living children of a process; by default of this one.
-    """
+    """Return the living children of a process; by default of this one."""
     return set(_children(pid or os.getpid()))
 
 
 def ended_within(handle: int, seconds: float) -> bool:
-    """
-    Tell whether the process behind a descriptor of `os.pidfd_open` ends in time.
-    """
+    """Tell whether the process behind a descriptor of `os.pidfd_open` ends in time."""
     return bool(select.select([handle], [], [], seconds)[0])
 
 
 def spent(pid: int) -> int:
-    """
-    Return how much time of a processor a process has spent so far, in ticks.
-    """
+    """Return how much time of a processor a process has spent so far, in ticks."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(words[11]) + int(words[12])
 

@@ -1,6 +1,4 @@
-"""
-Golden replies: what programs left behind, and what is to be made of it.
-"""
+"""Golden replies: what programs left behind, and what is to be made of it."""
 
 from __future__ import annotations
 
@@ -16,24 +14,18 @@ FOLDER = Path(__file__).parent / "replies"
 
 
 def names() -> list[str]:
-    """
-    Return `program/case` of every golden reply.
-    """
+    """Return `program/case` of every golden reply."""
     return [f"{path.parent.name}/{path.stem}" for path in sorted(FOLDER.glob("*/*.json"))]
 
 
 def golden(name: str) -> dict[str, Any]:
-    """
-    Return a golden reply.
-    """
+    """Return a golden reply."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def left(given: dict[str, Any]) -> verdicts.Left:
-    """
-    Return what a program left behind; lines that are objects or arrays are written as JSON.
-    """
+    """Return what a program left behind; lines that are objects or arrays are written as JSON."""
     return verdicts.Left(
         stdout=iter([f"{line if isinstance(line, str) else json.dumps(line)}\n".encode() for line in given["stdout"]]),
         stderr="\n".join(given["stderr"]).encode(),
@@ -45,23 +37,17 @@ def left(given: dict[str, Any]) -> verdicts.Left:
 
 
 def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
-    """
-    Return what is made of it.
-    """
+    """Return what is made of it."""
     return reply(verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given)))
 
 
 def reply(found: verdicts.Verdict) -> ports.AgentReply:
-    """
-    Return the reply of a conversation's first turn.
-    """
+    """Return the reply of a conversation's first turn."""
     return counting.counted(found.reply, found.sums, agent_sessions.NOTHING_SPENT)
 
 
 def told(reply: ports.AgentReply) -> dict[str, Any]:
-    """
-    Return a reply as golden files hold it.
-    """
+    """Return a reply as golden files hold it."""
     usage, error = reply.usage, reply.error
     return {
         "text": reply.text,

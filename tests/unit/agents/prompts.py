@@ -1,6 +1,4 @@
-"""
-Prompts as backends get them.
-"""
+"""Prompts as backends get them."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ SLOW = "Count from one to ten thousand, in words. " * 150
 
 
 def prompt(text: str = "Say hello to Kael.", **given: Any) -> ports.AgentPrompt:
-    """
-    Return a prompt; what is not given is usual.
-    """
+    """Return a prompt; what is not given is usual."""
     usual: dict[str, Any] = {
         "text": text,
         "system": None,

@@ -1,6 +1,4 @@
-"""
-Stub programs: real executables that note how they were called and then do as a test says.
-"""
+"""Stub programs: real executables that note how they were called and then do as a test says."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ sys.exit(answer.get("exit_code", 0))
 
 
 class Stub:
-    """
-    An executable in a folder of its own.
-    """
+    """An executable in a folder of its own."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -47,31 +43,23 @@ class Stub:
         self.answer({"stdout": []})
 
     def answer(self, *answers: dict[str, Any]) -> None:
-        """
-        Do these, one a call; the last one again and again.
-        """
+        """Do these, one a call; the last one again and again."""
         (self.folder / "answers.json").write_text(json.dumps(answers))
 
     def calls(self) -> list[dict[str, Any]]:
-        """
-        Return how it was called, each time.
-        """
+        """Return how it was called, each time."""
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("call-*.json"))]
 
 
 def claude_says(text: str, session_id: str = "s", **given: Any) -> dict[str, Any]:
-    """
-    Return what Claude Code answers.
-    """
+    """Return what Claude Code answers."""
     usage = {"input_tokens": 5, "output_tokens": 3}
     result = {"type": "result", "subtype": "success", "is_error": False, "result": text, "session_id": session_id}
     return {"stdout": [{**result, "usage": usage, "total_cost_usd": 0.5}], **given}
 
 
 def codex_says(text: str, thread_id: str, **given: Any) -> dict[str, Any]:
-    """
-    Return what Codex answers.
-    """
+    """Return what Codex answers."""
     lines = [
         {"type": "thread.started", "thread_id": thread_id},
         {"type": "item.completed", "item": {"type": "agent_message", "text": text}},

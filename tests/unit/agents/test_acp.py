@@ -1,6 +1,4 @@
-"""
-Agents of the Agent Client Protocol: a real one, in a real process, held by the real supervisor.
-"""
+"""Agents of the Agent Client Protocol: a real one, in a real process, held by the real supervisor."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ def say(store: Path, tmp_path: Path) -> Callable[..., ports.AgentPrompt]:
 
 
 async def failure(work: Any) -> errors.AgentFailed:
-    """
-    Return how a prompt failed.
-    """
+    """Return how a prompt failed."""
     with pytest.raises(errors.AgentFailed) as failed:
         await work
     return failed.value
@@ -90,9 +86,7 @@ async def failure(work: Any) -> errors.AgentFailed:
 
 @pytest.fixture
 def hanging(store: Path) -> Callable[[], Awaitable[str]]:
-    """
-    Return what waits until an agent says that it hangs.
-    """
+    """Return what waits until an agent says that it hangs."""
     pipe = store / "hanging"
     os.mkfifo(pipe)
 
@@ -104,16 +98,12 @@ def hanging(store: Path) -> Callable[[], Awaitable[str]]:
 
 
 def names(folder: Path) -> list[str]:
-    """
-    Return what is in a folder.
-    """
+    """Return what is in a folder."""
     return sorted(os.listdir(folder))
 
 
 class TestTurns:
-    """
-    What is said and heard.
-    """
+    """What is said and heard."""
 
     async def test_a_prompt_gets_its_reply(self, make: Make, say: Any, tmp_path: Path) -> None:
         """The agent works in the prompt's folder, gets its variables, and none that another agent has left."""
@@ -219,9 +209,7 @@ class TestTurns:
 
 
 class TestConversations:
-    """
-    What goes on over processes.
-    """
+    """What goes on over processes."""
 
     @pytest.mark.parametrize("way", [(), ("--resume",)], ids=["load", "resume"])
     async def test_a_resumed_conversation_has_its_history(
@@ -330,9 +318,7 @@ class TestConversations:
 
 
 class TestTools:
-    """
-    Prompts that forbid them.
-    """
+    """Prompts that forbid them."""
 
     async def test_an_agent_that_nothing_holds_is_refused(self, make: Make, say: Any, store: Path) -> None:
         """An agent that nobody knows to keep from acting is not even started, and named."""
@@ -376,9 +362,7 @@ class TestTools:
 
 
 class TestTrouble:
-    """
-    Agents that fail, and what is left of them.
-    """
+    """Agents that fail, and what is left of them."""
 
     @pytest.mark.parametrize(
         ("text", "code"),
@@ -526,9 +510,7 @@ class TestTrouble:
 
 
 class TestEnds:
-    """
-    What a cancellation reaches.
-    """
+    """What a cancellation reaches."""
 
     @pytest.mark.parametrize("text", ["hang", "stubborn"])
     async def test_a_cancellation_leaves_nothing(
@@ -577,9 +559,7 @@ class TestEnds:
 
 
 def outside(store: Path) -> list[int]:
-    """
-    Return the processes that have the store in their environment, by their ids out here.
-    """
+    """Return the processes that have the store in their environment, by their ids out here."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,6 +1,4 @@
-"""
-Tests of agent files: agents that a project describes for Amplifier.
-"""
+"""Tests of agent files: agents that a project describes for Amplifier."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ You analyze. Say what you see.
 
 
 def load(tmp_path: Path, own: str | None = None, **files: str) -> Roster:
-    """
-    Load the bundled agents, a folder of agent files, and a project's own file.
-    """
+    """Load the bundled agents, a folder of agent files, and a project's own file."""
     folder = tmp_path / agent_files.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

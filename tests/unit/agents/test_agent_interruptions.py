@@ -1,6 +1,4 @@
-"""
-Agents that are cut off while the service goes on: they are not asked again unseen.
-"""
+"""Agents that are cut off while the service goes on: they are not asked again unseen."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.unit.calls import Desk
 
 
 class Breaking(Backends):
-    """
-    Backends whose only one loses its launcher a few times before it answers.
-    """
+    """Backends whose only one loses its launcher a few times before it answers."""
 
     def __init__(self, losses: int) -> None:
         super().__init__({}, around.surroundings())
@@ -28,15 +24,11 @@ class Breaking(Backends):
         self.attempts: list[int] = []
 
     def get(self, name: str) -> ports.AgentBackend:
-        """
-        Return it, whatever its name.
-        """
+        """Return it, whatever its name."""
         return self  # type: ignore[return-value]
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Be cut off, or answer.
-        """
+        """Be cut off, or answer."""
         self.attempts.append(prompt.attempt)
         if len(self.attempts) <= self._losses:
             raise commands.LauncherLost(detail={"exit_code": -9})
@@ -49,9 +41,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 async def asked(desk: Desk, backends: Breaking, **given: Any) -> records.Result:
-    """
-    Perform a call.
-    """
+    """Perform a call."""
     call = operations.AgentCall(agent_id="writer-001", backend="any", prompt=("Write.",), **given)
     return await AgentPerformer(backends, around.conversations()).perform(desk.call(call))
 

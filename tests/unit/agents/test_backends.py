@@ -1,6 +1,4 @@
-"""
-The registry of backends.
-"""
+"""The registry of backends."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.unit.agents.prompts import prompt
 
 
 def registry(*configs: BackendConfig) -> Backends:
-    """
-    Return a registry of backends.
-    """
+    """Return a registry of backends."""
     return Backends({config.name: config for config in configs}, around.surroundings())
 
 

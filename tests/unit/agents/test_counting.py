@@ -1,6 +1,4 @@
-"""
-Counting: the usage of turns, where a program tells the sums of the whole conversation.
-"""
+"""Counting: the usage of turns, where a program tells the sums of the whole conversation."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ CALL = {"input_tokens": 101, "output_tokens": 23}
 
 
 def claude(turns: int, *, calls: int = 1, **given: Any) -> dict[str, Any]:
-    """
-    Return what Claude Code says after so many equal turns: the tokens of the turn, and sums of everything else.
-    """
+    """Return what Claude Code says after so many equal turns: the tokens of the turn, and sums of everything else."""
     models = {"opus": {"inputTokens": 96 * turns, "cacheReadInputTokens": 5 * turns, "outputTokens": 23 * turns}}
     usage = {"input_tokens": 101 * calls, "output_tokens": 23 * calls}
     result = {"type": "result", "is_error": False, "result": "PONG", "session_id": OURS, "usage": usage}
@@ -29,9 +25,7 @@ def claude(turns: int, *, calls: int = 1, **given: Any) -> dict[str, Any]:
 
 
 def codex(turns: int) -> dict[str, Any]:
-    """
-    Return what Codex says after so many equal turns.
-    """
+    """Return what Codex says after so many equal turns."""
     usage = {"input_tokens": 101 * turns, "output_tokens": 23 * turns}
     said = {"type": "item.completed", "item": {"type": "agent_message", "text": "PONG"}}
     return {"stdout": [{"type": "thread.started", "thread_id": OURS}, said, {"type": "turn.completed", "usage": usage}]}
@@ -44,17 +38,14 @@ FAILED = {
 
 
 class Talk:
-    """
-    A conversation with a program, as one run after another has it.
-    """
+    """A conversation with a program, as one run after another has it."""
 
     def __init__(self, speaking: Speaking, work: Path) -> None:
-        self._speaking, self._work = speaking, work
+        self._speaking = speaking
+        self._work = work
 
     async def turn(self, program: str, key: str, **given: Any) -> AgentReply:
-        """
-        Send a prompt in a new life of the service.
-        """
+        """Send a prompt in a new life of the service."""
         first: dict[str, Any] = {"agent_session_id": OURS, "session_created": key != "one"}
         return await self._speaking(program).prompt(asked(self._work, key=key, **(first | given)))
 

@@ -1,6 +1,4 @@
-"""
-Degenerate replies: many that are, and as many that only look like it.
-"""
+"""Degenerate replies: many that are, and as many that only look like it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The local backend with its real model: loading, speaking, stopping, failing.
-"""
+"""The local backend with its real model: loading, speaking, stopping, failing."""
 
 from __future__ import annotations
 

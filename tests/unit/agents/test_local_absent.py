@@ -1,6 +1,4 @@
-"""
-The local backend where its packages are not installed.
-"""
+"""The local backend where its packages are not installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The agent performer: what reaches a backend, what is kept, and what counts as a success.
-"""
+"""The agent performer: what reaches a backend, what is kept, and what counts as a success."""
 
 from __future__ import annotations
 
@@ -23,23 +21,21 @@ from tests.unit.calls import Desk
 
 
 class Noting(Backends):
-    """
-    Backends that note the last prompt before they pass it on.
-    """
+    """Backends that note the last prompt before they pass it on."""
 
     noted: ports.AgentPrompt
 
     def get(self, name: str) -> ports.AgentBackend:
-        """
-        Return the backend of that name, watched.
-        """
+        """Return the backend of that name, watched."""
         return _Watched(super().get(name), self)
 
 
 class _Watched:
     def __init__(self, backend: ports.AgentBackend, notes: Noting) -> None:
-        self._backend, self._notes = backend, notes
-        self.get_name, self.close = backend.get_name, backend.close
+        self._backend = backend
+        self._notes = notes
+        self.get_name = backend.get_name
+        self.close = backend.close
         self.resolve_model = backend.resolve_model
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
@@ -48,25 +44,20 @@ class _Watched:
 
 
 class Keeping(Backends):
-    """
-    One backend, which keeps something of the conversation, and then may think for ever.
-    """
+    """One backend, which keeps something of the conversation, and then may think for ever."""
 
     def __init__(self, *, answers: bool, reply: ports.AgentReply | None = None) -> None:
         super().__init__({}, around.surroundings())
-        self.answers, self.reply = answers, reply or ports.AgentReply(text="Yes.")
+        self.answers = answers
+        self.reply = reply or ports.AgentReply(text="Yes.")
         self.kept = asyncio.Event()
 
     def get(self, name: str) -> Any:
-        """
-        Return itself.
-        """
+        """Return itself."""
         return self
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Keep, and answer.
-        """
+        """Keep, and answer."""
 
         async def write() -> None:
             """Write nothing."""
@@ -79,19 +70,16 @@ class Keeping(Backends):
 
 
 class Hours:
-    """
-    The time of the loop, which can be put forward.
-    """
+    """The time of the loop, which can be put forward."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._loop = asyncio.get_running_loop()
-        self._time, self._passed = self._loop.time, 0.0
+        self._time = self._loop.time
+        self._passed = 0.0
         patch.setattr(self._loop, "time", lambda: self._time() + self._passed)
 
     async def pass_by(self, hours: float) -> None:
-        """
-        Let time pass, and everybody hear of it who waits for it.
-        """
+        """Let time pass, and everybody hear of it who waits for it."""
         self._passed += hours * 3600
         await asyncio.sleep(0.001)
 
@@ -111,16 +99,12 @@ def backing(tmp_path: Path) -> Backing:
 
 
 def performing(backends: Backends) -> AgentPerformer:
-    """
-    Return a performer in whose project nobody else speaks.
-    """
+    """Return a performer in whose project nobody else speaks."""
     return AgentPerformer(backends, around.conversations())
 
 
 def speech(**given: Any) -> operations.AgentCall:
-    """
-    Return an agent call; what is not given is usual.
-    """
+    """Return an agent call; what is not given is usual."""
     usual: dict[str, Any] = {"agent_id": "planner-001", "backend": "script", "prompt": ("Write a brief.",)}
     return operations.AgentCall(**(usual | given))
 
@@ -333,9 +317,7 @@ async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
 
 @pytest.mark.parametrize("reply", ["**ABSTAIN:** not mine", "ABSTAIN — not mine", "```\nABSTAIN: not mine\n```"])
 async def test_marks_around_an_abstention_make_it_no_reply(backing: Backing, reply: str) -> None:
-    """
-    An agent that abstains in bold letters has said nothing, in every language.
-    """
+    """An agent that abstains in bold letters has said nothing, in every language."""
     result = await performing(backing(reply)).perform(Desk().call(speech()))
 
     assert result.error is not None

@@ -1,6 +1,4 @@
-"""
-Performing agent calls in conversations: one prompt at a time, and none in what somebody else has.
-"""
+"""Performing agent calls in conversations: one prompt at a time, and none in what somebody else has."""
 
 from __future__ import annotations
 
@@ -26,27 +24,22 @@ TALK, OTHER_TALK = "a-talk", "another-talk"
 
 
 class Counting(Backends):
-    """
-    One backend, which answers when it is told to, and counts who speaks at the same time.
-    """
+    """One backend, which answers when it is told to, and counts who speaks at the same time."""
 
     def __init__(self) -> None:
         super().__init__({}, around.surroundings())
         self.prompts: list[ports.AgentPrompt] = []
-        self.speaking, self.most = 0, 0
+        self.speaking = 0
+        self.most = 0
         self.free = asyncio.Event()
         self.begun = asyncio.Semaphore(0)
 
     def get(self, name: str) -> Any:
-        """
-        Return itself.
-        """
+        """Return itself."""
         return self
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Answer once it is told to.
-        """
+        """Answer once it is told to."""
         self.prompts.append(prompt)
         self.speaking += 1
         self.most = max(self.most, self.speaking)
@@ -59,9 +52,7 @@ class Counting(Backends):
 
 
 class Stage:
-    """
-    Runs that speak through one backend, in one process or in two.
-    """
+    """Runs that speak through one backend, in one process or in two."""
 
     def __init__(self) -> None:
         self.backend = Counting()
@@ -69,16 +60,12 @@ class Stage:
         self.store = MemoryStore(clock=clock.FakeClock())
 
     def performer(self, sessions: MemoryAgentSessions | None = None) -> AgentPerformer:
-        """
-        Return a performer, that of another process if it has sessions of its own.
-        """
+        """Return a performer, that of another process if it has sessions of its own."""
         return AgentPerformer(self.backend, Conversations(sessions or self.sessions, self.store, {}))
 
 
 def call(run_id: str, talk: str | None = TALK, key: str = "fix", **facts: Any) -> ports.Call:
-    """
-    Return one try of a prompt in a conversation.
-    """
+    """Return one try of a prompt in a conversation."""
     speech = operations.AgentCall(agent_id="a", backend="b", prompt=("Go on.",), agent_session_id=talk, **facts)
     made = Desk().call(speech, key=key)
     return dataclasses.replace(made, run=dataclasses.replace(made.run, run_id=run_id))
@@ -86,9 +73,7 @@ def call(run_id: str, talk: str | None = TALK, key: str = "fix", **facts: Any) -
 
 @pytest.fixture
 async def stage() -> Any:
-    """
-    Give a stage with two unfinished runs.
-    """
+    """Give a stage with two unfinished runs."""
     made = Stage()
     await made.store.start()
     for run_id in ("run-a", "run-b"):

@@ -1,6 +1,4 @@
-"""
-Calls: the arguments that each program gets, where it is found, and what its environment adds.
-"""
+"""Calls: the arguments that each program gets, where it is found, and what its environment adds."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ COPILOT = [
 def called(
     type_name: str, config: dict[str, Any] | None = None, turn: dict[str, Any] | None = None, **given: Any
 ) -> Invocation:
-    """
-    Return how a program is called.
-    """
+    """Return how a program is called."""
     usual: dict[str, Any] = {"tools": True, "model": "m", "system": "Be brief.", "run_id": "run", "key": "step"}
     return catalogue.PROGRAMS[type_name].invoke(
         Turn(
@@ -120,9 +116,7 @@ def test_without_tools_nothing_is_allowed_unasked(type_name: str) -> None:
 
 
 class TestClaudeCode:
-    """
-    Claude Code's own.
-    """
+    """Claude Code's own."""
 
     def test_without_tools_none_is_offered(self) -> None:
         """No tool of its own and none of a server is offered, and whatever is asked for is denied."""
@@ -155,9 +149,7 @@ class TestClaudeCode:
 
 
 class TestCodex:
-    """
-    Codex's own.
-    """
+    """Codex's own."""
 
     def test_without_tools_its_sandbox_holds(self, tmp_path: Path) -> None:
         """It may only read, is offered as little as can be, and speaks with no configured tool server."""
@@ -186,9 +178,7 @@ def test_a_slash_begins_no_command(type_name: str) -> None:
 
 
 class TestOthers:
-    """
-    What some of them have of their own.
-    """
+    """What some of them have of their own."""
 
     def test_gemini_gets_a_policy(self) -> None:
         """The policy that forbids every tool is a file of the program."""
@@ -236,9 +226,7 @@ class TestOthers:
 
 
 class TestModels:
-    """
-    Tiers.
-    """
+    """Tiers."""
 
     @pytest.mark.parametrize("type_name", [*catalogue.PROGRAMS, "template"])
     def test_a_tier_is_configured_or_left_to_the_program(self, type_name: str) -> None:
@@ -263,23 +251,17 @@ def test_the_keys_of_each_program_are_documented() -> None:
 
 
 class TestPlaces:
-    """
-    Where programs are found.
-    """
+    """Where programs are found."""
 
     def executable(self, path: Path) -> str:
-        """
-        Make an executable.
-        """
+        """Make an executable."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
         return str(path)
 
     def find(self, tmp_path: Path, **given: Any) -> tuple[str, ...]:
-        """
-        Look for Claude Code.
-        """
+        """Look for Claude Code."""
         config = BackendConfig(name="one", type="claude-code", **given.pop("config", {}))
         environ = {"PATH": str(tmp_path / "bin"), **given}
         return places.find(catalogue.PROGRAMS["claude-code"], config, environ, tmp_path)
@@ -384,15 +366,11 @@ def test_the_variables_of_the_document_are_those_in_use() -> None:
 
 
 class TestWorktrees:
-    """
-    The issue database of a linked worktree.
-    """
+    """The issue database of a linked worktree."""
 
     @pytest.fixture
     def linked(self, tmp_path: Path) -> Path:
-        """
-        Make a repository with a linked worktree.
-        """
+        """Make a repository with a linked worktree."""
         environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
         who = ["-c", "user.name=k", "-c", "user.email=k@example.com"]
         for arguments in (

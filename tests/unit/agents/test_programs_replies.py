@@ -1,6 +1,4 @@
-"""
-Verdicts: what is made of all that a program leaves behind, by golden replies and by torn ones.
-"""
+"""Verdicts: what is made of all that a program leaves behind, by golden replies and by torn ones."""
 
 from __future__ import annotations
 
@@ -103,14 +101,10 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
 
 
 class TestTemplates:
-    """
-    Programs that only `agents.json` knows.
-    """
+    """Programs that only `agents.json` knows."""
 
     def reply(self, printed: bytes, **given: Any) -> tuple[str, str | None]:
-        """
-        Return text and code of what is made of an output.
-        """
+        """Return text and code of what is made of an output."""
         config = BackendConfig(name="aider", type="template", command=("aider",), **given)
         lines = iter(printed.splitlines(keepends=True))
         reply = verdicts.verdict(template.program(config), Left(stdout=lines)).reply
@@ -138,9 +132,7 @@ class TestTemplates:
 
 
 class TestWording:
-    """
-    JSON among other things.
-    """
+    """JSON among other things."""
 
     @pytest.mark.parametrize(
         "written",

@@ -1,6 +1,4 @@
-"""
-Programs as processes: stub programs through the real supervisor, what they are given and what becomes of them.
-"""
+"""Programs as processes: stub programs through the real supervisor, what they are given and what becomes of them."""
 
 from __future__ import annotations
 
@@ -38,24 +36,18 @@ def codex(tmp_path: Path) -> Stub:
 
 
 def asked(work: Path, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
-    """
-    Return a prompt that allows tools, in the folder.
-    """
+    """Return a prompt that allows tools, in the folder."""
     usual: dict[str, Any] = {"tools": True, "working_dir": work, "max_tokens": None, "timeout_seconds": 60.0}
     return prompt(text, **(usual | given))
 
 
 def code_of(reply: ports.AgentReply) -> str | None:
-    """
-    Return the code of a reply's error.
-    """
+    """Return the code of a reply's error."""
     return reply.error.code if reply.error else None
 
 
 class TestWhatItIsGiven:
-    """
-    Arguments, folder, environment, input.
-    """
+    """Arguments, folder, environment, input."""
 
     async def test_a_prompt_is_read(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """The program starts in the working folder and reads its prompt whole."""
@@ -237,9 +229,7 @@ class TestWhatItIsGiven:
 
 
 class TestHowItEnds:
-    """
-    Success, silence, limits, cancellation.
-    """
+    """Success, silence, limits, cancellation."""
 
     async def test_a_megabyte_comes_back_whole(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A reply of a megabyte is not cut."""
@@ -297,9 +287,7 @@ class TestHowItEnds:
 
 
 class TestConversations:
-    """
-    Which conversation is meant, and what is kept of it.
-    """
+    """Which conversation is meant, and what is kept of it."""
 
     async def test_we_name_it_before_its_first_prompt(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
@@ -494,9 +482,7 @@ class TestConversations:
 
 
 class TestRefusals:
-    """
-    What is refused before anything is started.
-    """
+    """What is refused before anything is started."""
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
     async def test_a_missing_program_is_told(self, speaking: Speaking, work: Path, type_name: str) -> None:
@@ -565,9 +551,7 @@ class TestRefusals:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """
-    Wait until something holds.
-    """
+    """Wait until something holds."""
     async with asyncio.timeout(60):
         while True:
             if holds():
@@ -576,34 +560,26 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def session(work: Path, **given: Any) -> agent_sessions.AgentSession:
-    """
-    Return what is kept of the conversation.
-    """
+    """Return what is kept of the conversation."""
     usual: dict[str, Any] = {"agent_session_id": OURS, "backend": "one", "counted": agent_sessions.NOTHING_SPENT}
     return agent_sessions.AgentSession(working_dir=str(work), **(usual | given))
 
 
 async def known(sessions: MemoryAgentSessions) -> agent_sessions.AgentSession:
-    """
-    Return what is kept of the conversation beside what its turns took.
-    """
+    """Return what is kept of the conversation beside what its turns took."""
     found = await sessions.find(OURS)
     assert found is not None
     return dataclasses.replace(found, told=None)
 
 
 def flag(call: dict[str, Any], *names: str) -> tuple[str, str]:
-    """
-    Return the one of these options that a program was called with, and its value.
-    """
+    """Return the one of these options that a program was called with, and its value."""
     (found,) = [(part, call["argv"][at + 1]) for at, part in enumerate(call["argv"]) if part in names]
     return found
 
 
 def lines_of(work: Path) -> list[str]:
-    """
-    Return the command lines of living processes that stand in a folder.
-    """
+    """Return the command lines of living processes that stand in a folder."""
     found = []
     for place in Path("/proc").iterdir():
         try:

@@ -1,6 +1,4 @@
-"""
-The roster: layers of agents.json, and everything that can be wrong with them.
-"""
+"""The roster: layers of agents.json, and everything that can be wrong with them."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ BUNDLED = {
 
 
 def load(tmp_path: Path, *layers: Any) -> Roster:
-    """
-    Load layers, each a document or the text of a file.
-    """
+    """Load layers, each a document or the text of a file."""
     paths = []
     for number, layer in enumerate(layers):
         paths.append(tmp_path / str(number) / "agents.json")
@@ -39,9 +35,7 @@ def load(tmp_path: Path, *layers: Any) -> Roster:
 
 
 def flaws(tmp_path: Path, document: Any) -> list[tuple[str, str]]:
-    """
-    Return place and code of each flaw of a project's file over the bundled one.
-    """
+    """Return place and code of each flaw of a project's file over the bundled one."""
     found = load(tmp_path, BUNDLED, document)
     assert len(found.agents) == 2
     return [(flaw.path, flaw.code) for broken in found.broken for flaw in broken.flaws]

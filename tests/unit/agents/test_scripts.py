@@ -1,6 +1,4 @@
-"""
-Scripts and recordings: which entry answers, and what a crash leaves of the file.
-"""
+"""Scripts and recordings: which entry answers, and what a crash leaves of the file."""
 
 from __future__ import annotations
 
@@ -22,17 +20,13 @@ from tests.unit.agents.prompts import prompt
 
 
 def scripted(path: Path, content: Any, time: clock.Clock | None = None) -> ScriptedBackend:
-    """
-    Write a script and return the backend that plays it.
-    """
+    """Write a script and return the backend that plays it."""
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return ScriptedBackend("script", Script(path), time or clock.SystemClock())
 
 
 async def said(backend: ports.AgentBackend, key: str, attempt: int = 1) -> str:
-    """
-    Return what a backend says to a step's try.
-    """
+    """Return what a backend says to a step's try."""
     return (await backend.prompt(prompt(key=key, attempt=attempt))).text
 
 
@@ -165,44 +159,32 @@ async def test_a_missing_script_is_told(tmp_path: Path) -> None:
 
 
 class Counting:
-    """
-    A backend that says how often it was asked, a counter that no recording has.
-    """
+    """A backend that says how often it was asked, a counter that no recording has."""
 
     def __init__(self, *texts: str) -> None:
         self.asked = 0
         self._texts = texts
 
     def get_name(self) -> str:
-        """
-        Return its name.
-        """
+        """Return its name."""
         return "counting"
 
     def resolve_model(self, tier: str) -> str:
-        """
-        Return a model that shows who was asked.
-        """
+        """Return a model that shows who was asked."""
         return f"counting-{tier}"
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """
-        Return the next text, or the number of the question.
-        """
+        """Return the next text, or the number of the question."""
         self.asked += 1
         text = self._texts[self.asked - 1] if self.asked <= len(self._texts) else f"reply {self.asked}"
         return ports.AgentReply(text=text, usage=records.Usage(output_tokens=self.asked))
 
     async def close(self) -> None:
-        """
-        Nothing is held.
-        """
+        """Nothing is held."""
 
 
 def recording(path: Path, asked: Counting) -> RecordingBackend:
-    """
-    Return a backend that records another.
-    """
+    """Return a backend that records another."""
     return RecordingBackend("recorded", Script(path, recorded=True), lambda: asked)
 
 

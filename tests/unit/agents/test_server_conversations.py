@@ -1,6 +1,4 @@
-"""
-What is kept of conversations with servers, which remember nothing themselves.
-"""
+"""What is kept of conversations with servers, which remember nothing themselves."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ TALK = "a-talk"
 
 
 async def insist(write: Callable[[], Awaitable[T]]) -> T:
-    """
-    Write as often as it takes.
-    """
+    """Write as often as it takes."""
     while True:
         try:
             return await write()

@@ -1,6 +1,4 @@
-"""
-Models behind HTTP: the vendors' real packages against real services on loopback.
-"""
+"""Models behind HTTP: the vendors' real packages against real services on loopback."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ ANTHROPIC_ERROR = {"type": "error", "error": {"type": "some_error", "message": "
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """
-    How one vendor's interface says things.
-    """
+    """How one vendor's interface says things."""
 
     vendor: services.Vendor
     path: str
@@ -43,25 +39,19 @@ class Dialect:
     usage: dict[str, Any] = field(default_factory=dict)
 
     def cut(self, text: str) -> Said:
-        """
-        Return a reply that was cut off at its longest.
-        """
+        """Return a reply that was cut off at its longest."""
         if self.vendor is vendors.OPENAI:
             return completion(text, finish_reason="length")
         return message(text, stop_reason="max_tokens")
 
     def refusal(self) -> Said:
-        """
-        Return a refusal.
-        """
+        """Return a refusal."""
         if self.vendor is vendors.OPENAI:
             return completion(None, message={"refusal": "I cannot."})
         return message("I cannot.", stop_reason="refusal")
 
     def said(self, body: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """
-        Return the messages of a request, its system prompt first.
-        """
+        """Return the messages of a request, its system prompt first."""
         system = [("system", body["system"])] if "system" in body else []
         return [*system, *((message["role"], message["content"]) for message in body["messages"])]
 
@@ -120,18 +110,14 @@ async def speak(
 
 
 async def failure(work: Any) -> errors.AgentFailed:
-    """
-    Return how a prompt failed.
-    """
+    """Return how a prompt failed."""
     with pytest.raises(errors.AgentFailed) as failed:
         await work
     return failed.value
 
 
 class TestAsking:
-    """
-    What is sent, and what comes back.
-    """
+    """What is sent, and what comes back."""
 
     async def test_a_prompt_gets_its_reply(self, dialect: Dialect, speak: Any) -> None:
         """System prompt, model, limit and key travel; text and tokens come back, and no price is made up."""
@@ -276,9 +262,7 @@ class TestAsking:
 
 
 class TestTrouble:
-    """
-    Services that are busy, broken or hostile.
-    """
+    """Services that are busy, broken or hostile."""
 
     async def test_retry_after_is_honoured(self, dialect: Dialect, speak: Any) -> None:
         """A busy service is asked again when it said, and not before."""
@@ -452,9 +436,7 @@ class TestTrouble:
 
 
 class TestConversations:
-    """
-    What was said is kept by us and sent again.
-    """
+    """What was said is kept by us and sent again."""
 
     async def test_a_resumed_conversation_has_its_history(
         self, dialect: Dialect, speak: Any, sessions: MemoryAgentSessions
@@ -535,9 +517,7 @@ class TestConversations:
 
 
 class TestAbsence:
-    """
-    What is not there is said with what to do about it.
-    """
+    """What is not there is said with what to do about it."""
 
     async def test_a_missing_package_is_told(
         self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,4 @@
-"""
-Errors as HTTP: every error of the tree has its status, and what nobody foresaw is told under an id.
-"""
+"""Errors as HTTP: every error of the tree has its status, and what nobody foresaw is told under an id."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ STATUSES = {
 
 
 def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
-    """
-    Return a class and everything that derives from it.
-    """
+    """Return a class and everything that derives from it."""
     yield root
     for child in root.__subclasses__():
         if child.__module__ == errors.__name__:

@@ -1,6 +1,4 @@
-"""
-Guards: no page of another site gets through, and no caller without the token.
-"""
+"""Guards: no page of another site gets through, and no caller without the token."""
 
 from __future__ import annotations
 
@@ -16,23 +14,17 @@ APP: ASGIApp = PlainTextResponse("served")
 
 
 def client(app: ASGIApp, host: str = "127.0.0.1:8000") -> httpx.AsyncClient:
-    """
-    Return a client of an application.
-    """
+    """Return a client of an application."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
 
 
 def site(**facts: object) -> guards.SiteGuard:
-    """
-    Return the guard of a service with these settings.
-    """
+    """Return the guard of a service with these settings."""
     return guards.SiteGuard(APP, settings.ServerSettings(**facts), warnings())  # type: ignore[arg-type]
 
 
 def warnings() -> connections.Warnings:
-    """
-    Return what writes refusals to the log.
-    """
+    """Return what writes refusals to the log."""
     return connections.Warnings(clock.FakeClock().monotonic)
 
 

@@ -1,6 +1,4 @@
-"""
-Payloads: bounded and strict before any route sees them.
-"""
+"""Payloads: bounded and strict before any route sees them."""
 
 from __future__ import annotations
 
@@ -23,24 +21,18 @@ LIMIT = 2000
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """
-    Answer with the body received.
-    """
+    """Answer with the body received."""
     await Response(await Request(scope, receive).body())(scope, receive, send)
 
 
 def client() -> httpx.AsyncClient:
-    """
-    Return a client of an application behind the payload check.
-    """
+    """Return a client of an application behind the payload check."""
     transport = httpx.ASGITransport(payloads.Payloads(echo, LIMIT))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
 async def post(body: bytes, content_type: str = "application/json") -> httpx.Response:
-    """
-    Post a body.
-    """
+    """Post a body."""
     async with client() as http:
         return await http.post("/", content=body, headers={"Content-Type": content_type})
 
@@ -175,9 +167,7 @@ def test_bytes_are_either_json_or_refused(body: bytes) -> None:
 
 
 def refusal(body: bytes) -> tuple[errors.Flaw, ...] | None:
-    """
-    Return why a body is refused, or None.
-    """
+    """Return why a body is refused, or None."""
     try:
         payloads.check(body)
     except errors.InputRefused as error:

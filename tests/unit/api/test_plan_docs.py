@@ -1,6 +1,4 @@
-"""
-The page about session plans: what it lists is what the service takes and the program offers.
-"""
+"""The page about session plans: what it lists is what the service takes and the program offers."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ BASE = "/api/sessions/{session_id}"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """
-    Return the names in the first column of the table with this heading, row by row.
-    """
+    """Return the names in the first column of the table with this heading, row by row."""
     table = PAGE.split(f"| {heading} |", 1)[1].split("\n\n", 1)[0]
     return [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in table.splitlines()[2:]]
 

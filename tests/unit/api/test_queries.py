@@ -1,6 +1,4 @@
-"""
-Queries: cursors that only this service can have made.
-"""
+"""Queries: cursors that only this service can have made."""
 
 from __future__ import annotations
 

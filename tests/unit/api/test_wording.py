@@ -1,6 +1,4 @@
-"""
-Words in which the form of a request is refused: ours, whatever is wrong, and the same as use cases have.
-"""
+"""Words in which the form of a request is refused: ours, whatever is wrong, and the same as use cases have."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _values = _small | st.lists(_small, max_size=2) | st.just([1] * 300) | st.dictio
 
 
 def refusal(model: type[BaseModel], value: Any) -> errors.RequestInvalid | None:
-    """
-    Return how a value is refused that is no body of a kind.
-    """
+    """Return how a value is refused that is no body of a kind."""
     try:
         model.model_validate(value)
     except pydantic.ValidationError as error:

@@ -1,6 +1,4 @@
-"""
-Messages of clients on the WebSocket: whatever comes in is a message or refused with a code and a place.
-"""
+"""Messages of clients on the WebSocket: whatever comes in is a message or refused with a code and a place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The sieve of the WebSocket: whatever stands in a stream of frames, and wherever it is cut, the same passes.
-"""
+"""The sieve of the WebSocket: whatever stands in a stream of frames, and wherever it is cut, the same passes."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ CONTROL = some.builds(frame, some.binary(max_size=20), opcode=some.sampled_from(
 
 @some.composite
 def messages(draw: some.DrawFn) -> tuple[list[bytes], bool, bool]:
-    """
-    Return the frames of a message with control frames between them, whether it is too large, and whether it is text.
+    """Return the frames of a message with control frames between them, whether it is too large, and
+    whether it is text.
     """
     opcode = draw(some.sampled_from([1, 2]))
     text = some.text(max_size=30).map(str.encode) | some.binary(max_size=60)

@@ -1,6 +1,4 @@
-"""
-The workloads with many pollers, runs and followers, at sizes that show whether they work.
-"""
+"""The workloads with many pollers, runs and followers, at sizes that show whether they work."""
 
 from __future__ import annotations
 

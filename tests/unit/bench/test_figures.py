@@ -1,6 +1,4 @@
-"""
-Figures: medians, spreads, ratios and bars.
-"""
+"""Figures: medians, spreads, ratios and bars."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The report: its tables, its words for what is missing, and nothing that names a machine.
-"""
+"""The report: its tables, its words for what is missing, and nothing that names a machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Rounds: what is measured, in which order, and what becomes of troubles.
-"""
+"""Rounds: what is measured, in which order, and what becomes of troubles."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from bench.workloads import registry
 
 
 class _Product:
-    """
-    A product that does everything at once, or is absent.
-    """
+    """A product that does everything at once, or is absent."""
 
     def __init__(self, name: str, absent: str = "") -> None:
         self.name = self.label = name
@@ -24,32 +20,24 @@ class _Product:
         self._absent = absent
 
     async def prepare(self, cache) -> str:
-        """
-        Return a version.
-        """
+        """Return a version."""
         if self._absent:
             raise workload.Absent(self._absent)
         return "1.0"
 
     async def measure(self, key: str, context: workload.Context) -> figures.Raw:
-        """
-        Not called in this process.
-        """
+        """Not called in this process."""
         raise AssertionError(key)
 
 
 class _Repetitions:
-    """
-    Repetitions that need no processes: each finds how many there were before it, or fails as the test needs it.
-    """
+    """Repetitions that need no processes: each finds how many there were before it, or fails as the test needs it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
     async def attempt(self, key: str, context: workload.Context, product: str) -> figures.Raw:
-        """
-        Live one.
-        """
+        """Live one."""
         assert not context.place.exists()
         self.asked.append((product, key))
         if product == "limited" and key == "W2":

@@ -1,6 +1,4 @@
-"""
-A tiny product, run as the real ones are: it keeps nothing, and behaves as its first argument says.
-"""
+"""A tiny product, run as the real ones are: it keeps nothing, and behaves as its first argument says."""
 
 from __future__ import annotations
 
@@ -17,32 +15,24 @@ _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ndone\r\n0
 
 
 class Engine:
-    """
-    A product whose steps cost nothing.
-    """
+    """A product whose steps cost nothing."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
 
     async def run(self) -> None:
-        """
-        Let the loop turn once for each step.
-        """
+        """Let the loop turn once for each step."""
         for _ in range(self._steps):
             await asyncio.sleep(0)
 
     async def park(self, count: int) -> None:
-        """
-        Note how many wait.
-        """
+        """Note how many wait."""
         print(f"{count} wait")
 
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """
-    Be up, in the way that is asked for.
-    """
+    """Be up, in the way that is asked for."""
     if _BEHAVIOUR == "broken":
         raise RuntimeError("the engine is broken, see https://example.invalid/help")
     if _BEHAVIOUR == "quick":
@@ -58,9 +48,7 @@ async def opened(order: meter.Order) -> AsyncIterator[Engine]:
 
 @contextlib.asynccontextmanager
 async def served(_: meter.Order, engine: Engine) -> AsyncIterator[http.Door]:
-    """
-    Serve a door that answers in chunks.
-    """
+    """Serve a door that answers in chunks."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(EOFError):

@@ -1,6 +1,4 @@
-"""
-docs/agent-recipes-cli.md says what the command is.
-"""
+"""docs/agent-recipes-cli.md says what the command is."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "agent-recipes-cli.md
 
 
 def test_every_option_is_documented():
-    """
-    The table of options names exactly those of the command.
-    """
+    """The table of options names exactly those of the command."""
     options = {name for option in command.agent_recipes.params for name in option.opts if name.startswith("--")}
     documented = {name for row in _rows("Options") for name in re.findall(r"`(--[a-z-]+)", row)}
 
@@ -24,9 +20,7 @@ def test_every_option_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    """
-    The table of exit codes has exactly those that the command ends with.
-    """
+    """The table of exit codes has exactly those that the command ends with."""
     codes = {int(row.split("|")[1]) for row in _rows("Exit codes")}
 
     assert codes == {*map(int, endings.ExitCode), int(common.ExitCode.PIPE_CLOSED)}

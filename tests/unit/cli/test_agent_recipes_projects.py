@@ -1,6 +1,4 @@
-"""
-The project of a working directory.
-"""
+"""The project of a working directory."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.cli.agent_recipes import projects
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    Make a home folder with data of the user's own, and stand in it.
-    """
+    """Make a home folder with data of the user's own, and stand in it."""
     monkeypatch.delenv("CONTROL_ROOM_PROJECT", raising=False)
     monkeypatch.setenv("CONTROL_ROOM_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -25,17 +21,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def project_of(folder: Path | str | None) -> tuple[Path, Path]:
-    """
-    Return working directory and project of a folder.
-    """
+    """Return working directory and project of a folder."""
     found = projects.of(None if folder is None else str(folder))
     return found.working_dir, found.settings().project.project
 
 
 def test_the_nearest_data_directory_decides(home: Path):
-    """
-    The nearest folder at or above that has a data directory is the project.
-    """
+    """The nearest folder at or above that has a data directory is the project."""
     (home / "outer" / "inner" / "deep").mkdir(parents=True)
     (home / "outer" / ".control-room").mkdir()
     inner = home / "outer" / "inner"
@@ -48,9 +40,7 @@ def test_the_nearest_data_directory_decides(home: Path):
 
 
 def test_a_home_is_no_project_of_what_lies_below(home: Path):
-    """
-    The data directory of the home folder counts for nothing below it, and for itself only.
-    """
+    """The data directory of the home folder counts for nothing below it, and for itself only."""
     (home / "work").mkdir()
 
     assert project_of("work") == (home / "work", home / "work")
@@ -58,9 +48,7 @@ def test_a_home_is_no_project_of_what_lies_below(home: Path):
 
 
 def test_links_are_followed_first(home: Path):
-    """
-    A folder belongs to where it really lies.
-    """
+    """A folder belongs to where it really lies."""
     (home / "real" / "deep").mkdir(parents=True)
     (home / "real" / ".control-room").mkdir()
     (home / "link").symlink_to(home / "real" / "deep")
@@ -69,9 +57,7 @@ def test_links_are_followed_first(home: Path):
 
 
 def test_the_environment_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    A project that the environment names is the project, wherever the working directory is.
-    """
+    """A project that the environment names is the project, wherever the working directory is."""
     (home / "named").mkdir()
     (home / "other" / ".control-room").mkdir(parents=True)
     monkeypatch.setenv("CONTROL_ROOM_PROJECT", str(home / "named"))
@@ -81,9 +67,7 @@ def test_the_environment_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("named", ["nowhere", "", "file", "a\0b", "x" * 5000, "loop"])
 def test_what_is_no_folder_is_refused(home: Path, named: str):
-    """
-    Whatever cannot be worked in is refused by name.
-    """
+    """Whatever cannot be worked in is refused by name."""
     (home / "file").touch()
     (home / "loop").symlink_to(home / "loop")
 
@@ -93,9 +77,7 @@ def test_what_is_no_folder_is_refused(home: Path, named: str):
 
 
 def test_commands_name_the_project_where_they_must(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    The way on is a command line that works from where the person stands.
-    """
+    """The way on is a command line that works from where the person stands."""
     (home / "my work").mkdir()
     elsewhere = projects.of("my work").command("runs", "resume", "r1")
     monkeypatch.chdir(home / "my work")

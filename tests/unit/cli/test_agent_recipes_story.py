@@ -1,6 +1,4 @@
-"""
-The lines of `agent-recipes` for each note of a run.
-"""
+"""The lines of `agent-recipes` for each note of a run."""
 
 from __future__ import annotations
 
@@ -19,16 +17,12 @@ FACTS: dict[str, Any] = {
 
 
 def note(event: str, **facts: Any) -> dict[str, Any]:
-    """
-    Make a note.
-    """
+    """Make a note."""
     return {**FACTS, "event": event, **facts}
 
 
 def event(told: dict[str, Any]) -> dict[str, Any]:
-    """
-    Make the event of a note.
-    """
+    """Make the event of a note."""
     return {"type": "recipe.note", "data": told}
 
 
@@ -67,9 +61,7 @@ OTHER = note("step:outcome", outcome="other", otherDescription="there is\nno rep
     ],
 )
 def test_notes_of_the_orchestration(told: dict[str, Any], lines: list[str]):
-    """
-    Each note has its lines under `--verbose`, in the form of the document; one that is not known has none.
-    """
+    """Each note has its lines under `--verbose`, in the form of the document; one that is not known has none."""
     assert list(story.orchestration(told)) == lines
 
 
@@ -91,16 +83,12 @@ def test_notes_of_the_orchestration(told: dict[str, Any], lines: list[str]):
     ],
 )
 def test_structured_notes(told: dict[str, Any], lines: list[str]):
-    """
-    Each note has its line under `--events`, in the form of the document.
-    """
+    """Each note has its line under `--events`, in the form of the document."""
     assert list(story.structured(told)) == lines
 
 
 async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.CaptureFixture[str]):
-    """
-    Notes without a backend are told with the one that was named last.
-    """
+    """Notes without a backend are told with the one that was named last."""
     told = story.Story(None, verbose=True, events=False)
     await told.tell(event(note("step:started", promptLength=9)))
     await told.tell(event({**note("step:retry", error="None", promptLength=8), "backend": None}))
@@ -109,9 +97,7 @@ async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.Capture
 
 
 async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[str]):
-    """
-    A finished step is its reply and a blank line; blank replies, other events and unwanted notes are nothing.
-    """
+    """A finished step is its reply and a blank line; blank replies, other events and unwanted notes are nothing."""
 
     async def said(position: int) -> str:
         return ["First.\n", " \n", "Third."][position]
@@ -126,9 +112,7 @@ async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[s
 
 
 def test_costs_are_told_by_step():
-    """
-    The total is followed by the steps that have cost something.
-    """
+    """The total is followed by the steps that have cost something."""
     assert story.cost(0.042, {"review": 0.04, "fix": 0.0, "commit": 0.002}) == (
         "$0.0420 (review $0.0400, commit $0.0020)"
     )
@@ -136,9 +120,7 @@ def test_costs_are_told_by_step():
 
 
 def test_what_help_must_not_load_is_said_as_the_language_says_it():
-    """
-    Tiers, default backend and the arguments of every run are those of the language.
-    """
+    """Tiers, default backend and the arguments of every run are those of the language."""
     assert command.TIERS == schema.TIERS
     assert running.DEFAULT_BACKEND == schema.DEFAULT_BACKEND
     assert set(command.FLAGS) == set(schema.RUN_ARGS)
@@ -146,7 +128,5 @@ def test_what_help_must_not_load_is_said_as_the_language_says_it():
 
 
 def test_a_list_without_recipes_says_so():
-    """
-    An empty list is a sentence.
-    """
+    """An empty list is a sentence."""
     assert showing.listing([]) == "no recipes"

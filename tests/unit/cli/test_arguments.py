@@ -1,6 +1,4 @@
-"""
-Arguments on a command line.
-"""
+"""Arguments on a command line."""
 
 from __future__ import annotations
 
@@ -26,17 +24,13 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 @given(NAMES, st.text())
 def test_text_argument_is_taken_as_it_stands(name: str, text: str):
-    """
-    After the first equals sign everything is the value.
-    """
+    """After the first equals sign everything is the value."""
     assert arguments.collect([f"{name}={text}"], None) == {name: text}
 
 
 @given(NAMES, JSON)
 def test_json_argument_reads_back(name: str, value: object):
-    """
-    `name:=JSON` gives the JSON value.
-    """
+    """`name:=JSON` gives the JSON value."""
     assert arguments.collect([f"{name}:={json.dumps(value)}"], None) == {name: value}
 
 
@@ -56,9 +50,7 @@ def test_json_argument_reads_back(name: str, value: object):
     ],
 )
 def test_argument_that_cannot_be_read_is_told(text: str, told: str):
-    """
-    A malformed argument is refused with the reason.
-    """
+    """A malformed argument is refused with the reason."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.collect([text], None)
 
@@ -67,9 +59,7 @@ def test_argument_that_cannot_be_read_is_told(text: str, told: str):
 
 
 def test_all_faults_are_told_at_once():
-    """
-    Every argument that cannot be read is named, repeated ones too.
-    """
+    """Every argument that cannot be read is named, repeated ones too."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.collect(["a", "b:=?", "c=1", "c=2"], None)
 
@@ -78,9 +68,7 @@ def test_all_faults_are_told_at_once():
 
 
 def test_command_line_wins_over_the_file(tmp_path: Path):
-    """
-    An argument given on the command line replaces the file's.
-    """
+    """An argument given on the command line replaces the file's."""
     file = tmp_path / "args.json"
     file.write_text('\ufeff{"scene": "old", "canon": ["a.md"]}', encoding="utf-8")
 
@@ -89,9 +77,7 @@ def test_command_line_wins_over_the_file(tmp_path: Path):
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}', b'{"a": "\\ud800"}'])
 def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
-    """
-    A file of arguments must hold one JSON object.
-    """
+    """A file of arguments must hold one JSON object."""
     file = tmp_path / "args.json"
     file.write_bytes(content)
 
@@ -100,7 +86,5 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
 
 
 def test_labels_are_texts():
-    """
-    A label's value is text; a colon in its name is the service's to refuse.
-    """
+    """A label's value is text; a colon in its name is the service's to refuse."""
     assert arguments.labels(["book=one", "part=:=2"]) == {"book": "one", "part": ":=2"}

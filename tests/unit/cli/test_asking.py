@@ -1,6 +1,4 @@
-"""
-What a line means that a person writes at a question.
-"""
+"""What a line means that a person writes at a question."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The boundary of a program: what can be said about a command line before any command is asked.
-"""
+"""The boundary of a program: what can be said about a command line before any command is asked."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.cli import boundary
 @click.command()
 @click.argument("text")
 def echo(text: str) -> int:
-    """
-    Do well.
-    """
+    """Do well."""
     return 0
 
 

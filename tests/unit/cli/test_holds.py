@@ -1,6 +1,4 @@
-"""
-Which run of a process of its own may enter a workspace.
-"""
+"""Which run of a process of its own may enter a workspace."""
 
 from __future__ import annotations
 
@@ -19,25 +17,19 @@ HERE = "/srv/here"
 
 
 class Rows:
-    """
-    The rows of a project's runs.
-    """
+    """The rows of a project's runs."""
 
     def __init__(self, *rows: stores.RunSummary) -> None:
         self._rows = rows
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """
-        Return a page of the runs in a state.
-        """
+        """Return a page of the runs in a state."""
         found = [row for row in self._rows if row.status == query.status]
         begun = 0 if query.cursor is None else 1 + [row.run_id for row in found].index(query.cursor[1])
         return found[begun : begun + query.limit]
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """
-        Return a run's row.
-        """
+        """Return a run's row."""
         for row in self._rows:
             if row.run_id == run_id:
                 return row
@@ -45,9 +37,7 @@ class Rows:
 
 
 def row(run_id: str, **facts: Any) -> stores.RunSummary:
-    """
-    Return the row of a run that holds its workspace alone.
-    """
+    """Return the row of a run that holds its workspace alone."""
     given: dict[str, Any] = {
         "recipe_id": "small", "dialect": "agent_recipes", "status": "running", "created_at": "", "updated_at": "",
         "completed_at": None, "description": "", "labels": {}, "priority": 0, "session_id": "", "parent_run_id": None,
@@ -58,17 +48,13 @@ def row(run_id: str, **facts: Any) -> stores.RunSummary:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """
-    Make a data directory.
-    """
+    """Make a data directory."""
     (tmp_path / layout.RUNS).mkdir()
     return tmp_path
 
 
 async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | None:
-    """
-    Take the workspace for a moment; return who has it, `nobody` known by name, or None if it could be taken.
-    """
+    """Take the workspace for a moment; return who has it, `nobody` known by name, or None if it could be taken."""
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         return await _taken(locks, *rows, **asked)
 
@@ -84,9 +70,7 @@ async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary
 
 @pytest.mark.parametrize("status", ["running", "waiting", "paused"])
 async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: str):
-    """
-    A begun run of the service has its workspace, whether the service runs or not.
-    """
+    """A begun run of the service has its workspace, whether the service runs or not."""
     assert await taken(data, row("r1", owner="service", status=status)) == "r1"
 
 
@@ -102,16 +86,12 @@ async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: s
     ],
 )
 async def test_others_keep_nobody_out(data: Path, other: stores.RunSummary):
-    """
-    What has not begun or has ended, works elsewhere, shares, or is left by a dead process, is in nobody's way.
-    """
+    """What has not begun or has ended, works elsewhere, shares, or is left by a dead process, is in nobody's way."""
     assert await taken(data, other) is None
 
 
 async def test_a_living_process_keeps_others_out(data: Path):
-    """
-    While a process has the lock, others are told which run it executes; a resumed run is not in its own way.
-    """
+    """While a process has the lock, others are told which run it executes; a resumed run is not in its own way."""
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         first = await _taken(locks)
         named = await taken(data, row("r2", owner="foreign"), row("r1"))
@@ -122,9 +102,7 @@ async def test_a_living_process_keeps_others_out(data: Path):
 
 
 async def test_a_child_enters_and_its_sibling_waits(data: Path):
-    """
-    A run may enter the workspace of one above it, whoever executes that; its siblings exclude one another.
-    """
+    """A run may enter the workspace of one above it, whoever executes that; its siblings exclude one another."""
     parent, child = row("r1"), row("r2", parent_run_id="r1")
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         assert await _taken(locks) is None
@@ -140,9 +118,7 @@ async def test_a_child_enters_and_its_sibling_waits(data: Path):
 
 
 async def test_a_grandchild_of_a_run_that_shares_may_enter(data: Path):
-    """
-    Runs between a run and the one above that has the workspace do not matter; an unknown one ends the search.
-    """
+    """Runs between a run and the one above that has the workspace do not matter; an unknown one ends the search."""
     top, middle = row("r1", owner="service"), row("r2", parent_run_id="r1", exclusive_workspace=False)
 
     assert await taken(data, top, middle, parent_run_id="r2") is None
@@ -150,18 +126,14 @@ async def test_a_grandchild_of_a_run_that_shares_may_enter(data: Path):
 
 
 async def test_all_pages_are_looked_through(data: Path):
-    """
-    However many runs there are, the one that has the workspace is found.
-    """
+    """However many runs there are, the one that has the workspace is found."""
     others = [row(f"r{number}", owner="service", status="waiting", working_dir="/srv/there") for number in range(2500)]
 
     assert await taken(data, *others, row("last", owner="service", status="waiting")) == "last"
 
 
 async def test_a_data_directory_that_cannot_be_written_is_told(data: Path):
-    """
-    Where no lock can be made, the error says so.
-    """
+    """Where no lock can be made, the error says so."""
     (data / layout.RUNS).rmdir()
     (data / layout.RUNS).touch()
 

@@ -1,6 +1,4 @@
-"""
-What a command knows of the run that it was started from.
-"""
+"""What a command knows of the run that it was started from."""
 
 from __future__ import annotations
 
@@ -11,18 +9,14 @@ from app.cli import nesting
 
 
 def test_outside_of_runs_nothing_is_known():
-    """
-    Without the variables, and with empty ones, there is neither parent nor depth.
-    """
+    """Without the variables, and with empty ones, there is neither parent nor depth."""
     for environ in ({}, {"CONTROL_ROOM_RUN_ID": "", "CONTROL_ROOM_DEPTH": ""}):
         assert nesting.parent_run_id(environ) is None
         assert nesting.runs_above(environ) is None
 
 
 def test_within_a_run_its_depth_is_counted():
-    """
-    A run is one deeper than the run that starts it.
-    """
+    """A run is one deeper than the run that starts it."""
     environ = {"CONTROL_ROOM_RUN_ID": "r1", "CONTROL_ROOM_DEPTH": "2"}
 
     assert nesting.parent_run_id(environ) == "r1"
@@ -31,8 +25,6 @@ def test_within_a_run_its_depth_is_counted():
 
 @pytest.mark.parametrize("told", ["deep", "-1", "1.5", "²", " 1"])
 def test_a_depth_that_is_no_number_is_refused(told: str):
-    """
-    A depth of the wrong form is an error of the configuration, not a depth of nought.
-    """
+    """A depth of the wrong form is an error of the configuration, not a depth of nought."""
     with pytest.raises(errors.ConfigurationError, match="is no number"):
         nesting.runs_above({"CONTROL_ROOM_DEPTH": told})

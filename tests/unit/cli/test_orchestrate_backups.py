@@ -1,6 +1,4 @@
-"""
-Copies of the state file, made before steps are performed.
-"""
+"""Copies of the state file, made before steps are performed."""
 
 from __future__ import annotations
 
@@ -19,69 +17,54 @@ RUN = "20260210T143000Z-abc123"
 
 
 class Performing:
-    """
-    A performer that notes what it is asked for.
-    """
+    """A performer that notes what it is asked for."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Note the step.
-        """
+        """Note the step."""
         self.keys.append(call.key)
         return records.Result(output=None)
 
 
 class Folder:
-    """
-    A run's folder whose state counts how often it was asked for.
-    """
+    """A run's folder whose state counts how often it was asked for."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.shown = path, 0
+        self.path = path
+        self.shown = 0
         self.inner = Performing()
         self.kept = backups.Backups()
         self.kept.show = self.show
 
     async def show(self, run_id: str) -> None:
-        """
-        Write the state out.
-        """
+        """Write the state out."""
         assert run_id == RUN
         self.shown += 1
         (self.path / "state.json").write_text(json.dumps(self.shown))
 
     async def perform(self, *keys: str, slot: str | None = None, visit: int = 1) -> None:
-        """
-        Perform the operations of a step.
-        """
+        """Perform the operations of a step."""
         performer = self.kept.world(bootstrap.real_world({})).watch(self.inner)
         place = records.Place(step_id=keys[-1], output_slot=slot or keys[-1], visit=visit)
         for key in keys:
             await performer.perform(_call(key, place, self.path))
 
     def backups(self) -> dict[str, int]:
-        """
-        Return what the backups hold, by step.
-        """
+        """Return what the backups hold, by step."""
         found = self.path.glob("state.json.step_*.bak")
         return {path.name[len("state.json.step_") : -len(".bak")]: json.loads(path.read_text()) for path in found}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """
-    Make a run's folder.
-    """
+    """Make a run's folder."""
     return Folder(tmp_path)
 
 
 async def test_the_last_three_steps_are_backed_up(folder: Folder):
-    """
-    Each step finds the state as it stood before it; older copies go.
-    """
+    """Each step finds the state as it stood before it; older copies go."""
     for step in ("A", "B", "C", "D"):
         await folder.perform(step)
 
@@ -91,18 +74,14 @@ async def test_the_last_three_steps_are_backed_up(folder: Folder):
 
 
 async def test_a_step_is_backed_up_once(folder: Folder):
-    """
-    Whatever is looked up for a step, and however often it is tried, the copy is of the moment before it began.
-    """
+    """Whatever is looked up for a step, and however often it is tried, the copy is of the moment before it began."""
     await folder.perform("A.when", "A.files", "A", "A", slot="A")
 
     assert (folder.backups(), folder.shown) == ({"A": 1}, 1)
 
 
 async def test_a_further_visit_replaces_the_copy_and_is_the_newest(folder: Folder):
-    """
-    A step that the flow comes back to has one copy, and it outlives older ones.
-    """
+    """A step that the flow comes back to has one copy, and it outlives older ones."""
     await folder.perform("A", slot="A")
     for step in ("B", "C"):
         await folder.perform(step)
@@ -113,9 +92,7 @@ async def test_a_further_visit_replaces_the_copy_and_is_the_newest(folder: Folde
 
 
 async def test_iterations_have_copies_of_their_own(folder: Folder):
-    """
-    Steps of a loop are named with it.
-    """
+    """Steps of a loop are named with it."""
     await folder.perform("Each[0].Say", slot="Each[0].Say")
     await folder.perform("Each[1].Say", slot="Each[1].Say")
 
@@ -123,9 +100,7 @@ async def test_iterations_have_copies_of_their_own(folder: Folder):
 
 
 async def test_what_an_earlier_process_left_counts(folder: Folder):
-    """
-    A run that is resumed keeps three copies in all.
-    """
+    """A run that is resumed keeps three copies in all."""
     for step in ("A", "B", "C"):
         await folder.perform(step)
     resumed = Folder(folder.path)
@@ -135,9 +110,7 @@ async def test_what_an_earlier_process_left_counts(folder: Folder):
 
 
 async def test_a_step_that_is_skipped_needs_none(folder: Folder):
-    """
-    What is not executed changes nothing.
-    """
+    """What is not executed changes nothing."""
     place = records.Place(step_id="A", output_slot="A")
     skip = dataclasses.replace(_call("A", place, folder.path), operation=operations.Skip(reason="so"))
     await folder.kept.world(bootstrap.real_world({})).watch(folder.inner).perform(skip)
@@ -146,9 +119,7 @@ async def test_a_step_that_is_skipped_needs_none(folder: Folder):
 
 
 async def test_a_step_that_cannot_be_backed_up_is_performed(folder: Folder):
-    """
-    No copy is worth a run.
-    """
+    """No copy is worth a run."""
 
     async def nothing(run_id: str) -> None:
         pass

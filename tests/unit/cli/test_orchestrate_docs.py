@@ -1,6 +1,4 @@
-"""
-docs/orchestrate-cli.md says what the command is.
-"""
+"""docs/orchestrate-cli.md says what the command is."""
 
 from __future__ import annotations
 
@@ -16,27 +14,21 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "orchestrate-cli.md")
 
 
 def test_every_command_is_documented():
-    """
-    The table of commands names exactly the subcommands.
-    """
+    """The table of commands names exactly the subcommands."""
     documented = {found for row in _rows("Commands") for found in re.findall(r"^\| `orchestrate ([a-z-]+)", row)}
 
     assert documented == set(command.orchestrate.commands)
 
 
 def test_every_option_is_documented():
-    """
-    The table of options names exactly those of the subcommands.
-    """
+    """The table of options names exactly those of the subcommands."""
     documented = {found for row in _rows("Options") for found in re.findall(r"^\| `(--[a-z-]+)", row)}
 
     assert documented | {"--version"} == _options() | {"--help", "--version"}
 
 
 def test_every_variable_is_documented():
-    """
-    The table of variables names exactly those that are read.
-    """
+    """The table of variables names exactly those that are read."""
     read = {str(option.envvar) for one in command.orchestrate.commands.values() for option in one.params}
     documented = {found for row in _rows("Options") for found in re.findall(r"^\| `(ORCHESTRATE_[A-Z_]+)", row)}
 
@@ -44,9 +36,7 @@ def test_every_variable_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    """
-    The table of exit codes has exactly those that the command ends with.
-    """
+    """The table of exit codes has exactly those that the command ends with."""
     codes = {int(row.split("|")[1]) for row in _rows("Exit codes")}
 
     assert codes == {*map(int, endings.ExitCode), int(common.ExitCode.PIPE_CLOSED)}

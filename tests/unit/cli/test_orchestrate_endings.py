@@ -1,6 +1,4 @@
-"""
-Exit codes of `orchestrate`.
-"""
+"""Exit codes of `orchestrate`."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.cli.orchestrate import endings
     [("done", 0), ("failed", 1), ("cancelled", 1), ("paused", 1), ("waiting", 1), ("running", 130), ("pending", 130)],
 )
 def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
-    """
-    A completed run is a success, one that was left can be resumed, all others failed.
-    """
+    """A completed run is a success, one that was left can be resumed, all others failed."""
     assert endings.of_run({"status": status}) == code
 
 
@@ -38,7 +34,5 @@ def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
     ],
 )
 def test_what_keeps_a_run_from_beginning_is_told_from_what_breaks(error: BaseException, code: int):
-    """
-    A refusal is 2, whatever else goes wrong 1.
-    """
+    """A refusal is 2, whatever else goes wrong 1."""
     assert endings.of_error(error) == code

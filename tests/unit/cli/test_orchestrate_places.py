@@ -1,6 +1,4 @@
-"""
-Where workflows work, and where their runs are kept and linked.
-"""
+"""Where workflows work, and where their runs are kept and linked."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from app.cli.orchestrate import links, places
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    Stand in a folder, without variables of the program.
-    """
+    """Stand in a folder, without variables of the program."""
     for name in list(os.environ):
         if name.startswith(("ORCHESTRATE_", "CONTROL_ROOM_")):
             monkeypatch.delenv(name)
@@ -28,18 +24,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(place: places.Place, *run_ids: str) -> None:
-    """
-    Make folders of runs.
-    """
+    """Make folders of runs."""
     for run_id in run_ids:
         place.run_root(run_id).mkdir(parents=True)
         links.point(place, run_id)
 
 
 def test_runs_are_kept_in_the_workspace(workspace: Path):
-    """
-    Unless another folder is asked for, the data directory is `.orchestrate` in the current folder.
-    """
+    """Unless another folder is asked for, the data directory is `.orchestrate` in the current folder."""
     place = places.of(None)
 
     assert place.settings().project.data_directory == workspace / ".orchestrate"
@@ -49,9 +41,7 @@ def test_runs_are_kept_in_the_workspace(workspace: Path):
 
 
 def test_a_state_directory_takes_their_place(workspace: Path, tmp_path: Path):
-    """
-    Runs lie in a data directory below it; what is told names the links, and commands the folder.
-    """
+    """Runs lie in a data directory below it; what is told names the links, and commands the folder."""
     place = places.of(tmp_path / "state")
 
     assert place.data == tmp_path / "state" / ".orchestrate"
@@ -60,18 +50,14 @@ def test_a_state_directory_takes_their_place(workspace: Path, tmp_path: Path):
 
 
 def test_the_runs_of_a_data_directory_are_a_state_directory(workspace: Path):
-    """
-    Whoever names the usual folder gets the usual folder.
-    """
+    """Whoever names the usual folder gets the usual folder."""
     place = places.of(Path(".orchestrate/runs"))
 
     assert (place.data, place.shown) == (workspace / ".orchestrate", None)
 
 
 def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    A state directory that the environment names need not be repeated, and one that it does not name must be.
-    """
+    """A state directory that the environment names need not be repeated, and one that it does not name must be."""
     monkeypatch.setenv("ORCHESTRATE_STATE_DIR", "usual")
 
     assert places.of(Path("usual")).command("resume", "r1") == "orchestrate resume r1"
@@ -80,9 +66,7 @@ def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypa
 
 @pytest.mark.parametrize("named", ["file", "a\0b", "loop", "loop/below"])
 def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
-    """
-    A state directory that is a file, or that cannot be, is refused by name.
-    """
+    """A state directory that is a file, or that cannot be, is refused by name."""
     (workspace / "file").touch()
     (workspace / "loop").symlink_to("loop")
 
@@ -92,9 +76,7 @@ def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
 
 
 def test_a_service_of_the_machine_is_left_alone(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    The project and the index of a service that the environment names are not used.
-    """
+    """The project and the index of a service that the environment names are not used."""
     monkeypatch.setenv("CONTROL_ROOM_PROJECT", str(workspace.parent))
     monkeypatch.setenv("CONTROL_ROOM_DATABASE_URL", "postgresql://somewhere/else")
     chosen = places.of(None).settings()
@@ -104,9 +86,7 @@ def test_a_service_of_the_machine_is_left_alone(workspace: Path, monkeypatch: py
 
 
 def test_ctrl_c_gives_no_grace_unless_it_is_asked_for(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """
-    Programs end at once, or after the time that the environment gives them.
-    """
+    """Programs end at once, or after the time that the environment gives them."""
     at_once = places.of(None).settings().pool.stop_grace_seconds
     monkeypatch.setenv("CONTROL_ROOM_STOP_GRACE_SECONDS", "3")
 
@@ -114,9 +94,7 @@ def test_ctrl_c_gives_no_grace_unless_it_is_asked_for(workspace: Path, monkeypat
 
 
 def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: Path):
-    """
-    It can be moved with its folder; a state directory gets it too, and a link to each run.
-    """
+    """It can be moved with its folder; a state directory gets it too, and a link to each run."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
     names = {path.name: os.readlink(path) for path in (tmp_path / "state").iterdir() if path.is_symlink()}
@@ -127,9 +105,7 @@ def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: 
 
 
 def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
-    """
-    When runs are removed, their links are, and `latest` leads to the newest of those that are left.
-    """
+    """When runs are removed, their links are, and `latest` leads to the newest of those that are left."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
     place.run_root("r2").rmdir()
@@ -140,17 +116,13 @@ def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
 
 
 def test_without_runs_there_is_no_latest(workspace: Path):
-    """
-    Who asks for the newest of no runs is told so.
-    """
+    """Who asks for the newest of no runs is told so."""
     with pytest.raises(errors.NotFound):
         links.newest(places.of(None))
 
 
 def test_a_link_that_cannot_be_made_is_told(workspace: Path, capsys: pytest.CaptureFixture[str]):
-    """
-    A run does not fail for its link.
-    """
+    """A run does not fail for its link."""
     place = places.of(None)
     (place.data / "runs" / "latest" / "taken").mkdir(parents=True)
     links.point(place, "r1")

@@ -1,6 +1,4 @@
-"""
-The folder of finished task files: what is emptied and archived, and what never is.
-"""
+"""The folder of finished task files: what is emptied and archived, and what never is."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from app.cli.orchestrate import places, processed, running, workflows
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
-    """
-    Stand in a workspace with files beside it.
-    """
+    """Stand in a workspace with files beside it."""
     (tmp_path / "work").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "keep").write_text("kept")
@@ -28,9 +24,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
 
 
 def workflow(place: places.Place, folder: str = "processed", name: str = "flow.yaml") -> workflows.Workflow:
-    """
-    Return a workflow with a folder of finished task files.
-    """
+    """Return a workflow with a folder of finished task files."""
     file = place.workspace / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'version: "1.1"\nprocessed_dir: "{folder}"\nsteps: [{{name: A, command: [echo]}}]\n')
@@ -38,9 +32,7 @@ def workflow(place: places.Place, folder: str = "processed", name: str = "flow.y
 
 
 def fill(folder: Path, outside: Path) -> None:
-    """
-    Put files, folders and links into a folder.
-    """
+    """Put files, folders and links into a folder."""
     (folder / "deep" / "deeper").mkdir(parents=True)
     (folder / "deep" / "deeper" / "a.task").write_text("a")
     (folder / "b.task").write_text("b")
@@ -49,9 +41,7 @@ def fill(folder: Path, outside: Path) -> None:
 
 
 def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
-    """
-    Everything in it goes, the folder stays, and what links led to is untouched.
-    """
+    """Everything in it goes, the folder stays, and what links led to is untouched."""
     folder, outside = place.workspace / "processed", place.workspace.parent / "outside"
     fill(folder, outside)
     processed.of(workflow(place), place).clean()
@@ -61,18 +51,14 @@ def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
 
 
 def test_cleaning_what_is_not_there_makes_nothing(place: places.Place):
-    """
-    A folder that does not exist is clean.
-    """
+    """A folder that does not exist is clean."""
     processed.of(workflow(place), place).clean()
 
     assert not (place.workspace / "processed").exists()
 
 
 def test_a_link_that_stays_inside_is_followed(place: places.Place):
-    """
-    The folder may itself be a link, as long as it leads to a folder of the workspace.
-    """
+    """The folder may itself be a link, as long as it leads to a folder of the workspace."""
     (place.workspace / "real").mkdir()
     (place.workspace / "real" / "a").touch()
     (place.workspace / "processed").symlink_to("real")
@@ -83,9 +69,7 @@ def test_a_link_that_stays_inside_is_followed(place: places.Place):
 
 
 def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
-    """
-    Nothing outside is touched, nor the workspace itself, however the folder is named.
-    """
+    """Nothing outside is touched, nor the workspace itself, however the folder is named."""
     links = {"up": "..", "here": ".", "out": "../outside", "loop": "loop"}
     for name, target in links.items():
         (place.workspace / name).symlink_to(target)
@@ -101,18 +85,14 @@ def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
 
 @pytest.mark.parametrize("named", ["flows", ".orchestrate", ".orchestrate/runs", "kept"])
 def test_what_holds_runs_or_the_workflow_is_refused(place: places.Place, named: str):
-    """
-    Neither the runs nor the workflow itself can be removed as finished task files.
-    """
+    """Neither the runs nor the workflow itself can be removed as finished task files."""
     kept = places.of(Path("kept/state")) if named == "kept" else place
     with pytest.raises(errors.RequestInvalid, match="is where the"):
         processed.of(workflow(place, named, "flows/flow.yaml"), kept)
 
 
 def test_an_archive_holds_everything_and_links_as_links(place: places.Place):
-    """
-    Files of all depths, folders and links are in it, each once; links are not followed.
-    """
+    """Files of all depths, folders and links are in it, each once; links are not followed."""
     folder, outside = place.workspace / "processed", place.workspace.parent / "outside"
     fill(folder, outside)
     target = place.workspace / "archives" / "done.zip"
@@ -130,9 +110,7 @@ def test_an_archive_holds_everything_and_links_as_links(place: places.Place):
 
 
 def test_an_archive_takes_the_place_of_an_older_one_whole(place: places.Place, monkeypatch: pytest.MonkeyPatch):
-    """
-    Where it cannot be finished, the older one is still there, and nothing else.
-    """
+    """Where it cannot be finished, the older one is still there, and nothing else."""
     fill(place.workspace / "processed", place.workspace.parent / "outside")
     target = place.workspace / "done.zip"
     target.write_text("older")
@@ -147,9 +125,7 @@ def test_an_archive_takes_the_place_of_an_older_one_whole(place: places.Place, m
 
 
 def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
-    """
-    Whoever waits for the archive finds it.
-    """
+    """Whoever waits for the archive finds it."""
     processed.of(workflow(place), place).archive(place.workspace / "done.zip")
 
     assert zipfile.ZipFile(place.workspace / "done.zip").namelist() == []
@@ -157,9 +133,7 @@ def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
 
 @pytest.mark.parametrize("asked", ["processed/done.zip", "processed", "in/done.zip", "folder"])
 def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place, asked: str):
-    """
-    Its place is looked at before anything is started, links followed.
-    """
+    """Its place is looked at before anything is started, links followed."""
     for name in ("processed", "folder"):
         (place.workspace / name).mkdir()
     (place.workspace / "in").symlink_to("processed")
@@ -170,9 +144,7 @@ def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place,
 
 
 def test_nothing_is_looked_at_unless_it_is_asked_for(place: places.Place):
-    """
-    A folder that could not be cleaned keeps nobody from running the workflow.
-    """
+    """A folder that could not be cleaned keeps nobody from running the workflow."""
     assert running.Queue().plan(workflow(place, "."), place) == (None, None)
 
 

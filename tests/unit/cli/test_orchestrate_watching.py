@@ -1,6 +1,4 @@
-"""
-Watching a workflow's file, on a clock that the test moves.
-"""
+"""Watching a workflow's file, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -15,16 +13,12 @@ from app.cli.orchestrate import watching
 
 
 def watcher(path: Path, time: clock.Clock, run: watching.Run = lambda: 0) -> watching.Watcher:
-    """
-    Return a watcher of a file.
-    """
+    """Return a watcher of a file."""
     return watching.Watcher(path, path.name, run, time)
 
 
 async def looks(time: clock.FakeClock, task: asyncio.Task[None]) -> bool:
-    """
-    Let the watcher look a few times; return whether it saw a change.
-    """
+    """Let the watcher look a few times; return whether it saw a change."""
     for _ in range(5):
         for _ in range(5):
             await asyncio.sleep(0)
@@ -35,9 +29,7 @@ async def looks(time: clock.FakeClock, task: asyncio.Task[None]) -> bool:
 
 
 async def test_only_another_content_is_a_change(tmp_path: Path):
-    """
-    A file that is touched, or is away for a while, has not changed; one that holds something else has.
-    """
+    """A file that is touched, or is away for a while, has not changed; one that holds something else has."""
     path, time = tmp_path / "flow.yaml", clock.FakeClock()
     path.write_text("one")
     task = asyncio.create_task(watcher(path, time).changed(b"one"))
@@ -55,9 +47,7 @@ async def test_only_another_content_is_a_change(tmp_path: Path):
 
 
 async def test_a_change_during_the_run_is_seen_afterwards(tmp_path: Path):
-    """
-    What the file held when the run began is what counts.
-    """
+    """What the file held when the run began is what counts."""
     path, time = tmp_path / "flow.yaml", clock.FakeClock()
     path.write_text("two")
     task = asyncio.create_task(watcher(path, time).changed(b"one"))
@@ -66,27 +56,24 @@ async def test_a_change_during_the_run_is_seen_afterwards(tmp_path: Path):
 
 
 class Interrupting:
-    """
-    A clock on which Ctrl-C is pressed, after the file was changed so often.
-    """
+    """A clock on which Ctrl-C is pressed, after the file was changed so often."""
 
     def __init__(self, path: Path, changes: list[str]) -> None:
-        self._path, self._changes, self._fake = path, changes, clock.FakeClock()
-        self.now, self.monotonic = self._fake.now, self._fake.monotonic
+        self._path = path
+        self._changes = changes
+        self._fake = clock.FakeClock()
+        self.now = self._fake.now
+        self.monotonic = self._fake.monotonic
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Change the file, or press Ctrl-C.
-        """
+        """Change the file, or press Ctrl-C."""
         if not self._changes:
             raise KeyboardInterrupt
         self._path.write_text(self._changes.pop(0))
 
 
 def test_it_runs_again_for_each_change_until_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """
-    A workflow that is not valid is told and waited on; Ctrl-C between two runs is a normal end.
-    """
+    """A workflow that is not valid is told and waited on; Ctrl-C between two runs is a normal end."""
     path, ran = tmp_path / "flow.yaml", []
     path.write_text("one")
 
@@ -103,9 +90,7 @@ def test_it_runs_again_for_each_change_until_ctrl_c(tmp_path: Path, capsys: pyte
 
 
 def test_ctrl_c_during_a_run_ends_the_watch(tmp_path: Path):
-    """
-    A run that was cut off is not begun again, and its exit code says that it can be resumed.
-    """
+    """A run that was cut off is not begun again, and its exit code says that it can be resumed."""
     path = tmp_path / "flow.yaml"
     path.write_text("one")
 
@@ -113,9 +98,7 @@ def test_ctrl_c_during_a_run_ends_the_watch(tmp_path: Path):
 
 
 def test_a_missing_file_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """
-    What is not there yet is told, and is run when it comes.
-    """
+    """What is not there yet is told, and is run when it comes."""
     path = tmp_path / "flow.yaml"
     code = watcher(path, Interrupting(path, ["one"]), lambda: 130).watch()
 

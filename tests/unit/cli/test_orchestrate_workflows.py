@@ -1,6 +1,4 @@
-"""
-Workflows by their paths, and single steps of them.
-"""
+"""Workflows by their paths, and single steps of them."""
 
 from __future__ import annotations
 
@@ -35,25 +33,19 @@ steps:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
-    """
-    Stand in a workspace.
-    """
+    """Stand in a workspace."""
     monkeypatch.chdir(tmp_path)
     return places.of(None)
 
 
 def write(place: places.Place, version: str = "1.3") -> workflows.Workflow:
-    """
-    Write a workflow and read it.
-    """
+    """Write a workflow and read it."""
     (place.workspace / "flow.yaml").write_text(FLOW.format(version=version))
     return workflows.read(Path("flow.yaml"), place)
 
 
 def test_a_checksum_is_that_of_the_file(place: places.Place):
-    """
-    Anybody can make the same one from the file's bytes; a run keeps the same one, too.
-    """
+    """Anybody can make the same one from the file's bytes; a run keeps the same one, too."""
     workflow = write(place)
     expected = hashlib.sha256((place.workspace / "flow.yaml").read_bytes()).hexdigest()
 
@@ -63,9 +55,7 @@ def test_a_checksum_is_that_of_the_file(place: places.Place):
 
 @pytest.mark.parametrize("version", ["1.1", "1.1.1", "1.2", "1.3"])
 def test_a_step_alone_is_a_workflow(place: places.Place, version: str):
-    """
-    In every version a step can be taken out, with what the whole workflow says for it, and leads nowhere.
-    """
+    """In every version a step can be taken out, with what the whole workflow says for it, and leads nowhere."""
     alone = write(place, version).only("Each")
 
     assert [step["name"] for step in alone.recipe.document["steps"]] == ["Each"]
@@ -75,34 +65,26 @@ def test_a_step_alone_is_a_workflow(place: places.Place, version: str):
 
 
 def test_a_step_alone_is_the_same_each_time(place: places.Place):
-    """
-    Its checksum differs from the whole file's, and is the same as long as the file is.
-    """
+    """Its checksum differs from the whole file's, and is the same as long as the file is."""
     assert write(place).only("Each").checksum == write(place).only("Each").checksum != write(place).checksum
 
 
 def test_a_step_that_needs_another_cannot_be_alone(place: places.Place):
-    """
-    The fault names the step that is missing.
-    """
+    """The fault names the step that is missing."""
     with pytest.raises(errors.RecipeInvalid, match="Read alone") as refused:
         write(place).only("Read")
     assert "'Look'" in refused.value.flaws[0].message
 
 
 def test_an_unknown_step_is_told_with_the_nearest(place: places.Place):
-    """
-    A slip of the pen is seen.
-    """
+    """A slip of the pen is seen."""
     with pytest.raises(errors.RequestInvalid, match="Look"):
         write(place).only("Loook")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"- [", b"x" * (1024 * 1024 + 1)])
 def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: bytes | None):
-    """
-    A file that is missing, no text, no YAML or too large is refused with its name.
-    """
+    """A file that is missing, no text, no YAML or too large is refused with its name."""
     if content is not None:
         (place.workspace / "odd.yaml").write_bytes(content)
 
@@ -111,9 +93,7 @@ def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: b
 
 
 def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.CaptureFixture[str]):
-    """
-    A check of several files tells of each, and its code is that of the worst.
-    """
+    """A check of several files tells of each, and its code is that of the worst."""
     write(place)
     (place.workspace / "bad.yaml").write_text('version: "1.1"\nsteps:\n  - name: A\n    comand: [ls]\n')
     code = showing.validate(place, [Path("flow.yaml"), Path("bad.yaml")], as_json=False)
@@ -128,9 +108,7 @@ def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.
 
 
 def test_a_plan_shows_the_steps_as_they_stand(place: places.Place, capsys: pytest.CaptureFixture[str]):
-    """
-    Steps of loops stand below them; nothing is started.
-    """
+    """Steps of loops stand below them; nothing is started."""
     showing.plan(write(place), {}, as_json=False)
     told = capsys.readouterr().out
 

@@ -1,6 +1,4 @@
-"""
-Session plans in files.
-"""
+"""Session plans in files."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ TASKS = [
 
 
 def test_file_is_read_as_the_service_would(tmp_path: Path):
-    """
-    A file holds what `POST /api/sessions` takes, also with a byte order mark.
-    """
+    """A file holds what `POST /api/sessions` takes, also with a byte order mark."""
     file = tmp_path / "plan.json"
     file.write_text(
         json.dumps({"intent": "Both", "tasks": TASKS, "labels": {"book": "one"}, "priority": 3}), "utf-8-sig"
@@ -55,9 +51,7 @@ def test_file_is_read_as_the_service_would(tmp_path: Path):
     ],
 )
 def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path: str, code: str):
-    """
-    Every fault is told with its place and the codes of the service.
-    """
+    """Every fault is told with its place and the codes of the service."""
     file = tmp_path / "plan.json"
     file.write_bytes(content)
     with pytest.raises(errors.InputRefused) as caught:
@@ -67,9 +61,7 @@ def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path
 
 
 def test_file_that_cannot_be_read_is_told(tmp_path: Path):
-    """
-    A missing file, or a folder in its place, is an error of the command line.
-    """
+    """A missing file, or a folder in its place, is an error of the command line."""
     for place in (tmp_path / "none.json", tmp_path):
         with pytest.raises(errors.RequestInvalid) as caught:
             plan_files.read(place)

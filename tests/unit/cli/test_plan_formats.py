@@ -1,6 +1,4 @@
-"""
-How session plans read for people.
-"""
+"""How session plans read for people."""
 
 from __future__ import annotations
 
@@ -37,17 +35,13 @@ TASKS = (
 
 
 def plan(status: PlanState, *tasks: plans.Task, **fields: Any) -> dict[str, Any]:
-    """
-    Return a plan as JSON.
-    """
+    """Return a plan as JSON."""
     made = plans.Plan(session_id="sp_x", status=status, created_at=AT, updated_at=AT, tasks=tasks)
     return dataclasses.replace(made, **fields).to_json()
 
 
 def with_states(status: PlanState, *states: TaskState, **fields: Any) -> dict[str, Any]:
-    """
-    Return a plan with tasks in these states.
-    """
+    """Return a plan with tasks in these states."""
     tasks = [
         plans.Task(id=number, description="x", recipe_id="quick", status=state)
         for number, state in enumerate(states, 1)
@@ -56,8 +50,8 @@ def with_states(status: PlanState, *states: TaskState, **fields: Any) -> dict[st
 
 
 def test_plan_is_a_checklist():
-    """
-    Each task has its mark, state, dependencies, recipe and run; questions and errors stand below, then what to type.
+    """Each task has its mark, state, dependencies, recipe and run; questions and errors stand
+    below, then what to type.
     """
     lines = plan_formats.plan(
         plan(PlanState.RUNNING, *TASKS, intent="Scenes 21 and 22", labels={"book": "one"})
@@ -73,8 +67,8 @@ def test_plan_is_a_checklist():
 
 
 def test_gates_are_told():
-    """
-    A task whose run waits at a gate is told with the beginning of the question, and so is a run below one of its runs.
+    """A task whose run waits at a gate is told with the beginning of the question, and so is a run below one of its
+    runs.
     """
     asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "no"]}
     gate = {"gate_id": "g1", "run_id": RUN, "key": "ship"} | asked
@@ -92,18 +86,14 @@ def test_gates_are_told():
 
 
 def test_forced_task_is_told():
-    """
-    A task that was begun at somebody's own risk says so.
-    """
+    """A task that was begun at somebody's own risk says so."""
     forced = dataclasses.replace(TASKS[1], forced=True)
 
     assert "running, forced" in plan_formats.plan(plan(PlanState.RUNNING, forced))
 
 
 def test_plan_that_the_chief_makes_says_so():
-    """
-    While the chief is at work its run is named; when it has failed, why.
-    """
+    """While the chief is at work its run is named; when it has failed, why."""
     at_work = plan(PlanState.DRAFT, awaits_chief=True, chief_run_id=RUN, intent="All")
     failed = plan(PlanState.FAILED, chief_run_id=RUN, error=ERROR)
 
@@ -130,16 +120,12 @@ def test_plan_that_the_chief_makes_says_so():
     ],
 )
 def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
-    """
-    A plan says what to type next; answers to its questions come first.
-    """
+    """A plan says what to type next; answers to its questions come first."""
     assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
 
 
 def test_answer_that_is_about_arguments_names_their_option():
-    """
-    Where the system asks what a recipe must be told, the command to type says how.
-    """
+    """Where the system asks what a recipe must be told, the command to type says how."""
     asking = dataclasses.replace(TASKS[3], recipe_id=SCENE, asked_by="system")
 
     assert plan_formats.next_commands(plan(PlanState.RUNNING, asking)) == [
@@ -148,9 +134,7 @@ def test_answer_that_is_about_arguments_names_their_option():
 
 
 def test_long_questions_are_cut_where_they_are_in_the_way():
-    """
-    A question is shown whole by `plan show`, and its beginning where a plan is followed.
-    """
+    """A question is shown whole by `plan show`, and its beginning where a plan is followed."""
     asking = plan(PlanState.RUNNING, dataclasses.replace(TASKS[3], scoping_question="Which one? " * 50))
     (whole,), (cut,) = plan_formats.remarks(asking), plan_formats.remarks(asking, 160)
 
@@ -162,9 +146,7 @@ def test_long_questions_are_cut_where_they_are_in_the_way():
 
 
 def test_changes_are_lines():
-    """
-    What has become of a task is one line with what belongs to it: run, time, error or dependencies.
-    """
+    """What has become of a task is one line with what belongs to it: run, time, error or dependencies."""
     lines = [plan_formats.change(task).split() for task in plan(PlanState.RUNNING, *TASKS)["tasks"]]
 
     assert lines[0] == ["1", "done", "Write", "scene", "21", "12.2", "s"]
@@ -176,9 +158,7 @@ def test_changes_are_lines():
 
 
 def test_plans_are_a_list():
-    """
-    A list shows each plan with the number of its tasks in each state; an empty one says so.
-    """
+    """A list shows each plan with the number of its tasks in each state; an empty one says so."""
     summary = plans.summary(
         dataclasses.replace(plans.Plan(session_id="sp_x", created_at=AT, updated_at=AT), tasks=TASKS)
     )
@@ -204,9 +184,7 @@ def test_plans_are_a_list():
     ],
 )
 def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests: bool):
-    """
-    A plan rests when no task runs or will be begun, and the chief is not at work.
-    """
+    """A plan rests when no task runs or will be begun, and the chief is not at work."""
     assert plan_following.rests(found) is rests
 
 
@@ -214,7 +192,5 @@ def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests:
     ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("running", 1), ("draft", 0), ("approved", 0)]
 )
 def test_rest_has_its_exit_code(status: str, code: int):
-    """
-    A followed plan's state decides the exit code: one that still runs waits for an answer.
-    """
+    """A followed plan's state decides the exit code: one that still runs waits for an answer."""
     assert endings.of_plan(PlanState(status).value) == code

@@ -1,6 +1,4 @@
-"""
-A run's progress, event by event.
-"""
+"""A run's progress, event by event."""
 
 from __future__ import annotations
 
@@ -16,16 +14,12 @@ ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "dra
 
 
 def told(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
-    """
-    Make an event.
-    """
+    """Make an event."""
     return events.Event(seq=1, at="2026-02-10T14:30:00.000Z", type=type, run_id="r1", key=key, data=data).to_json()
 
 
 def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: bool = False) -> str:
-    """
-    Show events and return what was printed.
-    """
+    """Show events and return what was printed."""
     progress = Progress(live=live)
     for event in happened:
         progress.show(event)
@@ -34,9 +28,7 @@ def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: b
 
 
 def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str]):
-    """
-    Without a live terminal each beginning and each result is a line.
-    """
+    """Without a live terminal each beginning and each result is a line."""
     lines = shown(
         capsys,
         told("run.created", recipe_id="creative_draft_scene"),
@@ -59,18 +51,14 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
 
 
 def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
-    """
-    A failed step shows why.
-    """
+    """A failed step shows why."""
     text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
 
     assert "the agent said nothing [empty_reply]" in text
 
 
 def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]):
-    """
-    On a live terminal the step in flight stands on the last line until its result replaces it.
-    """
+    """On a live terminal the step in flight stands on the last line until its result replaces it."""
     text = shown(
         capsys,
         told("step.started", "draft", step_id="draft", phase="b", attempt=1),
@@ -85,9 +73,7 @@ def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("type", sorted(events.EventType))
 def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixture[str], type: str):
-    """
-    An event of another version, with fewer fields, does not break the display.
-    """
+    """An event of another version, with fewer fields, does not break the display."""
     assert "Traceback" not in shown(capsys, told(type, "draft"))
 
 
@@ -96,9 +82,7 @@ def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixtu
 def test_every_event_can_be_shown_whatever_its_fields_hold(
     capsys: pytest.CaptureFixture[str], type: str, value: object
 ):
-    """
-    An event that was written by hand is shown as far as it makes sense.
-    """
+    """An event that was written by hand is shown as far as it makes sense."""
     names = (
         "status",
         "error",

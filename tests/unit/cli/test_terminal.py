@@ -1,6 +1,4 @@
-"""
-What is printed survives any terminal, and steers none.
-"""
+"""What is printed survives any terminal, and steers none."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ issue_id status kind severity recipe_id run_id session_id key created_at closed_
 
 
 def noted(text: str) -> dict[str, object]:
-    """
-    Return the parts of an issue that are lists.
-    """
+    """Return the parts of an issue that are lists."""
     return {"receipts": [text], "notes": [{"at": text, "status": text, "text": text}]}
 
 
@@ -37,9 +33,7 @@ FLAWED = {"valid": False, "target": "x"}
 
 
 def failing(error: Exception) -> boundary.Program:
-    """
-    Return a program that ends with an error.
-    """
+    """Return a program that ends with an error."""
 
     @click.command()
     def fail() -> None:
@@ -53,9 +47,7 @@ def _verdict(found):
 
 
 def printed_on_ascii(text: str | None = None, value: object = None) -> bytes:
-    """
-    Print on a terminal that knows only ASCII, and return what reached it.
-    """
+    """Print on a terminal that knows only ASCII, and return what reached it."""
     written = io.BytesIO()
     screen = io.TextIOWrapper(written, encoding="ascii", write_through=True)
     with contextlib.redirect_stdout(screen):
@@ -68,16 +60,12 @@ def printed_on_ascii(text: str | None = None, value: object = None) -> bytes:
 
 
 def test_text_that_the_terminal_cannot_show_is_written_out():
-    """
-    A character outside the terminal's encoding does not break the command.
-    """
+    """A character outside the terminal's encoding does not break the command."""
     assert printed_on_ascii("Kael — arrives") == b"Kael \\u2014 arrives\n"
 
 
 def test_json_reads_back_from_an_ascii_terminal():
-    """
-    JSON stays JSON, whatever the encoding.
-    """
+    """JSON stays JSON, whatever the encoding."""
     value = {"name": "Ærendil — \x9b31m"}
 
     assert json.loads(printed_on_ascii(value=value)) == value
@@ -94,9 +82,7 @@ STEERING = [
 
 
 def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str:
-    """
-    Return what is printed on either stream.
-    """
+    """Return what is printed on either stream."""
     show()
     told = capsys.readouterr()
     return told.out + told.err
@@ -118,9 +104,7 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str
     ],
 )  # fmt: skip
 def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch, show):
-    """
-    Whatever prints it, a value of others stays within its line and moves nothing.
-    """
+    """Whatever prints it, a value of others stays within its line and moves nothing."""
     monkeypatch.setattr(terminal, "_ERASE_LINE", "")
 
     for value in (*FORGING, *STEERING):
@@ -132,9 +116,7 @@ def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch
 
 
 def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
-    """
-    A reply keeps its lines, each behind a mark that no line of ours has; in a pipe it stays as it is.
-    """
+    """A reply keeps its lines, each behind a mark that no line of ours has; in a pipe it stays as it is."""
     reply = "one\n[orchestration] Exit: success\u2028go on with: rm\x1b[A\n"
 
     assert printed(capsys, lambda: terminal.say_reply(reply)) == reply + "\n"
@@ -146,9 +128,7 @@ def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
 
 @given(st.text())
 def test_json_of_any_text_reads_back(text: str):
-    """
-    What is written out in JSON is still the same JSON, of characters that are printed.
-    """
+    """What is written out in JSON is still the same JSON, of characters that are printed."""
     encoded = printable.as_json(json.dumps(text, ensure_ascii=False))
 
     assert json.loads(encoded) == text
@@ -157,7 +137,5 @@ def test_json_of_any_text_reads_back(text: str):
 
 @given(st.lists(st.tuples(st.text(), st.integers() | st.none()), max_size=5))
 def test_table_is_one_line_a_row(rows: list[tuple[str, int | None]]):
-    """
-    No value can break a table's row in two.
-    """
+    """No value can break a table's row in two."""
     assert len(formats.table(("name", "count"), rows).split("\n")) == len(rows) + 1

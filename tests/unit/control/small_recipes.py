@@ -1,6 +1,4 @@
-"""
-Small control_room recipes, and what they refer to.
-"""
+"""Small control_room recipes, and what they refer to."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ READY = readiness.Readiness(
 
 
 def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a recipe of one step.
-    """
+    """Return a recipe of one step."""
     step = {
         "step_id": "discover",
         "tool": "file_locator",
@@ -50,9 +46,7 @@ def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, content: Any) -> Path:
-    """
-    Write a recipe file; text as it is.
-    """
+    """Write a recipe file; text as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

@@ -1,6 +1,4 @@
-"""
-Any recipe at all: bundled ones with a few places changed at random are good, or are told what is wrong with them.
-"""
+"""Any recipe at all: bundled ones with a few places changed at random are good, or are told what is wrong with them."""
 
 from __future__ import annotations
 
@@ -42,18 +40,14 @@ FIELDS = (
 
 @functools.cache
 def documents(dialect: str) -> list[dict[str, Any]]:
-    """
-    Return the bundled recipes of a dialect.
-    """
+    """Return the bundled recipes of a dialect."""
     files = sorted((sources.ROOT / "recipes" / dialect).iterdir())
     read = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
     return [document for document in read if isinstance(document, dict)]
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """
-    Return the place of everything inside a value.
-    """
+    """Return the place of everything inside a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for part, item in inner:
         yield (*place, part)
@@ -62,9 +56,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @st.composite
 def changed(draw: st.DrawFn, dialect: str) -> dict[str, Any]:
-    """
-    Make a recipe that is like a bundled one but for a few places.
-    """
+    """Make a recipe that is like a bundled one but for a few places."""
     document = copy.deepcopy(draw(st.sampled_from(documents(dialect))))
     for _ in range(draw(st.integers(1, 3))):
         *above, last = draw(st.sampled_from([*places(document)] or [("x",)]))
@@ -83,9 +75,7 @@ def changed(draw: st.DrawFn, dialect: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
-    """
-    Return the catalogue of an empty project.
-    """
+    """Return the catalogue of an empty project."""
     project = tmp_path_factory.mktemp("project")
     chosen = app_settings.load({}, project=project, home=project)
     return references.reference_of(chosen, references.roster_of(chosen), bootstrap.real_world({})).catalogue

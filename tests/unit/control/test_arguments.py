@@ -1,6 +1,4 @@
-"""
-Arguments: fitted to the schema of their recipe.
-"""
+"""Arguments: fitted to the schema of their recipe."""
 
 from __future__ import annotations
 
@@ -27,16 +25,12 @@ SCHEMA: dict[str, Any] = {
 
 
 def recipe(schema: dict[str, Any]) -> library.Recipe:
-    """
-    Return a recipe that takes these arguments.
-    """
+    """Return a recipe that takes these arguments."""
     return library.Recipe(recipe_id="draft", dialect="control_room", label="Draft", document={}, args_schema=schema)
 
 
 def refused(args: dict[str, Any], schema: dict[str, Any] = SCHEMA) -> errors.ArgsInvalid:
-    """
-    Return why arguments are refused.
-    """
+    """Return why arguments are refused."""
     with pytest.raises(errors.ArgsInvalid) as caught:
         arguments.fit(args, recipe(schema))
     return caught.value
@@ -157,9 +151,7 @@ def test_whatever_fits_fits_again(args: dict[str, Any]) -> None:
 
 
 def outcome(args: dict[str, Any]) -> tuple[dict[str, Any] | None, tuple[errors.Flaw, ...]]:
-    """
-    Return the fitted arguments, or why they are refused.
-    """
+    """Return the fitted arguments, or why they are refused."""
     try:
         return arguments.fit(args, recipe(SCHEMA)), ()
     except errors.ArgsInvalid as error:

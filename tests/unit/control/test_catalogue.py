@@ -1,6 +1,4 @@
-"""
-The catalogue: two layers of recipe files, the broken ones listed beside the others.
-"""
+"""The catalogue: two layers of recipe files, the broken ones listed beside the others."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.unit.control import small_recipes
 
 
 class Project:
-    """
-    Two layers in a temporary folder.
-    """
+    """Two layers in a temporary folder."""
 
     def __init__(self, root: Path) -> None:
         self.bundled = root / "bundled" / "control_room"
@@ -37,31 +33,23 @@ class Project:
         )
 
     def bundle(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
-        """
-        Write a bundled recipe.
-        """
+        """Write a bundled recipe."""
         whole = small_recipes.recipe(recipe_id, **fields)
         return small_recipes.write(self.bundled, name or f"{recipe_id}.json", whole)
 
     def add(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
-        """
-        Write a recipe of the project.
-        """
+        """Write a recipe of the project."""
         whole = small_recipes.recipe(recipe_id, **fields)
         return small_recipes.write(self.own, name or f"{recipe_id}.json", whole)
 
     def shown(self) -> dict[str, bool]:
-        """
-        Return which recipes are listed, and whether they can be started.
-        """
+        """Return which recipes are listed, and whether they can be started."""
         return {entry.recipe_id: entry.usable for entry in self.catalogue.all()}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """
-    Return an empty project.
-    """
+    """Return an empty project."""
     return Project(tmp_path)
 
 

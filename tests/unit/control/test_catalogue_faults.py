@@ -1,6 +1,4 @@
-"""
-The catalogue tells every fault of a broken recipe at once, those included that show only beside the library.
-"""
+"""The catalogue tells every fault of a broken recipe at once, those included that show only beside the library."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def _told(flaws):
 
 
 def test_a_text_is_told_all_its_faults(tmp_path):
-    """
-    An unknown tool does not wait until a step id is unique.
-    """
+    """An unknown tool does not wait until a step id is unique."""
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
     assert examined.edition is None
@@ -55,9 +51,7 @@ def test_a_text_is_told_all_its_faults(tmp_path):
 
 
 def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
-    """
-    A reference to an argument that an open schema does not name is told, also where a tool needs it.
-    """
+    """A reference to an argument that an open schema does not name is told, also where a tool needs it."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}
     recipe = {"recipe_id": "open", "args_schema": {"additionalProperties": True}, "phase_a": [step]}
@@ -68,9 +62,7 @@ def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tm
 
 
 def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
-    """
-    The list says the same as the check of the text.
-    """
+    """The list says the same as the check of the text."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     (tmp_path / "project" / "recipes" / "broken.json").write_text(json.dumps(BROKEN))
     (tmp_path / "project" / "recipes" / "worse.json").write_text("{")

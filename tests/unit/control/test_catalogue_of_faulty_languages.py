@@ -1,6 +1,4 @@
-"""
-A fault of a language's own code is told of the one recipe that it was met in; all others can be used.
-"""
+"""A fault of a language's own code is told of the one recipe that it was met in; all others can be used."""
 
 from __future__ import annotations
 
@@ -75,8 +73,8 @@ def _catalogue(root, **changed):
 
 @pytest.mark.parametrize("place", ["parse", "check", "flaws", "freeze"])
 def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, place):
-    """
-    Wherever a language fails, the list has the recipe with a stable code, the others are sound, and the log says where.
+    """Wherever a language fails, the list has the recipe with a stable code, the others are sound, and the log says
+    where.
     """
     patterns: dict[str, Any] = {"flaws": 7, "freeze": ["p" * 500] * 100}
     broken = {"task_patterns": patterns[place]} if place in patterns else {}
@@ -93,9 +91,7 @@ def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, plac
 
 
 def test_a_recipe_that_met_a_fault_cannot_be_started(tmp_path):
-    """
-    It is refused like any broken recipe, with the code of its flaw.
-    """
+    """It is refused like any broken recipe, with the code of its flaw."""
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY))
     with pytest.raises(errors.RecipeInvalid) as refused:
         _catalogue(tmp_path, control_room=FaultyControlRoom("check")).get(UNLUCKY)
@@ -104,9 +100,7 @@ def test_a_recipe_that_met_a_fault_cannot_be_started(tmp_path):
 
 
 def test_a_fault_while_parts_are_put_in_is_listed_too(tmp_path):
-    """
-    A language that fails before it has read a text takes nothing else down.
-    """
+    """A language that fails before it has read a text takes nothing else down."""
     steps = {"one": {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"action": "exit", "reason": "r"}}}}
     machine = {"label": "l", "description": "d", "initialStep": "one", "steps": steps, "guardrails": {}}
     for name in (UNLUCKY, "lucky"):
@@ -119,9 +113,7 @@ def test_a_fault_while_parts_are_put_in_is_listed_too(tmp_path):
 
 
 def test_a_text_that_met_a_fault_is_told_so(tmp_path):
-    """
-    Looking at a text brought along answers with the flaw, not with a failure of the service.
-    """
+    """Looking at a text brought along answers with the flaw, not with a failure of the service."""
     examined = _catalogue(tmp_path, control_room=FaultyControlRoom("parse")).examine(
         json.dumps(small_recipes.recipe(UNLUCKY)), "control_room"
     )

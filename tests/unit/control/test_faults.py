@@ -1,6 +1,4 @@
-"""
-Faults at the edge: told as errors that a caller can act upon.
-"""
+"""Faults at the edge: told as errors that a caller can act upon."""
 
 from __future__ import annotations
 

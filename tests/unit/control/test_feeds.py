@@ -1,6 +1,4 @@
-"""
-Feeds: everybody who follows a run is told everything once and in order, from one reading and one encoding.
-"""
+"""Feeds: everybody who follows a run is told everything once and in order, from one reading and one encoding."""
 
 from __future__ import annotations
 
@@ -22,18 +20,14 @@ FUTURE = 2**53
 
 
 class CountingStore(memory.MemoryStore):
-    """
-    A store in memory that counts readings of events, measures their pages, and can refuse them.
-    """
+    """A store in memory that counts readings of events, measures their pages, and can refuse them."""
 
     readings = 0
     largest = 0
     fault: errors.StorageFault | None = None
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-        """
-        Read events.
-        """
+        """Read events."""
         self.readings += 1
         if self.fault is not None:
             raise self.fault
@@ -43,44 +37,33 @@ class CountingStore(memory.MemoryStore):
 
 
 class Following:
-    """
-    Everything that followers of one run need, and what they were told.
-    """
+    """Everything that followers of one run need, and what they were told."""
 
     def __init__(self, bench: pools.Bench, run_id: str) -> None:
         self.follower = following.Follower(store=bench.store, engine=bench.pool, clock=bench.clock)
-        self._bench, self._run_id = bench, run_id
+        self._bench = bench
+        self._run_id = run_id
 
     async def finished(self) -> bool:
-        """
-        Tell whether the run has ended.
-        """
+        """Tell whether the run has ended."""
         return states.RunState(await self._bench.status(self._run_id)).finished
 
     def batches(self, after: int = 0) -> AsyncGenerator[feeds.Batch, None]:
-        """
-        Follow the run.
-        """
+        """Follow the run."""
         return self.follower.batches(self._run_id, after, self.finished)
 
     async def whole(self, after: int = 0) -> list[int]:
-        """
-        Return the numbers of all events to the end of the run.
-        """
+        """Return the numbers of all events to the end of the run."""
         return [event.seq async for batch in self.batches(after) for event in batch.events]
 
     async def bytes(self) -> list[bytes]:
-        """
-        Return all that is sent to the end of the run.
-        """
+        """Return all that is sent to the end of the run."""
         return [batch.encoded(streaming.server_sent) async for batch in self.batches() if batch.events]
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[pools.Bench]:
-    """
-    Return a pool over a counting store, with a clock that stands still.
-    """
+    """Return a pool over a counting store, with a clock that stands still."""
     bench = pools.Bench()
     bench.take_store(CountingStore(clock=bench.clock, probes=bench.probes))
     await bench.open()
@@ -89,17 +72,13 @@ async def bench() -> AsyncIterator[pools.Bench]:
 
 
 def store(bench: pools.Bench) -> CountingStore:
-    """
-    Return the bench's store.
-    """
+    """Return the bench's store."""
     assert isinstance(bench.store, CountingStore)
     return bench.store
 
 
 async def numbers(bench: pools.Bench, run_id: str) -> list[int]:
-    """
-    Return the numbers of all events of a run.
-    """
+    """Return the numbers of all events of a run."""
     return [event.seq for event in await bench.store.read_events(run_id)]
 
 

@@ -1,6 +1,4 @@
-"""
-Following: changes, endings and events, without a moment more of waiting than needed.
-"""
+"""Following: changes, endings and events, without a moment more of waiting than needed."""
 
 from __future__ import annotations
 
@@ -17,25 +15,19 @@ from tests.unit.execution import pools, toys
 
 @pytest.fixture
 async def bench() -> AsyncIterator[pools.Bench]:
-    """
-    Return a pool over a store in memory, with a clock that stands still.
-    """
+    """Return a pool over a store in memory, with a clock that stands still."""
     bench = await pools.Bench().open()
     yield bench
     await bench.close()
 
 
 def follower(bench: pools.Bench) -> following.Follower:
-    """
-    Return a follower of the bench's runs.
-    """
+    """Return a follower of the bench's runs."""
     return following.Follower(store=bench.store, engine=bench.pool, clock=bench.clock)
 
 
 def told(bench: pools.Bench, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
-    """
-    Return a run's events, to come and gone.
-    """
+    """Return a run's events, to come and gone."""
 
     async def finished() -> bool:
         return states.RunState(await bench.status(run_id)).finished
@@ -44,9 +36,7 @@ def told(bench: pools.Bench, run_id: str, after: int = 0) -> AsyncIterator[event
 
 
 async def everything(stream: AsyncIterator[events.Event]) -> list[str]:
-    """
-    Return the types of all events of a stream.
-    """
+    """Return the types of all events of a stream."""
     return [event.type async for event in stream]
 
 

@@ -1,6 +1,4 @@
-"""
-The inbox over a pool in memory: what it costs, and what it finds where nobody executes.
-"""
+"""The inbox over a pool in memory: what it costs, and what it finds where nobody executes."""
 
 from __future__ import annotations
 
@@ -16,16 +14,12 @@ ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"})
 
 
 def box(bench: pools.Bench) -> inbox.Inbox:
-    """
-    Return the inbox of a bench.
-    """
+    """Return the inbox of a bench."""
     return inbox.Inbox(store=bench.store, engine=bench.pool, dialects=bench.dialects)
 
 
 async def waiting(bench: pools.Bench, count: int) -> list[str]:
-    """
-    Return so many runs that wait at a gate.
-    """
+    """Return so many runs that wait at a gate."""
     run_ids = [await bench.submit(*ASKING) for _ in range(count)]
     for run_id in run_ids:
         await bench.shown(run_id, states.RunState.WAITING)
@@ -34,9 +28,7 @@ async def waiting(bench: pools.Bench, count: int) -> list[str]:
 
 
 def count(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """
-    Return a list that every question to the store is noted in from now on.
-    """
+    """Return a list that every question to the store is noted in from now on."""
     asks: list[str] = []
     for name in ("list_runs", "read", "summary", "read_blob"):
         monkeypatch.setattr(bench.store, name, _noted(getattr(bench.store, name), name, asks))

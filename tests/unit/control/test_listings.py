@@ -1,6 +1,4 @@
-"""
-Listings: never another content of a folder than its present one, mostly without listing it.
-"""
+"""Listings: never another content of a folder than its present one, mostly without listing it."""
 
 from __future__ import annotations
 
@@ -14,16 +12,12 @@ from app.control import listings
 
 @pytest.fixture
 def time() -> clock.FakeClock:
-    """
-    Return a clock that stands still.
-    """
+    """Return a clock that stands still."""
     return clock.FakeClock()
 
 
 def settle(listing: listings.Listing, time: clock.FakeClock) -> None:
-    """
-    Look until the listing is trusted.
-    """
+    """Look until the listing is trusted."""
     listing.names()
     time.advance(listings.TRUSTED_SECONDS)
     listing.names()

@@ -1,6 +1,4 @@
-"""
-Events as messages: what a narrator makes of each, told from the first on.
-"""
+"""Events as messages: what a narrator makes of each, told from the first on."""
 
 from __future__ import annotations
 
@@ -20,18 +18,14 @@ SMALL = {"recipe_id": "small", "recipe_label": "Small", "current_step": "review"
 
 
 class Story:
-    """
-    A run as its events come in.
-    """
+    """A run as its events come in."""
 
     def __init__(self, *, plain_prompt: bool = False) -> None:
         self.narrator = Narrator(RUN, "first", plain_prompt=plain_prompt)
         self.seq = 0
 
     def tell(self, type: str, **data: Any) -> list[dict[str, Any]]:
-        """
-        Return the messages of the next event, without what all have.
-        """
+        """Return the messages of the next event, without what all have."""
         self.seq += 1
         event = events.Event(seq=self.seq, at="2026-02-10T14:30:00Z", type=type, run_id=RUN, data=data)
         told = [message.to_json() for message in self.narrator.tell(event)]
@@ -39,9 +33,7 @@ class Story:
         return told
 
     def note(self, event: str, **data: Any) -> list[dict[str, Any]]:
-        """
-        Return the messages of a driver's note.
-        """
+        """Return the messages of a driver's note."""
         return self.tell("recipe.note", event=event, **{"sessionId": "first", **NOTES.get(event, {}), **data})
 
 

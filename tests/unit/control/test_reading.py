@@ -1,6 +1,4 @@
-"""
-Reading: ready bytes while nothing changes, and the truth when something does.
-"""
+"""Reading: ready bytes while nothing changes, and the truth when something does."""
 
 from __future__ import annotations
 
@@ -23,17 +21,13 @@ DONE = states.RunState.DONE
 
 
 class CountingStore(memory.MemoryStore):
-    """
-    A store in memory that counts how often a run is read.
-    """
+    """A store in memory that counts how often a run is read."""
 
     reads = 0
     returned: asyncio.Event | None = None
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """
-        Read a run; it is returned only once it may be.
-        """
+        """Read a run; it is returned only once it may be."""
         self.reads += 1
         loaded = await super().read(run_id)
         if self.returned is not None:
@@ -43,9 +37,7 @@ class CountingStore(memory.MemoryStore):
 
 @pytest.fixture
 async def bench() -> AsyncIterator[pools.Bench]:
-    """
-    Return a pool over a counting store.
-    """
+    """Return a pool over a counting store."""
     bench = pools.Bench(limit=2)
     bench.take_store(CountingStore(clock=bench.clock, probes=bench.probes))
     await bench.open()
@@ -54,24 +46,18 @@ async def bench() -> AsyncIterator[pools.Bench]:
 
 
 def reader(bench: pools.Bench) -> reading.Reader:
-    """
-    Return a reader of the bench's runs.
-    """
+    """Return a reader of the bench's runs."""
     return reading.Reader(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
 
 
 def reads(bench: pools.Bench) -> int:
-    """
-    Return how often runs were read from the store.
-    """
+    """Return how often runs were read from the store."""
     assert isinstance(bench.store, CountingStore)
     return bench.store.reads
 
 
 async def shown(reader: reading.Reader, run_id: str) -> dict[str, Any]:
-    """
-    Return a run's consolidated answer.
-    """
+    """Return a run's consolidated answer."""
     answer: dict[str, Any] = json.loads((await reader.ready(run_id)).body)
     return answer
 

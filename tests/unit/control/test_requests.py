@@ -1,6 +1,4 @@
-"""
-Requests for runs: their form, and what makes two of them the same.
-"""
+"""Requests for runs: their form, and what makes two of them the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Tests of the router: which recipe a description gets, with which arguments, and that no text breaks it.
-"""
+"""Tests of the router: which recipe a description gets, with which arguments, and that no text breaks it."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ def _route(text, *recipes):
 
 @pytest.fixture(scope="module")
 def bundled():
-    """
-    Return the router over the bundled recipes.
-    """
+    """Return the router over the bundled recipes."""
     dialect = registry.DIALECTS["control_room"]
     return routing.Router(
         [dialect.parse(path.read_text(encoding="utf-8"), path.stem) for path in RECIPES.glob("*.json")]
@@ -48,9 +44,7 @@ def bundled():
 
 
 def test_one_recipe_that_fits_is_taken():
-    """
-    A phrase occurs whatever its case.
-    """
+    """A phrase occurs whatever its case."""
     found = _route("Please DRAFT scene 21", _recipe("a", "draft scene"), _recipe("b", "check canon"))
 
     assert found.to_json() == {
@@ -63,9 +57,7 @@ def test_one_recipe_that_fits_is_taken():
 
 
 def test_none_that_fits():
-    """
-    The reason says why, and there is no recipe.
-    """
+    """The reason says why, and there is no recipe."""
     found = _route("Make coffee", _recipe("a", "draft scene"))
 
     assert (found.recipe_id, found.routable, dict(found.initial_args)) == (None, False, {})
@@ -75,9 +67,7 @@ def test_none_that_fits():
 
 
 def test_the_longest_match_wins():
-    """
-    What covers more of the description is the better fit, phrase or expression.
-    """
+    """What covers more of the description is the better fit, phrase or expression."""
     short, long = _recipe("a", "scene"), _recipe("b", "draft scene")
     expression = _recipe("c", r"/draft scene \d+ of part \w+/", "/s/")
 
@@ -88,9 +78,7 @@ def test_the_longest_match_wins():
 
 
 def test_a_tie_goes_by_id_and_is_told():
-    """
-    The order in which recipes are found does not matter.
-    """
+    """The order in which recipes are found does not matter."""
     one, other = _recipe("b", "draft"), _recipe("a", "scene")
     found = _route("draft scene", one, other)
 
@@ -100,9 +88,7 @@ def test_a_tie_goes_by_id_and_is_told():
 
 
 def test_named_groups_become_arguments():
-    """
-    Groups of every fitting pattern of the recipe count, as the types that the schema says; the longer match wins.
-    """
+    """Groups of every fitting pattern of the recipe count, as the types that the schema says; the longer match wins."""
     recipe = _recipe(
         "a",
         r"/scene (?P<number>\d+)/",
@@ -124,9 +110,7 @@ def test_named_groups_become_arguments():
 
 
 def test_a_group_that_is_no_number_stays_a_text():
-    """
-    What does not fit its type is left for the check of the arguments to tell.
-    """
+    """What does not fit its type is left for the check of the arguments to tell."""
     recipe = _recipe("a", r"/scene (?P<number>\w+)/", number={"type": "integer"})
 
     assert dict(_route("scene " + "9" * 400, recipe).initial_args) == {"number": "9" * 400}
@@ -134,9 +118,7 @@ def test_a_group_that_is_no_number_stays_a_text():
 
 
 def test_groups_that_the_recipe_does_not_declare_are_left():
-    """
-    The arguments can be given to a run as they are.
-    """
+    """The arguments can be given to a run as they are."""
     assert dict(_route("scene 3", _recipe("a", r"/scene (?P<number>\d+)/")).initial_args) == {}
 
 
@@ -166,16 +148,14 @@ CANON: dict[str, Any] = {"canon_paths": {}}
     ],
 )
 def test_paths_become_arguments(required, properties, text, args):
-    """
-    The first path is the first required `*_path`, the rest a `*_paths`; optional ones take what nobody else wants.
+    """The first path is the first required `*_path`, the rest a `*_paths`; optional ones take what
+    nobody else wants.
     """
     assert dict(_route(text, _recipe("a", "go", required=required, **properties)).initial_args) == args
 
 
 def test_a_group_keeps_its_argument_from_the_paths():
-    """
-    What an expression has found is not replaced.
-    """
+    """What an expression has found is not replaced."""
     recipe = _recipe("a", r"/draft (?P<scene_path>\S+)/", required=["scene_path", "canon_paths"], **SCENE, **CANON)
 
     assert dict(_route("draft x.md from y.md", recipe).initial_args) == {
@@ -199,8 +179,8 @@ def test_a_group_keeps_its_argument_from_the_paths():
     ],
 )
 def test_paths_in_a_text(text, paths):
-    """
-    Paths of text files and folders are seen, quoted ones with their spaces; what cannot lie in a workspace is not.
+    """Paths of text files and folders are seen, quoted ones with their spaces; what cannot lie in a
+    workspace is not.
     """
     assert routing.paths_in(text) == paths
 
@@ -221,16 +201,12 @@ def test_paths_in_a_text(text, paths):
     ],
 )
 def test_the_bundled_recipes_are_found(bundled, text, recipe_id):
-    """
-    Tasks as people write them reach the recipe that is meant.
-    """
+    """Tasks as people write them reach the recipe that is meant."""
     assert bundled.route(text).recipe_id == recipe_id
 
 
 def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
-    """
-    Both required arguments of `creative_draft_scene` can stand in the text.
-    """
+    """Both required arguments of `creative_draft_scene` can stand in the text."""
     text = "Draft Story/Scenes/SCN-the-arrival.md with Compendium/Characters/CHAR-kael.md"
 
     assert bundled.route(text).to_json() | {"reason": ""} == {
@@ -248,9 +224,7 @@ def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
 @settings(max_examples=200)
 @given(st.text(max_size=200) | st.text(st.sampled_from(list("draft scene/.md\"'`()\n\\\x00\ud800é")), max_size=200))
 def test_any_text_gets_an_answer_and_always_the_same(bundled, text):
-    """
-    The router is total and deterministic, and its answer can be written as JSON.
-    """
+    """The router is total and deterministic, and its answer can be written as JSON."""
     found = bundled.route(text)
 
     assert found == bundled.route(text)
@@ -261,9 +235,7 @@ def test_any_text_gets_an_answer_and_always_the_same(bundled, text):
 
 
 def test_a_hostile_recipe_or_text_does_not_slow_the_router_down():
-    """
-    Catastrophic expressions and long texts take linear time; broken patterns are passed over.
-    """
+    """Catastrophic expressions and long texts take linear time; broken patterns are passed over."""
     patterns = ["/(a+)+$/", "/(a|aa)+b/", "/(.*a){12}b/", "/(/", "", "/" + "(a?){100}" * 5 + "/"]
     router = routing.Router([_recipe(f"r{number}", *patterns) for number in range(20)])
     texts = ["a" * 1_000_000 + "!", "/" * 1_000_000, "a/" * 500_000, "." * 1_000_000, '"' * 1_000_000, "a.md" * 250_000]
@@ -276,9 +248,7 @@ def test_a_hostile_recipe_or_text_does_not_slow_the_router_down():
 
 
 def test_the_reason_for_a_long_pattern_stays_short():
-    """
-    A pattern is told by its beginning.
-    """
+    """A pattern is told by its beginning."""
     found = _route("x" * 500, _recipe("a", "x" * 500))
 
     assert len(found.reason) < 200

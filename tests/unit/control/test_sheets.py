@@ -1,6 +1,4 @@
-"""
-Sheets: the consolidated answer, the same bytes whether it was written from view to view or at once.
-"""
+"""Sheets: the consolidated answer, the same bytes whether it was written from view to view or at once."""
 
 from __future__ import annotations
 
@@ -18,16 +16,12 @@ from tests.unit.engine import samples
 
 
 def record(position: int, **fields: Any) -> records.Record:
-    """
-    Return the record of a step.
-    """
+    """Return the record of a step."""
     return samples.record(f"step-{position}", samples.tool("x"), position, **fields)
 
 
 def open_step(number: int) -> views.OpenStep:
-    """
-    Return a step that is being performed.
-    """
+    """Return a step that is being performed."""
     return views.OpenStep(
         key=f"open-{number}",
         attempt=1,
@@ -39,18 +33,14 @@ def open_step(number: int) -> views.OpenStep:
 
 
 def slot(text: str) -> slots.Slot:
-    """
-    Return an artifact.
-    """
+    """Return an artifact."""
     return slots.Slot(type="artifact", sha256="", summary=text, key="k", text=text)
 
 
 def view(
     lines: Sequence[records.Record], opened: int = 0, filled: Mapping[str, slots.Slot] | None = None, **facts: Any
 ) -> views.RunView:
-    """
-    Return a run with these lines.
-    """
+    """Return a run with these lines."""
     return views.RunView(
         start=samples.start(labels={"ö": '"'}),
         status=states.RunState.RUNNING,
@@ -63,9 +53,7 @@ def view(
 
 
 def plainly(shown: views.RunView, holder: str | None) -> bytes:
-    """
-    Return the answer as one value, encoded at once.
-    """
+    """Return the answer as one value, encoded at once."""
     living = shown.living()
     steps = [*map(views.finished_step, living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
     answer = views.manifest(shown) | {

@@ -1,6 +1,4 @@
-"""
-The shelf: what recipes can refer to, prompts as their files stand now.
-"""
+"""The shelf: what recipes can refer to, prompts as their files stand now."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from tests.unit.control import small_recipes
 
 
 class Shelved:
-    """
-    A shelf over three layers of prompts in a temporary folder.
-    """
+    """A shelf over three layers of prompts in a temporary folder."""
 
     def __init__(self, root: Path) -> None:
         self.folders = prompts.layers(root / "bundled", root / "home", root / "project")
@@ -25,9 +21,7 @@ class Shelved:
         self.shelf = shelf.Shelf(tools=small_recipes.TOOLS, agents=(), prompt_folders=self.folders, clock=self.clock)
 
     def write(self, layer: int, text: str) -> Path:
-        """
-        Give a layer the template of `plan`.
-        """
+        """Give a layer the template of `plan`."""
         (self.folders[layer] / "templates").mkdir(parents=True, exist_ok=True)
         entry = {"variants": {"t3": "templates/plan.md"}}
         registry = json.dumps({"pipeline_templates": {"plan": entry}})
@@ -37,17 +31,13 @@ class Shelved:
         return template
 
     def text(self) -> str:
-        """
-        Return the template of `plan`.
-        """
+        """Return the template of `plan`."""
         return self.shelf.library().prompts["plan"].variants["t3"]
 
 
 @pytest.fixture
 def shelved(tmp_path: Path) -> Shelved:
-    """
-    Return a shelf whose bundled layer has one template.
-    """
+    """Return a shelf whose bundled layer has one template."""
     made = Shelved(tmp_path)
     made.write(0, "bundled")
     return made

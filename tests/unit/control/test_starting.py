@@ -1,6 +1,4 @@
-"""
-What a resume may change of a run.
-"""
+"""What a resume may change of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ NOTHING: Any = None
 
 
 async def renew(dialect: str, **asked: Any) -> dict[str, Any]:
-    """
-    Ask what a resume puts in place of the facts of a run; neither recipes nor folders are looked at.
-    """
+    """Ask what a resume puts in place of the facts of a run; neither recipes nor folders are looked at."""
     starter = starting.Starter(
         catalogue=NOTHING, route=NOTHING, workspaces=NOTHING, clock=NOTHING, ids=NOTHING, rules=NOTHING
     )

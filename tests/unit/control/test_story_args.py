@@ -1,6 +1,4 @@
-"""
-Arguments that a project answers itself, in projects of different habits.
-"""
+"""Arguments that a project answers itself, in projects of different habits."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ CARD = "---\nname: Anna\nkind: character\n---\n- Eyes: brown\n"
 
 
 def plan(*scenes: tuple[str, str], mark: str = "## ") -> str:
-    """
-    Return an outline of headings with a beat each.
-    """
+    """Return an outline of headings with a beat each."""
     return "# Plan\n\n" + "".join(f"{mark}{heading}\n- {beat}\n\n" for heading, beat in scenes)
 
 
@@ -78,9 +74,7 @@ OTHERS = {
 
 
 def found(root: Path, description: str, **more) -> story_args.Found:
-    """
-    Route a description and look for what is missing in a project.
-    """
+    """Route a description and look for what is missing in a project."""
     recipes = [
         ControlRoom().parse(path.read_text(), path.stem)
         for path in sorted(resources.bundled("recipes", "control_room").glob("*.json"))
@@ -127,8 +121,8 @@ def found(root: Path, description: str, **more) -> story_args.Found:
     ],
 )
 def test_a_description_is_enough(tmp_path, project, description, args):
-    """
-    Scene, outline and cards are found whatever their manner, and a new scene is named in the manner of the others.
+    """Scene, outline and cards are found whatever their manner, and a new scene is named in the
+    manner of the others.
     """
     stories.write(tmp_path, (PROJECTS | OTHERS)[project])
     answer = found(tmp_path, description)
@@ -157,9 +151,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
     ],
 )
 def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name, code, words):
-    """
-    In a writer's words, with what may be meant.
-    """
+    """In a writer's words, with what may be meant."""
     stories.write(tmp_path, PROJECTS.get(project, {"README.md": "x"}))
     question = found(tmp_path, description).questions[name]
 
@@ -168,9 +160,7 @@ def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name
 
 
 def test_a_planned_task_may_name_a_scene_that_an_earlier_one_writes(tmp_path):
-    """
-    It gets the very path that the draft is written to.
-    """
+    """It gets the very path that the draft is written to."""
     stories.write(tmp_path, PROJECTS["numbered"])
 
     assert found(tmp_path, "Draft scene 22").args["scene_path"] == "scenes/22-the-storm.md"
@@ -180,8 +170,8 @@ def test_a_planned_task_may_name_a_scene_that_an_earlier_one_writes(tmp_path):
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_a_new_scene_keeps_its_name_through_the_system(tmp_path, project):
-    """
-    The outline tool finds by the new path the scene that the description meant, before the file is there and after.
+    """The outline tool finds by the new path the scene that the description meant, before the file
+    is there and after.
     """
     stories.write(tmp_path, PROJECTS[project])
     workspace, tools = Workspace(tmp_path), registry.bundled_tools(routing.Router([]).route)
@@ -198,9 +188,7 @@ def test_a_new_scene_keeps_its_name_through_the_system(tmp_path, project):
 
 
 def test_the_example_project_knows_its_scenes(tmp_path):
-    """
-    A scene that is there, and one that is still to be written.
-    """
+    """A scene that is there, and one that is still to be written."""
     project = example_project.copy(tmp_path / "project")
 
     assert found(project, "Draft scene 21").args["scene_path"] == "Story/Scenes/SCN-the-arrival.md"

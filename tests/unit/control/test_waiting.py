@@ -1,6 +1,4 @@
-"""
-Waiting: polls are held back no longer than needed, and answered no oftener than anybody could use.
-"""
+"""Waiting: polls are held back no longer than needed, and answered no oftener than anybody could use."""
 
 from __future__ import annotations
 
@@ -18,24 +16,18 @@ SECONDS = 30.0
 
 
 class CountingReader(reading.Reader):
-    """
-    A reader that counts how often somebody wants an answer.
-    """
+    """A reader that counts how often somebody wants an answer."""
 
     asked = 0
 
     async def ready(self, run_id: str, last: views.RunView | None = None) -> reading.Ready:
-        """
-        Return a run's answer.
-        """
+        """Return a run's answer."""
         self.asked += 1
         return await super().ready(run_id, last)
 
 
 class Desk:
-    """
-    A pool with somebody who polls it.
-    """
+    """A pool with somebody who polls it."""
 
     def __init__(self, bench: pools.Bench) -> None:
         self.bench = bench
@@ -44,15 +36,11 @@ class Desk:
         self._waiter = waiting.Waiter(reader=self.reader, follower=self.follower, engine=bench.pool, clock=bench.clock)
 
     def poll(self, run_id: str, *known: str) -> asyncio.Task[reading.Ready]:
-        """
-        Begin to wait for another answer than those known.
-        """
+        """Begin to wait for another answer than those known."""
         return asyncio.create_task(self._waiter.answer(run_id, SECONDS, frozenset(known)))
 
     async def pass_by(self, seconds: float) -> None:
-        """
-        Let time pass.
-        """
+        """Let time pass."""
         await pools.idle()
         self.bench.advance(seconds)
         await pools.idle()
@@ -60,9 +48,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    """
-    Return a desk over a store in memory, where no time passes by itself.
-    """
+    """Return a desk over a store in memory, where no time passes by itself."""
     bench = await pools.Bench().open()
     yield Desk(bench)
     await bench.close()

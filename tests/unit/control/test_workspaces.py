@@ -1,6 +1,4 @@
-"""
-Workspaces: inside the allowed folders only, by where they really lie.
-"""
+"""Workspaces: inside the allowed folders only, by where they really lie."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from app.control import workspaces
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """
-    Return a project folder with a data directory, chapters, and a way out.
-    """
+    """Return a project folder with a data directory, chapters, and a way out."""
     project = tmp_path / "project"
     (project / ".control-room" / "runs").mkdir(parents=True)
     (project / "chapters").mkdir()
@@ -31,9 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def chooser(project: Path, *roots: Path) -> workspaces.Workspaces:
-    """
-    Return the workspaces of a project.
-    """
+    """Return the workspaces of a project."""
     return workspaces.Workspaces(project=project, allowed_roots=roots, data_directory=project / ".control-room")
 
 

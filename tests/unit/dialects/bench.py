@@ -1,6 +1,4 @@
-"""
-A pipeline on a bench: the real dialect and the real runner, with performers that answer from tables.
-"""
+"""A pipeline on a bench: the real dialect and the real runner, with performers that answer from tables."""
 
 from __future__ import annotations
 
@@ -60,24 +58,18 @@ PAYLOADS: Mapping[str, Any] = {
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
-    """
-    Return the small recipe, changed.
-    """
+    """Return the small recipe, changed."""
     return plain.plain({**RECIPE, **changes})
 
 
 def parsed(document: Mapping[str, Any]) -> library.Recipe:
-    """
-    Return a recipe read from a document's text.
-    """
+    """Return a recipe read from a document's text."""
     made: library.Recipe = DIALECT.parse(json.dumps(document), "recipe")
     return made
 
 
 def flaws(document: Any) -> list[errors.Flaw]:
-    """
-    Return what the parser says to a document, or to a text.
-    """
+    """Return what the parser says to a document, or to a text."""
     try:
         DIALECT.parse(document if isinstance(document, str) else json.dumps(document), "recipe")
     except errors.RecipeInvalid as error:
@@ -86,9 +78,7 @@ def flaws(document: Any) -> list[errors.Flaw]:
 
 
 def agent(archetype: str, tier: library.Tier = "t3") -> library.Agent:
-    """
-    Return an agent that plays an archetype.
-    """
+    """Return an agent that plays an archetype."""
     return library.Agent(id=f"{archetype}-1", archetype=archetype, tier=tier, backend="table", role=f"You {archetype}.")
 
 
@@ -97,9 +87,7 @@ def stock(
     tiers: Mapping[str, library.Tier] | None = None,
     evidence: str = "none",
 ) -> library.Library:
-    """
-    Return a library that fits the small recipe; all its agents must bring the same evidence.
-    """
+    """Return a library that fits the small recipe; all its agents must bring the same evidence."""
     tiers = tiers or {}
     return library.Library(
         tools={name: library.ToolSpec(name=name, description="", args_schema=ANY_ARGS) for name in PAYLOADS},
@@ -114,15 +102,11 @@ def stock(
 
 
 class Died(BaseException):
-    """
-    The process is gone.
-    """
+    """The process is gone."""
 
 
 class Tables:
-    """
-    Perform from tables, and keep what was asked.
-    """
+    """Perform from tables, and keep what was asked."""
 
     def __init__(self) -> None:
         self.payloads: dict[str, Any] = dict(PAYLOADS)
@@ -133,9 +117,7 @@ class Tables:
         self.asked: list[tuple[str, operations.Operation]] = []
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Answer one try.
-        """
+        """Answer one try."""
         operation = call.operation
         self.asked.append((call.key, operation))
         if call.key == self.dying:
@@ -166,9 +148,7 @@ class Tables:
 
 
 class Pipeline:
-    """
-    One run of a control_room recipe that can be taken up again and again.
-    """
+    """One run of a control_room recipe that can be taken up again and again."""
 
     def __init__(self, document: Mapping[str, Any], registry: library.Library | None = None, **facts: Any) -> None:
         registry = registry or stock()
@@ -190,9 +170,7 @@ class Pipeline:
         self.last: Any = None
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", *issue_performer.KINDS)
         engines = {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
         performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}
@@ -205,35 +183,25 @@ class Pipeline:
         return state
 
     def asked(self, key: str) -> Any:
-        """
-        Return the operation that was performed under a key.
-        """
+        """Return the operation that was performed under a key."""
         return next(operation for name, operation in self.tables.asked if name == key)
 
     def prompt(self, key: str) -> str:
-        """
-        Return the prompt that was sent under a key.
-        """
+        """Return the prompt that was sent under a key."""
         return "".join(self.asked(key).prompt)
 
     def lines(self) -> list[dict[str, Any]]:
-        """
-        Return the journal.
-        """
+        """Return the journal."""
         return [json.loads(line) for line in self.disk.steps]
 
     @property
     def error(self) -> dict[str, Any]:
-        """
-        Return the error of the failed run.
-        """
+        """Return the error of the failed run."""
         error: dict[str, Any] = self.disk.files["run.json"]["error"]
         return error
 
     @property
     def slots(self) -> dict[str, Any]:
-        """
-        Return cache.json.
-        """
+        """Return cache.json."""
         slots: dict[str, Any] = self.disk.files["cache.json"]
         return slots

@@ -1,6 +1,4 @@
-"""
-The bundled recipes on the example project: real tools, real files, replies from a table.
-"""
+"""The bundled recipes on the example project: real tools, real files, replies from a table."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ ARGS: dict[str, dict[str, Any]] = {
 
 
 def bundled(tier: library.Tier | None = None) -> library.Library:
-    """
-    Return the bundled tools, agents and prompts; with a tier, all agents are of it.
-    """
+    """Return the bundled tools, agents and prompts; with a tier, all agents are of it."""
     people = roster.load([ROOT / "recipes" / "agents.json"])
     assert people.broken == ()
     registry = prompts.load([ROOT / "recipes" / "prompts"])
@@ -61,17 +57,13 @@ def bundled(tier: library.Tier | None = None) -> library.Library:
 
 
 def document(recipe_id: str) -> dict[str, Any]:
-    """
-    Return a bundled recipe as its file has it.
-    """
+    """Return a bundled recipe as its file has it."""
     read: dict[str, Any] = json.loads((RECIPES / f"{recipe_id}.json").read_text(encoding="utf-8"))
     return read
 
 
 def pipeline(recipe_id: str, project: Path, tier: library.Tier | None = None, **args: Any) -> bench.Pipeline:
-    """
-    Return a run of a bundled recipe in a copy of the example project.
-    """
+    """Return a run of a bundled recipe in a copy of the example project."""
     recipe = document(recipe_id)
     rules = recipe["args_schema"]["properties"]
     defaults = {name: rule["default"] for name, rule in rules.items() if "default" in rule}

@@ -1,6 +1,4 @@
-"""
-A plain prompt to an agent that speaks from a script: the real driver and the real runner.
-"""
+"""A plain prompt to an agent that speaks from a script: the real driver and the real runner."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ ARGS = {"text": "Hello?", "backend": "script", "agent_session_id": "conv-1", "se
 
 
 class Prompted:
-    """
-    One prompt.
-    """
+    """One prompt."""
 
     def __init__(self, folder: Path, reply: Any, **args: Any) -> None:
         script = folder / "script.json"
@@ -37,9 +33,7 @@ class Prompted:
         self._backends = Backends({"script": config}, around.surroundings())
 
     async def run(self) -> RunState:
-        """
-        Send it, and rest.
-        """
+        """Send it, and rest."""
         equipment = runner.Equipment(
             performers={"agent_call": AgentPerformer(self._backends, around.conversations())},
             clock=clock.FakeClock(),

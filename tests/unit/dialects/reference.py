@@ -1,5 +1,5 @@
-"""
-References of languages as tests read them: the tables below each heading, and how a rule of a schema is named there.
+"""References of languages as tests read them: the tables below each heading, and how a rule of a
+schema is named there.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import Any
 
 
 def tables(text: str, bare: int | None = None) -> dict[str, list[list[str]]]:
-    """
-    Return the rows of all tables below each heading whose first cell is a name in backticks.
+    """Return the rows of all tables below each heading whose first cell is a name in backticks.
 
     Args:
         bare: How many leading cells stand without their backticks; None: all.
@@ -28,9 +27,7 @@ def tables(text: str, bare: int | None = None) -> dict[str, list[list[str]]]:
 
 
 def kind(rule: Mapping[str, Any]) -> str:
-    """
-    Return how a schema's rule for a field is told: a part by its name, lists and objects with what they hold.
-    """
+    """Return how a schema's rule for a field is told: a part by its name, lists and objects with what they hold."""
     if "$ref" in rule:
         return str(rule["$ref"]).rpartition("/")[2]
     # A rule without a type lists the words that may stand there.

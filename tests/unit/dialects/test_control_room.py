@@ -1,6 +1,4 @@
-"""
-Tests of the dialect beside a project's library: what fits, how it is drawn, and what is published.
-"""
+"""Tests of the dialect beside a project's library: what fits, how it is drawn, and what is published."""
 
 from __future__ import annotations
 
@@ -47,16 +45,12 @@ def _with_strict_reader(args, **document):
 
 
 def test_a_recipe_that_fits():
-    """
-    With its tools, agents and prompts there, nothing is said.
-    """
+    """With its tools, agents and prompts there, nothing is said."""
     assert _check(bench.RECIPE) == set()
 
 
 def test_what_is_not_there():
-    """
-    Unknown tools, archetypes and prompt types are all told.
-    """
+    """Unknown tools, archetypes and prompt types are all told."""
     assert _check(bench.RECIPE, tools={}, agents=(), prompts={}) == {
         ("$.phase_a[0].tool", "unknown_tool"),
         ("$.phase_a[1].tool", "unknown_tool"),
@@ -83,16 +77,12 @@ def test_what_is_not_there():
     ],
 )
 def test_literal_arguments_are_held_against_the_tool(args, told):
-    """
-    What is known before a run is checked before a run; references are left alone.
-    """
+    """What is known before a run is checked before a run; references are left alone."""
     assert _with_strict_reader(args) == told
 
 
 def test_an_optional_argument_cannot_feed_what_a_tool_needs():
-    """
-    It would be left out, and the tool would fail.
-    """
+    """It would be left out, and the tool would fail."""
     args = {"path": {"$ref": "task.args.where"}}
     optional = {"properties": {"where": {"type": "string"}}}
     given = {"properties": {"where": {"type": "string", "default": "a.md"}}}
@@ -103,9 +93,7 @@ def test_an_optional_argument_cannot_feed_what_a_tool_needs():
 
 
 def test_a_template_that_does_not_fit_its_step():
-    """
-    The fault stands at the step that uses the template, and names the variant.
-    """
+    """The fault stands at the step that uses the template, and names the variant."""
     prompts = bench.stock({"make_plan": {"t3": "{{found}} {{plan}}"}}).prompts
     found = bench.DIALECT.check(bench.parsed(bench.RECIPE), dataclasses.replace(bench.stock(), prompts=prompts))
 
@@ -114,9 +102,7 @@ def test_a_template_that_does_not_fit_its_step():
 
 
 def test_the_graph_has_steps_in_order_and_slots_between_them():
-    """
-    Nodes are the steps and what follows them; edges are the order and the flow of slots.
-    """
+    """Nodes are the steps and what follows them; edges are the order and the flow of slots."""
     document = bench.recipe(
         outputs=[{"slot": "prose", "path": "{{found.where}}/x.md"}],
         findings={"$ref": "text.findings"},
@@ -146,8 +132,8 @@ def test_the_graph_has_steps_in_order_and_slots_between_them():
 
 @pytest.mark.parametrize("name", sorted(registry.DIALECTS))
 def test_the_published_schema_is_the_one_in_use(name):
-    """
-    recipes/schema/ holds what `scripts/publish_schemas.py` writes, of the newest version, and it is a valid schema.
+    """recipes/schema/ holds what `scripts/publish_schemas.py` writes, of the newest version, and it
+    is a valid schema.
     """
     folder, made = ROOT / "recipes" / "schema", registry.DIALECTS[name].json_schema()
     newest = folder / f"{name}-{made['$id'].rpartition(':')[2]}.json"
@@ -160,9 +146,7 @@ def test_the_published_schema_is_the_one_in_use(name):
 
 
 def test_every_object_of_the_schema_is_strict():
-    """
-    No object of a recipe takes fields that it does not name; only arguments are free.
-    """
+    """No object of a recipe takes fields that it does not name; only arguments are free."""
     schema = bench.DIALECT.json_schema()
     parts = [schema, *schema["$defs"].values()]
     checks = [rule["then"] for rule in schema["$defs"]["check"]["allOf"]]
@@ -172,9 +156,7 @@ def test_every_object_of_the_schema_is_strict():
 
 
 def test_the_reference_documents_every_field():
-    """
-    The field tables of docs/control_room.md have the fields of the schema, with type and necessity.
-    """
+    """The field tables of docs/control_room.md have the fields of the schema, with type and necessity."""
     schema = bench.DIALECT.json_schema()
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": schema} | {
@@ -195,9 +177,7 @@ def test_the_reference_documents_every_field():
 
 
 def test_the_reference_names_every_code():
-    """
-    Each code that the dialect gives to a flaw or to a failure stands in docs/control_room.md.
-    """
+    """Each code that the dialect gives to a flaw or to a failure stands in docs/control_room.md."""
     shared = [path for path in (ROOT / "app/dialects").glob("*.py") if path.name != "yaml_text.py"]
     sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)

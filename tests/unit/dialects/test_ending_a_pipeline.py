@@ -1,6 +1,4 @@
-"""
-Tests of how a pipeline ends: files written, issues opened, the definition of done.
-"""
+"""Tests of how a pipeline ends: files written, issues opened, the definition of done."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ OUTPUT = {"slot": "prose", "path": "Drafts/{{task.run_id}}.md"}
 
 
 async def test_outputs_are_written_before_the_definition_of_done():
-    """
-    The text of a slot is committed under a key of its own; a check may look for the file.
-    """
+    """The text of a slot is committed under a key of its own; a check may look for the file."""
     document = bench.recipe(outputs=[OUTPUT], dod=[{"check": "file_exists", "path": OUTPUT["path"]}])
     pipeline = bench.Pipeline(document)
 
@@ -37,9 +33,7 @@ async def test_outputs_are_written_before_the_definition_of_done():
 
 @pytest.mark.parametrize("exists", [False, True])
 async def test_an_output_has_a_second_path(exists):
-    """
-    It is written where the first has a file; a check looks for the path that was written.
-    """
+    """It is written where the first has a file; a check looks for the path that was written."""
     output = {"slot": "prose", "path": "scene.md", "otherwise": OUTPUT["path"]}
     document = bench.recipe(outputs=[output], dod=[{"check": "file_exists", "path": {"$ref": "task.outputs.prose"}}])
     pipeline = bench.Pipeline(document)
@@ -61,9 +55,7 @@ async def test_an_output_has_a_second_path(exists):
     ],
 )
 def test_a_written_path_is_named_where_it_is_known(changes, path, code):
-    """
-    `task.outputs` holds the slots of outputs, and stands in the definition of done only.
-    """
+    """`task.outputs` holds the slots of outputs, and stands in the definition of done only."""
     flaws = control_room.ControlRoom().flaws(json.dumps(bench.recipe(**changes)), "x", bench.stock())
 
     assert [flaw.code for flaw in flaws] == [code or "unreachable_ref_root"]
@@ -71,9 +63,7 @@ def test_a_written_path_is_named_where_it_is_known(changes, path, code):
 
 
 async def test_an_output_path_may_be_a_reference():
-    """
-    A `$ref` in a path leads to an argument or into a payload.
-    """
+    """A `$ref` in a path leads to an argument or into a payload."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.files[1].path"}, "overwrite": True}])
     pipeline = bench.Pipeline(document)
 
@@ -84,9 +74,7 @@ async def test_an_output_path_may_be_a_reference():
 
 @pytest.mark.parametrize("value", [None, 3, "", " ", ["a"]])
 async def test_an_output_path_that_is_no_text_fails_its_step(value):
-    """
-    Nothing is written where the path cannot be built, and the step is on record.
-    """
+    """Nothing is written where the path cannot be built, and the step is on record."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.where"}}])
     pipeline = bench.Pipeline(document)
     pipeline.tables.payloads["finder"] = {"files": [{"path": "a.md"}], "where": value}
@@ -98,9 +86,7 @@ async def test_an_output_path_that_is_no_text_fails_its_step(value):
 
 
 async def test_a_failed_write_fails_the_run():
-    """
-    The definition of done is not reached then.
-    """
+    """The definition of done is not reached then."""
     pipeline = bench.Pipeline(bench.recipe(outputs=[OUTPUT]))
     pipeline.tables.failing = {"commit.prose"}
 
@@ -109,9 +95,7 @@ async def test_a_failed_write_fails_the_run():
 
 
 async def test_each_finding_becomes_an_issue():
-    """
-    Elements may be objects or texts; the receipt that proves them goes with them.
-    """
+    """Elements may be objects or texts; the receipt that proves them goes with them."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "found.conflicts"}))
     finding = {"kind": "attribute", "message": "Eyes differ.", "path": "a.md", "line": 3}
     pipeline.tables.payloads["finder"] = {"files": [{"path": "a.md"}], "conflicts": [finding, "Dates differ."]}
@@ -125,9 +109,7 @@ async def test_each_finding_becomes_an_issue():
 
 
 async def test_findings_may_stand_in_an_agents_json():
-    """
-    A reference into an artifact reads its text as JSON.
-    """
+    """A reference into an artifact reads its text as JSON."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = '{"issues": ["one", "two"]}'
 
@@ -137,9 +119,7 @@ async def test_findings_may_stand_in_an_agents_json():
 
 @pytest.mark.parametrize("reply", ["no JSON at all", '{"issues": 3}', '{"issues": null}', "[]", '{"issues": []} {}'])
 async def test_findings_that_are_no_list_fail_the_run(reply):
-    """
-    The agent's step is a cause of the failure, so a resume asks it again.
-    """
+    """The agent's step is a cause of the failure, so a resume asks it again."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = reply
 
@@ -157,9 +137,7 @@ CHECKS = [
 
 
 async def test_a_failed_definition_of_done_fails_the_run_with_an_issue_for_each_check():
-    """
-    All checks are evaluated; the error lists those that failed, and their issues.
-    """
+    """All checks are evaluated; the error lists those that failed, and their issues."""
     pipeline = bench.Pipeline(bench.recipe(dod=CHECKS))
 
     assert await pipeline.run() is RunState.FAILED
@@ -181,9 +159,7 @@ async def test_a_failed_definition_of_done_fails_the_run_with_an_issue_for_each_
 
 
 async def test_a_resume_repeats_what_a_failed_check_looks_at():
-    """
-    Causes are the steps that wrote the slots, and the check that looked for the file.
-    """
+    """Causes are the steps that wrote the slots, and the check that looked for the file."""
     pipeline = bench.Pipeline(bench.recipe(dod=CHECKS))
     await pipeline.run()
 
@@ -191,9 +167,7 @@ async def test_a_resume_repeats_what_a_failed_check_looks_at():
 
 
 async def test_a_check_whose_path_breaks_fails_like_one_that_finds_nothing():
-    """
-    A broken reference in the definition of done is one failed check among the others, on record under its key.
-    """
+    """A broken reference in the definition of done is one failed check among the others, on record under its key."""
     checks = [
         {"check": "file_exists", "path": {"$ref": "found.files[9].path"}},
         {"check": "slot_not_null", "slot": "text"},
@@ -207,9 +181,7 @@ async def test_a_check_whose_path_breaks_fails_like_one_that_finds_nothing():
 
 
 async def test_a_check_that_cannot_look_counts_as_failed():
-    """
-    A path that the workspace refuses fails its check, with the reason.
-    """
+    """A path that the workspace refuses fails its check, with the reason."""
     pipeline = bench.Pipeline(bench.recipe(dod=[{"check": "file_exists", "path": "../out.md"}]))
     pipeline.tables.failing = {"dod[0]"}
 
@@ -218,9 +190,7 @@ async def test_a_check_that_cannot_look_counts_as_failed():
 
 
 async def test_a_recipe_without_definition_of_done_is_done_at_its_last_step():
-    """
-    `dod`, `outputs` and `findings` are optional, and so is either phase.
-    """
+    """`dod`, `outputs` and `findings` are optional, and so is either phase."""
     pipeline = bench.Pipeline({"recipe_id": "tools_only", "phase_a": [bench.RECIPE["phase_a"][0]]})
 
     assert await pipeline.run() is RunState.DONE
@@ -229,17 +199,13 @@ async def test_a_recipe_without_definition_of_done_is_done_at_its_last_step():
 
 @pytest.mark.parametrize("empty", [None, "", " \n\t", "null", " null\n"])
 def test_null_means_missing_json_null_or_blank(empty):
-    """
-    A slot without substance fails `slot_not_null`.
-    """
+    """A slot without substance fails `slot_not_null`."""
     assert done.judge({"check": "slot_not_null", "slot": "s"}, empty) == "the slot s is empty"
 
 
 @pytest.mark.parametrize("full", [{}, [], {"a": None}, "x", "{}", "[]", "0", "false", 0, False])
 def test_everything_else_is_there(full):
-    """
-    Empty objects and lists, zero and false are values.
-    """
+    """Empty objects and lists, zero and false are values."""
     assert done.judge({"check": "slot_not_null", "slot": "s"}, full) is None
 
 
@@ -266,9 +232,7 @@ def test_everything_else_is_there(full):
     ],
 )
 def test_fields_are_compared_as_strict_json(value, field, expected, passes):
-    """
-    Types count, the order of names does not; an artifact is read as JSON for it.
-    """
+    """Types count, the order of names does not; an artifact is read as JSON for it."""
     check = {"check": "slot_field_equals", "slot": "s", "field": field, "expected": expected}
 
     assert (done.judge(check, value) is None) is passes
@@ -283,17 +247,13 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_value_equals_itself_after_a_round_trip(value):
-    """
-    What was written and read again is the same.
-    """
+    """What was written and read again is the same."""
     assert done.same(value, json.loads(json.dumps(value)))
 
 
 @given(VALUES, VALUES)
 def test_equality_is_that_of_the_written_form(one, other):
-    """
-    Two values are the same if and only if their sorted JSON is, but for the two ways to write a whole number.
-    """
+    """Two values are the same if and only if their sorted JSON is, but for the two ways to write a whole number."""
     written = [json.dumps(_whole(value), sort_keys=True) for value in (one, other)]
 
     assert done.same(one, other) is (written[0] == written[1])
@@ -314,9 +274,7 @@ def _whole(value):
 
 @pytest.mark.parametrize("args", [{}, {"report_file": "Reports/a.md"}])
 async def test_an_output_for_an_optional_argument_is_written_on_request(args):
-    """
-    Where the argument that names the file is not given, nothing is written and the run is done all the same.
-    """
+    """Where the argument that names the file is not given, nothing is written and the run is done all the same."""
     schema = {"type": "object", "properties": {"report_file": {"type": "string"}}}
     outputs = [{"slot": "plan", "path": {"$ref": "task.args.report_file"}}]
     pipeline = bench.Pipeline(bench.recipe(args_schema=schema, outputs=outputs), args=args)

@@ -1,6 +1,4 @@
-"""
-Evidence: the line that counts, its two forms, what roles must bring, and how a pipeline is held to it.
-"""
+"""Evidence: the line that counts, its two forms, what roles must bring, and how a pipeline is held to it."""
 
 from __future__ import annotations
 
@@ -23,18 +21,14 @@ STEPS = [dict(step) | {"evidence": True} for step in bench.RECIPE["phase_b"]]
 
 
 def code(reply: str, requirement: str = "any") -> str:
-    """
-    Return the code by which a reply is rejected.
-    """
+    """Return the code by which a reply is rejected."""
     reading = evidence.read(reply, requirement)
     assert isinstance(reading, evidence.Rejection), reading
     return reading.code
 
 
 class TestReading:
-    """
-    What a reply says of its evidence.
-    """
+    """What a reply says of its evidence."""
 
     @pytest.mark.parametrize(
         ("line", "quote", "path"),
@@ -237,9 +231,7 @@ class TestReading:
 
 
 class TestAsking:
-    """
-    How a prompt asks for evidence.
-    """
+    """How a prompt asks for evidence."""
 
     def test_the_forms_of_the_role_are_shown(self) -> None:
         """A prompt shows the forms that its role can use, receipts only where one can be named."""
@@ -253,30 +245,22 @@ class TestAsking:
 
 
 def pipeline(requirement: str, reply: str, **changes: object) -> bench.Pipeline:
-    """
-    Return a pipeline whose planner says something and whose writer names a receipt.
-    """
+    """Return a pipeline whose planner says something and whose writer names a receipt."""
     made = bench.Pipeline(bench.recipe(phase_b=STEPS, **changes), bench.stock(evidence=requirement))
     made.tables.replies = {"brief": reply, "draft": NAMED}
     return made
 
 
 class Rejecting:
-    """
-    Find no evidence anywhere.
-    """
+    """Find no evidence anywhere."""
 
     async def perform(self, call: object) -> None:
-        """
-        Reject it.
-        """
+        """Reject it."""
         raise errors.EvidenceRejected("It is not there.", code="quote_not_found", detail={"evidence": {"path": "x"}})
 
 
 class TestPipelines:
-    """
-    Steps of phase B that say `evidence: true`.
-    """
+    """Steps of phase B that say `evidence: true`."""
 
     async def test_the_check_is_a_step_of_its_own(self) -> None:
         """It follows the reply, has the reply's place, and asks for what the line claims."""

@@ -1,5 +1,5 @@
-"""
-Findings of a pipeline: known again in every run, one issue for what is missing in a file, closed by whole runs only.
+"""Findings of a pipeline: known again in every run, one issue for what is missing in a file, closed
+by whole runs only.
 """
 
 from __future__ import annotations

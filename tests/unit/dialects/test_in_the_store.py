@@ -1,6 +1,4 @@
-"""
-Tests of pipelines over a run store: crashes, resumes, receipts.
-"""
+"""Tests of pipelines over a run store: crashes, resumes, receipts."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from tests.unit.engine import logs
 
 
 class Stored:
-    """
-    A pipeline whose run lies in a store.
-    """
+    """A pipeline whose run lies in a store."""
 
     def __init__(self, store: memory.MemoryStore, document: dict[str, Any]) -> None:
         self.store = store
@@ -31,9 +27,7 @@ class Stored:
         self.view: Any = None
 
     async def run(self) -> RunState:
-        """
-        Open the run, and go on until it rests.
-        """
+        """Open the run, and go on until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", *issue_performer.KINDS)
         equipment = runner.Equipment(
             performers={**dict.fromkeys(kinds, self.tables), "refusal": refusals.RefusalPerformer()},
@@ -50,9 +44,7 @@ class Stored:
             await log.close()
 
     async def resume(self, from_key: str | None = None) -> RunState:
-        """
-        Send the ended run on.
-        """
+        """Send the ended run on."""
         log = await self.store.open(self.start.run_id)
         dead = resumption.dead_positions(log.loaded, from_key)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
@@ -61,17 +53,13 @@ class Stored:
         return await self.run()
 
     def repeated(self) -> list[str]:
-        """
-        Return the keys performed since the last resume.
-        """
+        """Return the keys performed since the last resume."""
         return [key for key, _ in self.tables.asked]
 
 
 @pytest.fixture
 async def store():
-    """
-    Return a store in memory.
-    """
+    """Return a store in memory."""
     async with memory.MemoryStore(clock=clock.FakeClock()) as made:
         yield made
 
@@ -83,9 +71,7 @@ async def _stored(store, **changes):
 
 
 async def test_a_pointer_leads_to_its_receipt(store):
-    """
-    The receipt holds the payload that the slot's hash is of.
-    """
+    """The receipt holds the payload that the slot's hash is of."""
     stored = await _stored(store)
 
     assert await stored.run() is RunState.DONE
@@ -97,9 +83,7 @@ async def test_a_pointer_leads_to_its_receipt(store):
 
 
 async def test_a_resume_after_a_broken_reference_asks_the_tool_again(store):
-    """
-    What was not there the first time may be there now: the step that filled the slot is repeated.
-    """
+    """What was not there the first time may be there now: the step that filled the slot is repeated."""
     stored = await _stored(store)
     stored.tables.payloads["finder"] = {"files": []}
 
@@ -110,9 +94,7 @@ async def test_a_resume_after_a_broken_reference_asks_the_tool_again(store):
 
 
 async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
-    """
-    Finished steps are not paid for again.
-    """
+    """Finished steps are not paid for again."""
     stored = await _stored(store)
     stored.tables.replies["draft"] = "ABSTAIN: too little to go on"
 
@@ -123,9 +105,7 @@ async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
 
 
 async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
-    """
-    A check on a slot repeats the agent that wrote it; the issues of the first attempt do not stand in the way.
-    """
+    """A check on a slot repeats the agent that wrote it; the issues of the first attempt do not stand in the way."""
     checks = [{"check": "slot_field_equals", "slot": "prose", "field": "pass", "expected": True}]
     stored = await _stored(store, dod=checks)
 
@@ -136,9 +116,7 @@ async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
 
 
 async def test_a_resume_after_a_missing_file_looks_again(store):
-    """
-    A check on a file repeats only the look.
-    """
+    """A check on a file repeats only the look."""
     stored = await _stored(store, dod=[{"check": "file_exists", "path": "made-later.md"}])
 
     assert await stored.run() is RunState.FAILED
@@ -148,9 +126,7 @@ async def test_a_resume_after_a_missing_file_looks_again(store):
 
 
 async def test_a_resume_from_a_step_repeats_it_and_all_after(store):
-    """
-    A person may go further back than the failure.
-    """
+    """A person may go further back than the failure."""
     stored = await _stored(store, dod=[{"check": "file_exists", "path": "none.md"}])
     await stored.run()
 
@@ -160,9 +136,7 @@ async def test_a_resume_from_a_step_repeats_it_and_all_after(store):
 
 @pytest.mark.parametrize("key", ["find", "read", "brief", "draft", "commit.prose", "dod[0]"])
 async def test_a_crash_in_any_step_repeats_that_step_alone(store, key):
-    """
-    The machine loses power while a step is performed; a restart goes on behind the last line, to the same slots.
-    """
+    """The machine loses power while a step is performed; a restart goes on behind the last line, to the same slots."""
     changes = {
         "outputs": [{"slot": "prose", "path": "out.md"}],
         "dod": [{"check": "file_exists", "path": "out.md"}],

@@ -1,5 +1,4 @@
-"""
-A recipe of the largest size that is read is judged in time that grows with its length, right or wrong.
+"""A recipe of the largest size that is read is judged in time that grows with its length, right or wrong.
 
 Where the time grew with the square of the length, some of these took hours.
 """

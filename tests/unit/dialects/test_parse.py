@@ -1,6 +1,4 @@
-"""
-Tests of the parser: what a recipe may be, and that every fault is told with its place.
-"""
+"""Tests of the parser: what a recipe may be, and that every fault is told with its place."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ def _told(found):
 
 
 def test_a_sound_recipe():
-    """
-    A recipe is its document with what others need of it beside.
-    """
+    """A recipe is its document with what others need of it beside."""
     document = bench.recipe(task_patterns=["do it"])
     recipe = bench.parsed(document)
 
@@ -37,9 +33,7 @@ def test_a_sound_recipe():
 
 
 def test_the_label_is_the_id_by_default():
-    """
-    Only the id and one step are needed.
-    """
+    """Only the id and one step are needed."""
     recipe = bench.parsed({"recipe_id": "r", "phase_a": [TOOL]})
 
     assert recipe.label == "r"
@@ -47,9 +41,7 @@ def test_the_label_is_the_id_by_default():
 
 
 def test_without_a_schema_each_argument_that_is_named_is_required():
-    """
-    References in tool arguments and in paths count, each name once.
-    """
+    """References in tool arguments and in paths count, each name once."""
     recipe = bench.parsed(
         {
             "recipe_id": "r",
@@ -65,9 +57,7 @@ def test_without_a_schema_each_argument_that_is_named_is_required():
 
 
 def test_a_declared_schema_wins():
-    """
-    Defaults and types are the recipe's; what it does not declare is refused unless it says otherwise.
-    """
+    """Defaults and types are the recipe's; what it does not declare is refused unless it says otherwise."""
     schema = {"properties": {"one": {"type": "string", "default": "x"}}, "required": []}
     args = {"a": {"$ref": "task.args.one"}}
     recipe = bench.parsed({"recipe_id": "r", "args_schema": schema, "phase_a": [TOOL | {"args": args}]})
@@ -142,9 +132,7 @@ def test_a_declared_schema_wins():
     ],
 )
 def test_each_fault_is_told_with_its_place(changes, told):
-    """
-    Path and kind of a fault are exact, and nothing else is blamed.
-    """
+    """Path and kind of a fault are exact, and nothing else is blamed."""
     assert _told(bench.flaws(bench.recipe(**changes))) == told
 
 
@@ -160,9 +148,7 @@ def test_each_fault_is_told_with_its_place(changes, told):
     ],
 )
 def test_a_slot_is_written_before_it_is_read(slots, told):
-    """
-    Input slots are filled by earlier steps.
-    """
+    """Input slots are filled by earlier steps."""
     assert _told(bench.flaws(bench.recipe(phase_b=[AGENT | {"input_slots": slots}, WRITE]))) == told
 
 
@@ -182,9 +168,7 @@ def test_a_slot_is_written_before_it_is_read(slots, told):
     ],
 )
 def test_references_lead_to_the_task_or_to_earlier_slots(ref, code):
-    """
-    A reference that can never be followed is a fault of the recipe.
-    """
+    """A reference that can never be followed is a fault of the recipe."""
     steps = [TOOL | {"args": {"deep": [{"x": {"$ref": ref}}]}}, READ]
 
     assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.deep[0].x.$ref", code)}
@@ -194,18 +178,14 @@ def test_references_lead_to_the_task_or_to_earlier_slots(ref, code):
     "reference", [{"$ref": 3}, {"$ref": None}, {"$ref": "task.description", "default": 1}, {"$ref": ["a"]}]
 )
 def test_a_ref_object_holds_one_text(reference):
-    """
-    Nothing stands beside `$ref`, and its value is a text.
-    """
+    """Nothing stands beside `$ref`, and its value is a text."""
     steps = [TOOL | {"args": {"x": reference}}, READ]
 
     assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.x", "invalid_ref")}
 
 
 def test_an_undeclared_argument_is_told():
-    """
-    With a declared schema, a reference may only name what it declares.
-    """
+    """With a declared schema, a reference may only name what it declares."""
     args = {"a": {"$ref": "task.args.one"}, "b": {"$ref": "task.args.two"}}
     document = bench.recipe(args_schema={"properties": {"one": {}}}, phase_a=[TOOL | {"args": args}, READ])
 
@@ -213,9 +193,7 @@ def test_an_undeclared_argument_is_told():
 
 
 def test_all_faults_are_told_at_once():
-    """
-    One mistake does not hide another, nor those that show only beside the project's library.
-    """
+    """One mistake does not hide another, nor those that show only beside the project's library."""
     document = bench.recipe(
         phase_a=[TOOL | {"colour": "red"}, READ | {"step_id": "find", "tool": "reeder"}],
         phase_b=[AGENT | {"agent_archetype": "plannr"}, WRITE | {"input_slots": ["nothing"], "prompt_type": "writ"}],
@@ -240,9 +218,7 @@ def test_all_faults_are_told_at_once():
 
 
 def test_near_names_are_offered():
-    """
-    A misspelt name is answered with the one that is meant.
-    """
+    """A misspelt name is answered with the one that is meant."""
     steps = [TOOL, READ | {"args": {"path": {"$ref": "fond.files[0].path"}}}]
     messages = [flaw.message for flaw in bench.flaws(bench.recipe(phase_a=steps, lable="x"))]
 
@@ -276,25 +252,19 @@ def test_near_names_are_offered():
     ],
 )
 def test_hostile_texts_are_refused(source, code):
-    """
-    Whatever a file holds, the answer is a flaw with a code.
-    """
+    """Whatever a file holds, the answer is a flaw with a code."""
     assert code in {flaw.code for flaw in bench.flaws(source)}
 
 
 def test_a_syntax_error_names_its_line():
-    """
-    The line in the file is told.
-    """
+    """The line in the file is told."""
     (flaw,) = bench.flaws('{\n  "recipe_id": "a",\n  "label" "b"\n}')
 
     assert (flaw.path, flaw.code, flaw.line) == ("$", "syntax", 3)
 
 
 def test_a_mark_of_byte_order_is_no_fault():
-    """
-    Editors on Windows write one.
-    """
+    """Editors on Windows write one."""
     assert bench.flaws("\ufeff" + json.dumps(bench.RECIPE)) == []
 
 
@@ -316,9 +286,7 @@ def test_a_mark_of_byte_order_is_no_fault():
     )
 )
 def test_any_value_is_a_recipe_or_a_list_of_faults(value):
-    """
-    No value breaks the parser, nor the check beside a library.
-    """
+    """No value breaks the parser, nor the check beside a library."""
     bench.flaws(value)
     bench.DIALECT.flaws(json.dumps(value), "recipe", bench.stock())
 
@@ -326,9 +294,7 @@ def test_any_value_is_a_recipe_or_a_list_of_faults(value):
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_recipe_with_any_part_replaced_is_a_recipe_or_a_list_of_faults(data):
-    """
-    Wrong kinds at any place of a sound recipe are told as flaws.
-    """
+    """Wrong kinds at any place of a sound recipe are told as flaws."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": "x"}], findings={"$ref": "found.x"}, args_schema={})
     parent: Any = document
     while True:
@@ -344,9 +310,7 @@ def test_a_recipe_with_any_part_replaced_is_a_recipe_or_a_list_of_faults(data):
 
 
 def test_a_flood_of_faults_is_answered_in_time():
-    """
-    A megabyte of wrong steps takes seconds at most, and the answer is bounded.
-    """
+    """A megabyte of wrong steps takes seconds at most, and the answer is bounded."""
     document = {"recipe_id": "r", "phase_a": [{"step_id": "a", "x": 1}] * 40_000}
     began = time.process_time()
     found = bench.flaws(document)
@@ -356,9 +320,7 @@ def test_a_flood_of_faults_is_answered_in_time():
 
 
 def test_parse_raises_one_error_with_all_flaws():
-    """
-    The error is a refused recipe whose message tells the first fault.
-    """
+    """The error is a refused recipe whose message tells the first fault."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$\.phase_a\[0\]\.tool") as caught:
         bench.DIALECT.parse('{"recipe_id": "r", "phase_a": [{"step_id": "a", "output_slot": "b"}]}', "x")
 

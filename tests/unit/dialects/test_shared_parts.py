@@ -1,6 +1,4 @@
-"""
-Tests of what dialects share: task patterns, and schemas applied to recipes.
-"""
+"""Tests of what dialects share: task patterns, and schemas applied to recipes."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ from app.engine import json_schemas, task_patterns
     ],
 )
 def test_a_pattern_that_occurs(pattern, text, length, parts):
-    """
-    Phrases and expressions occur whatever the case; named groups that took part are told.
-    """
+    """Phrases and expressions occur whatever the case; named groups that took part are told."""
     match = task_patterns.read(pattern).match(text)
 
     assert match is not None
@@ -36,26 +32,20 @@ def test_a_pattern_that_occurs(pattern, text, length, parts):
 
 @pytest.mark.parametrize(("pattern", "text"), [("draft scene", "draft a scene"), ("a.c", "abc"), ("/^a/", "ba")])
 def test_a_pattern_that_does_not_occur(pattern, text):
-    """
-    A phrase is taken literally.
-    """
+    """A phrase is taken literally."""
     assert task_patterns.read(pattern).match(text) is None
 
 
 @pytest.mark.parametrize("pattern", ["", " ", "//", "/a*/", "/(/", "/(?=a)/", r"/(a)\1/", "x" * 501, "/\ud800/"])
 def test_a_pattern_that_cannot_be_used(pattern):
-    """
-    Blank, empty, broken and backtracking patterns are refused with a reason.
-    """
+    """Blank, empty, broken and backtracking patterns are refused with a reason."""
     with pytest.raises(ValueError, match=r".+"):
         task_patterns.read(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["/(a+)+b/", "/(a|aa)+b/", "/(.*a){20}b/", "/(x+x+)+y/", "/^(a?){30}a{30}$/"])
 def test_catastrophic_patterns_take_linear_time(pattern):
-    """
-    Expressions that make other matchers hang answer at once.
-    """
+    """Expressions that make other matchers hang answer at once."""
     read = task_patterns.read(pattern)
     began = time.process_time()
     read.match("a" * 20_000)
@@ -66,9 +56,7 @@ def test_catastrophic_patterns_take_linear_time(pattern):
 
 @given(st.text(), st.text())
 def test_any_pattern_is_read_or_refused_and_matches_any_text(pattern, text):
-    """
-    Neither patterns nor texts break the matcher.
-    """
+    """Neither patterns nor texts break the matcher."""
     try:
         read = task_patterns.read(pattern)
     except ValueError:
@@ -111,18 +99,14 @@ SOUND = {"text": "x", "either": None}
     ],
 )  # fmt: skip
 def test_flaws_of_a_value(value, told):
-    """
-    Each breach is told in words, with its path.
-    """
+    """Each breach is told in words, with its path."""
     found = json_schemas.flaws(SCHEMA, value)
 
     assert [(flaw.path, flaw.code, flaw.message) for flaw in found] == told
 
 
 def test_a_schema_is_never_fetched():
-    """
-    A reference to somewhere else is not followed.
-    """
+    """A reference to somewhere else is not followed."""
     with pytest.raises(Exception, match="example"):
         json_schemas.flaws({"$ref": "http://example.invalid/schema"}, {})
 
@@ -142,18 +126,14 @@ def test_a_schema_is_never_fetched():
     ],
 )
 def test_flaws_of_a_schema_of_arguments(schema, told):
-    """
-    A recipe's schema must be one, describe an object and each argument of it by an object, and stand alone.
-    """
+    """A recipe's schema must be one, describe an object and each argument of it by an object, and stand alone."""
     found = json_schemas.args_schema_flaws(schema, ("args_schema",))
 
     assert [(flaw.path, flaw.code) for flaw in found] == told
 
 
 def test_catastrophic_patterns_of_a_schema_take_linear_time():
-    """
-    `pattern` is matched by RE2 as well.
-    """
+    """`pattern` is matched by RE2 as well."""
     began = time.process_time()
     found = json_schemas.flaws({"type": "string", "pattern": "^(a+)+$"}, "a" * 20_000 + "b")
 

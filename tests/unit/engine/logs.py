@@ -1,6 +1,4 @@
-"""
-A run's log on lists, and what a runner needs beside it, for tests of the engine alone.
-"""
+"""A run's log on lists, and what a runner needs beside it, for tests of the engine alone."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.unit.engine import samples
 
 
 class Disk:
-    """
-    What is left when a process goes: lines, events, snapshots, moves.
-    """
+    """What is left when a process goes: lines, events, snapshots, moves."""
 
     def __init__(self, start: runs.RunStart) -> None:
         self.start = start
@@ -34,22 +30,16 @@ class Disk:
         """Whether writes fail now."""
 
     def kinds(self) -> list[str]:
-        """
-        Return the kinds of the control lines.
-        """
+        """Return the kinds of the control lines."""
         return [json.loads(line)["kind"] for line in self.control]
 
     def recorded(self) -> list[str]:
-        """
-        Return the keys of the journal lines.
-        """
+        """Return the keys of the journal lines."""
         return [json.loads(line)["key"] for line in self.steps]
 
 
 class ListLog:
-    """
-    `stores.RunLog` over a disk of lists; each append takes a turn of the loop.
-    """
+    """`stores.RunLog` over a disk of lists; each append takes a turn of the loop."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -139,9 +129,7 @@ class ListLog:
 
 
 class Performers:
-    """
-    A performer for every kind of operation: says what it was asked, and waits where it is told to.
-    """
+    """A performer for every kind of operation: says what it was asked, and waits where it is told to."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -151,16 +139,12 @@ class Performers:
         self.cut: list[str] = []
 
     def hold(self, key: str) -> asyncio.Event:
-        """
-        Make the step wait until the returned event is set.
-        """
+        """Make the step wait until the returned event is set."""
         self.holds[key], self.reached[key] = asyncio.Event(), asyncio.Event()
         return self.holds[key]
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self.calls.append((call.key, call.attempt))
         if call.key in self.holds:
             self.reached[call.key].set()
@@ -176,9 +160,7 @@ class Performers:
         return result
 
     def equipment(self, time: clock.Clock | None = None, secrets: tuple[str, ...] = ()) -> runner.Equipment:
-        """
-        Return equipment in which this performs everything.
-        """
+        """Return equipment in which this performs everything."""
         kinds = ("tool_call", "agent_call", "check", "commit_file", "open_issue", "timer", "gate", "child_run")
         return runner.Equipment(
             performers=dict.fromkeys(kinds, self),
@@ -189,9 +171,7 @@ class Performers:
 
 
 class Sample:
-    """
-    A dialect made of one driver function.
-    """
+    """A dialect made of one driver function."""
 
     name = "sample"
     driver_version = 1
@@ -202,9 +182,7 @@ class Sample:
 
 
 class CountedSlots:
-    """
-    A place that is always free, and the story of its use.
-    """
+    """A place that is always free, and the story of its use."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -219,9 +197,7 @@ class CountedSlots:
 
 
 class Bench:
-    """
-    One run that can be taken up again and again.
-    """
+    """One run that can be taken up again and again."""
 
     def __init__(self, drive: Callable[[Any], Awaitable[Any]], **facts: Any) -> None:
         self.disk = Disk(samples.start(**facts))
@@ -233,15 +209,11 @@ class Bench:
         self.log: Any = None
 
     def runner(self) -> runner.Runner:
-        """
-        Load the run, as a new process would.
-        """
+        """Load the run, as a new process would."""
         self.log = ListLog(self.disk)
         equipment = self.performers.equipment(self.clock, self.secrets)
         return runner.Runner(self.log, self._dialect, equipment, self.slots, lambda: None)
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         return await asyncio.wait_for(self.runner().run(), 60)

@@ -1,6 +1,4 @@
-"""
-Small values for tests of the engine.
-"""
+"""Small values for tests of the engine."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ AT = "2026-02-10T14:30:00.000Z"
 
 
 def start(**facts: Any) -> runs.RunStart:
-    """
-    Return the facts of a run.
-    """
+    """Return the facts of a run."""
     given: dict[str, Any] = {
         "run_id": "20260210T143000Z-abcdef",
         "recipe_id": "sample",
@@ -32,16 +28,12 @@ def start(**facts: Any) -> runs.RunStart:
 
 
 def tool(name: str, **args: plain.Json) -> operations.ToolCall:
-    """
-    Return a tool call.
-    """
+    """Return a tool call."""
     return operations.ToolCall(tool=name, args=args)
 
 
 def record(key: str, operation: operations.Operation, position: int = 0, /, **fields: Any) -> records.Record:
-    """
-    Return the record of an operation.
-    """
+    """Return the record of an operation."""
     body = operations.body(operation)
     line: dict[str, Any] = {
         "key": key,
@@ -59,24 +51,18 @@ def record(key: str, operation: operations.Operation, position: int = 0, /, **fi
 
 
 def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -> Loaded:
-    """
-    Return a run as a store reads it.
-    """
+    """Return a run as a store reads it."""
     decisions = Decisions(dead=frozenset(dead or ()))
     return Loaded(start=start(**facts), records=lines, decisions=decisions, emitted=frozenset())
 
 
 def conductor(drive: Any) -> tuple[Conductor, DriverContext]:
-    """
-    Return a conductor for a driver function, and the driver's context.
-    """
+    """Return a conductor for a driver function, and the driver's context."""
     context = DriverContext(start(), lambda key, facts: None)
     return Conductor(lambda: drive(context)), context
 
 
 def answer(conductor: Conductor, key: str, position: int = 0, **fields: Any) -> None:
-    """
-    Hand a record to whoever asks for a key.
-    """
+    """Hand a record to whoever asks for a key."""
     ask: Ask = conductor.asks[key]
     conductor.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))

@@ -1,6 +1,4 @@
-"""
-One property for every driver: cut its journal anywhere, start again, and it ends the same with the same records.
-"""
+"""One property for every driver: cut its journal anywhere, start again, and it ends the same with the same records."""
 
 from __future__ import annotations
 
@@ -103,9 +101,7 @@ def _failures(program: Any) -> int:
 
 
 def _story(bench: logs.Bench, program: Any) -> tuple[Any, ...]:
-    """
-    Tell what must not differ; how far branches came before a sibling's failure cut them is a matter of time.
-    """
+    """Tell what must not differ; how far branches came before a sibling's failure cut them is a matter of time."""
     lines = map(json.loads, bench.disk.steps)
     told = sorted((line["key"], line["attempt"], line["status"], line["output_hash"]) for line in lines)
     manifest = bench.disk.files["run.json"]
@@ -120,7 +116,8 @@ async def _check_every_prefix(program: Any) -> None:
 
     for length in range(len(whole.disk.steps)):
         bench = _bench(program)
-        bench.disk.steps, bench.disk.blobs = whole.disk.steps[:length], whole.disk.blobs
+        bench.disk.steps = whole.disk.steps[:length]
+        bench.disk.blobs = whole.disk.blobs
         recorded = {(json.loads(line)["key"], json.loads(line)["attempt"]) for line in bench.disk.steps}
 
         assert await bench.run() is ended
@@ -132,7 +129,5 @@ async def _check_every_prefix(program: Any) -> None:
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(_programs.filter(lambda program: _failures(program) <= 1))
 def test_a_run_cut_anywhere_ends_the_same(program):
-    """
-    Nothing recorded is performed again, and the rest leads to the same records and the same ending.
-    """
+    """Nothing recorded is performed again, and the rest leads to the same records and the same ending."""
     asyncio.run(_check_every_prefix(program))

@@ -1,6 +1,4 @@
-"""
-Messages about JSON values: whatever breaks a schema, no word of Python's stands in them.
-"""
+"""Messages about JSON values: whatever breaks a schema, no word of Python's stands in them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Plan files: whatever a person writes is read as it is meant, or every fault of it is told at its place.
-"""
+"""Plan files: whatever a person writes is read as it is meant, or every fault of it is told at its place."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ instants = st.none() | st.just(AT)
 
 
 def tasks(task_id: int) -> st.SearchStrategy[Task]:
-    """
-    Return any task that may have a number.
-    """
+    """Return any task that may have a number."""
     return st.builds(
         Task,
         id=st.just(task_id),

@@ -1,6 +1,4 @@
-"""
-Steps that nobody is asked for.
-"""
+"""Steps that nobody is asked for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Tests of replay: living lines are handed out in order, and whatever does not fit is told.
-"""
+"""Tests of replay: living lines are handed out in order, and whatever does not fit is told."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ def _line(name, position, **fields):
 
 
 async def test_living_lines_bring_the_driver_to_its_next_step():
-    """
-    A journal of two lines leaves the third step open.
-    """
+    """A journal of two lines leaves the third step open."""
     loaded = samples.loaded(_line("a", 0), _line("b", 1))
     made = _made(_sequence, loaded)
     await replay.replay(made, loaded, _no_blob)
@@ -41,9 +37,7 @@ async def test_living_lines_bring_the_driver_to_its_next_step():
 
 
 async def test_dead_lines_are_passed_over():
-    """
-    A line declared dead is as if it had never been.
-    """
+    """A line declared dead is as if it had never been."""
     loaded = samples.loaded(_line("a", 0), _line("b", 1, output="old"), _line("b", 2, output="new"), dead={1})
     made = _made(_sequence, loaded)
     await replay.replay(made, loaded, _no_blob)
@@ -52,9 +46,7 @@ async def test_dead_lines_are_passed_over():
 
 
 async def test_a_try_that_was_not_final_is_not_handed_out():
-    """
-    The driver sees only the last try of a step.
-    """
+    """The driver sees only the last try of a step."""
     failed = {"status": "failed", "final": False, "error": {"code": "x", "message": "y"}, "retry_at": samples.AT}
     loaded = samples.loaded(_line("a", 0, **failed))
     made = _made(_sequence, loaded)
@@ -64,9 +56,7 @@ async def test_a_try_that_was_not_final_is_not_handed_out():
 
 
 async def test_another_operation_under_a_key_is_nondeterminism():
-    """
-    The fault names the run, the key and both operations.
-    """
+    """The fault names the run, the key and both operations."""
     loaded = samples.loaded(samples.record("a", samples.tool("other")))
 
     with pytest.raises(errors.NondeterminismFault) as caught:
@@ -81,9 +71,7 @@ async def test_another_operation_under_a_key_is_nondeterminism():
 
 @pytest.mark.parametrize("name", ["x", "b"])
 async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
-    """
-    A step the recipe does not have, or one out of its order, does not fit.
-    """
+    """A step the recipe does not have, or one out of its order, does not fit."""
     loaded = samples.loaded(_line(name, 0))
 
     with pytest.raises(errors.NondeterminismFault, match="asks for a"):
@@ -91,9 +79,7 @@ async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
 
 
 async def test_a_line_behind_the_driver_s_end_is_nondeterminism():
-    """
-    A driver that is over asks for nothing more.
-    """
+    """A driver that is over asks for nothing more."""
     loaded = samples.loaded(*(_line(name, position) for position, name in enumerate("abcd")))
 
     with pytest.raises(errors.NondeterminismFault, match="nothing more"):
@@ -101,9 +87,7 @@ async def test_a_line_behind_the_driver_s_end_is_nondeterminism():
 
 
 async def test_a_line_of_a_cancelled_branch_may_come_late():
-    """
-    A result that arrived after its branch was cancelled is kept in the journal and passed over.
-    """
+    """A result that arrived after its branch was cancelled is kept in the journal and passed over."""
 
     async def branch(ctx, name):
         if not (await ctx.perform(name, samples.tool(name))).done:
@@ -124,9 +108,7 @@ async def test_a_line_of_a_cancelled_branch_may_come_late():
 
 
 async def test_contents_are_read_between_lines():
-    """
-    A driver that needs a large output gets it before the next line is handed out.
-    """
+    """A driver that needs a large output gets it before the next line is handed out."""
     blob = records.BlobRef(sha256="0" * 64, size_bytes=9, text=True)
 
     async def drive(ctx):
@@ -146,9 +128,7 @@ async def test_contents_are_read_between_lines():
 
 
 async def test_adopted_lines_fit_any_operation_of_an_adopted_run_only():
-    """
-    A folder written by hand holds no operations, so its lines cannot be compared.
-    """
+    """A folder written by hand holds no operations, so its lines cannot be compared."""
     line = _line("a", 0, operation={"hash": "adopted"})
     adopted, ordinary = samples.loaded(line, adopted=True), samples.loaded(line)
     made = _made(_sequence, adopted)
@@ -169,9 +149,7 @@ def _positions(lines, *, causes=(), from_key=None, dead=()):
 
 
 def test_a_resume_kills_the_cause_and_what_came_after():
-    """
-    Without a name, the step that made the failure runs again.
-    """
+    """Without a name, the step that made the failure runs again."""
     lines = [_line(name, position) for position, name in enumerate("abcd")]
 
     assert _positions(lines, causes=[2]) == {2, 3}
@@ -179,9 +157,7 @@ def test_a_resume_kills_the_cause_and_what_came_after():
 
 
 def test_a_resume_from_a_step_kills_all_its_living_lines():
-    """
-    The first living line of the key counts, tries that were not final included.
-    """
+    """The first living line of the key counts, tries that were not final included."""
     lines = [_line(name, position) for position, name in enumerate("abbc")]
 
     assert _positions(lines, from_key="b") == {1, 2, 3}
@@ -189,9 +165,7 @@ def test_a_resume_from_a_step_kills_all_its_living_lines():
 
 
 def test_a_resume_leaves_sibling_branches_alone():
-    """
-    A later line dies only in the cause's own branch, below it, or above it.
-    """
+    """A later line dies only in the cause's own branch, below it, or above it."""
     branches = ["", "/1.a", "/1.b", "/1.a/1.x", "/1.a", ""]
     lines = [_line(str(position), position, branch=branch) for position, branch in enumerate(branches)]
 
@@ -202,9 +176,7 @@ def test_a_resume_leaves_sibling_branches_alone():
 
 
 def test_a_resume_from_an_unknown_step_names_the_known_ones():
-    """
-    A person who mistypes a step learns which there are.
-    """
+    """A person who mistypes a step learns which there are."""
     with pytest.raises(errors.RequestInvalid) as caught:
         _positions([_line("a", 0)], from_key="z")
 
@@ -214,8 +186,7 @@ def test_a_resume_from_an_unknown_step_names_the_known_ones():
 
 @pytest.mark.parametrize("dead", [{0}, {1}, {0, 2}])
 async def test_branches_that_had_their_turn_keep_it(dead):
-    """
-    Where a branch's line is dead, the branch that had its place behind it is answered nevertheless; no further one
+    """Where a branch's line is dead, the branch that had its place behind it is answered nevertheless; no further one
     starts before there is room.
     """
 
@@ -239,9 +210,7 @@ async def test_branches_that_had_their_turn_keep_it(dead):
 
 
 async def test_a_line_of_a_branch_without_its_turn_is_caught():
-    """
-    Where nothing is dead, a branch that could not have begun has no line.
-    """
+    """Where nothing is dead, a branch that could not have begun has no line."""
 
     async def drive(ctx):
         await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abc"}, limit=1)

@@ -1,6 +1,4 @@
-"""
-Steps that keep something beside their run's folder, while there is no room for it.
-"""
+"""Steps that keep something beside their run's folder, while there is no room for it."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ AGENT = operations.AgentCall(agent_id="a", backend="b", prompt=("Go on.",))
 
 
 class Full:
-    """
-    A performer for which there is no room at its first tries.
-    """
+    """A performer for which there is no room at its first tries."""
 
     def __init__(self, refusals: int) -> None:
         self.tries: list[int] = []
         self._refusals = refusals
 
     async def perform(self, call: Any) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self.tries.append(call.attempt)
         if len(self.tries) <= self._refusals:
             raise errors.StorageFault("no room for it")
@@ -38,9 +32,7 @@ class Full:
 
 
 def asking(operation: operations.Operation, refusals: int) -> tuple[logs.Bench, Full]:
-    """
-    Return a run of one step, and what performs it.
-    """
+    """Return a run of one step, and what performs it."""
 
     async def drive(ctx: Any) -> runs.Ending:
         await ctx.perform("step", operation)
@@ -52,9 +44,7 @@ def asking(operation: operations.Operation, refusals: int) -> tuple[logs.Bench, 
 
 
 async def until(condition: Any) -> None:
-    """
-    Let everybody else go on until something holds.
-    """
+    """Let everybody else go on until something holds."""
     for _ in range(1000):
         if condition():
             return

@@ -1,6 +1,4 @@
-"""
-Tests of the runner: what is written when, what is performed, and how a run rests.
-"""
+"""Tests of the runner: what is written when, what is performed, and how a run rests."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def _code(runner):
 
 
 async def test_a_run_goes_from_its_first_step_to_its_ending():
-    """
-    Each step has its lines and receipt; the manifest, the slots and the index tell the end.
-    """
+    """Each step has its lines and receipt; the manifest, the slots and the index tell the end."""
     bench = logs.Bench(_three)
 
     assert await bench.run() is RunState.DONE
@@ -70,9 +66,7 @@ async def test_a_run_goes_from_its_first_step_to_its_ending():
 
 
 async def test_what_is_recorded_is_never_performed_again():
-    """
-    For every prefix of a journal: the run ends the same, and only the rest is performed.
-    """
+    """For every prefix of a journal: the run ends the same, and only the rest is performed."""
     whole = logs.Bench(_three)
     await whole.run()
     for length in range(4):
@@ -86,9 +80,7 @@ async def test_what_is_recorded_is_never_performed_again():
 
 
 async def test_a_failed_step_fails_the_run_and_names_its_cause():
-    """
-    The ending holds the error and the position of the line that made it.
-    """
+    """The ending holds the error and the position of the line that made it."""
     bench = logs.Bench(_three)
     bench.performers.results["b"] = [errors.ToolFailed("broken", code="no_file", detail={"path": "x"})]
 
@@ -107,9 +99,7 @@ async def test_a_failed_step_fails_the_run_and_names_its_cause():
 
 
 async def test_a_broken_performer_fails_its_step():
-    """
-    An exception that nobody foresaw is a failed step with a stable code.
-    """
+    """An exception that nobody foresaw is a failed step with a stable code."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [ValueError("oops")]
 
@@ -118,9 +108,7 @@ async def test_a_broken_performer_fails_its_step():
 
 
 async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
-    """
-    The try that was not final has its line; the delay is kept through a restart.
-    """
+    """The try that was not final has its line; the delay is kept through a restart."""
 
     async def drive(ctx):
         policy = operations.RetryPolicy(max_attempts=2, initial_seconds=60)
@@ -148,9 +136,7 @@ async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
 
 
 async def test_a_cancel_cuts_off_what_is_open_and_wins():
-    """
-    The performer is interrupted, leaves no record, and the run ends as cancelled.
-    """
+    """The performer is interrupted, leaves no record, and the run ends as cancelled."""
     bench = logs.Bench(_three)
     bench.performers.hold("b")
     runner = bench.runner()
@@ -166,9 +152,7 @@ async def test_a_cancel_cuts_off_what_is_open_and_wins():
 
 
 async def test_a_cancel_written_before_the_ending_wins():
-    """
-    A driver that is over does not make a cancelled run done.
-    """
+    """A driver that is over does not make a cancelled run done."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("c")
     runner = bench.runner()
@@ -182,9 +166,7 @@ async def test_a_cancel_written_before_the_ending_wins():
 
 
 async def test_a_requested_cancel_is_finished_without_a_slot():
-    """
-    A run whose end was asked for performs nothing when it is taken up.
-    """
+    """A run whose end was asked for performs nothing when it is taken up."""
     bench = logs.Bench(_three)
     runner = bench.runner()
     await bench.log.decide(DecisionKind.CANCEL_REQUESTED, {})
@@ -196,9 +178,7 @@ async def test_a_requested_cancel_is_finished_without_a_slot():
 
 
 async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
-    """
-    The run rests at the boundary; the next take-up goes on behind it once it is unpaused.
-    """
+    """The run rests at the boundary; the next take-up goes on behind it once it is unpaused."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("b")
     runner = bench.runner()
@@ -221,9 +201,7 @@ async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
 
 
 async def test_a_stop_lets_the_open_step_finish():
-    """
-    A step that ends within the grace is recorded.
-    """
+    """A step that ends within the grace is recorded."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("a")
     runner = bench.runner()
@@ -237,9 +215,7 @@ async def test_a_stop_lets_the_open_step_finish():
 
 
 async def test_an_interrupted_step_leaves_no_record_and_runs_again():
-    """
-    A graceful stop is no crash, however often it happens.
-    """
+    """A graceful stop is no crash, however often it happens."""
     bench = logs.Bench(_three)
     for _ in range(4):
         bench.performers.hold("a")
@@ -269,9 +245,7 @@ async def _crash(bench):
 
 
 async def test_three_crashes_in_one_step_park_the_run():
-    """
-    A step that takes the service down each time is not tried for ever; an unpause forgives.
-    """
+    """A step that takes the service down each time is not tried for ever; an unpause forgives."""
     bench = logs.Bench(_three)
     for _ in range(3):
         await _crash(bench)
@@ -288,9 +262,7 @@ async def test_three_crashes_in_one_step_park_the_run():
 
 @pytest.mark.parametrize(("policy", "state"), [("ask", RunState.PAUSED), ("fail", RunState.FAILED)])
 async def test_a_step_may_forbid_its_repetition(policy, state):
-    """
-    A step that must not be repeated unasked waits for a person, or fails.
-    """
+    """A step that must not be repeated unasked waits for a person, or fails."""
 
     async def drive(ctx):
         record = await ctx.perform("a", operations.ToolCall(tool="a", args={}, on_interrupted=policy))
@@ -306,9 +278,7 @@ async def test_a_step_may_forbid_its_repetition(policy, state):
 
 
 async def test_branches_run_side_by_side_and_a_failure_cuts_the_others():
-    """
-    The first failure cancels what its siblings have in flight.
-    """
+    """The first failure cancels what its siblings have in flight."""
     bench = logs.Bench(_branches)
     bench.performers.hold("a")
     bench.performers.hold("c")
@@ -321,9 +291,7 @@ async def test_branches_run_side_by_side_and_a_failure_cuts_the_others():
 
 
 async def test_a_replayed_gather_ends_as_the_live_one_did():
-    """
-    Whatever order branches ended in, a restart at any line ends the same.
-    """
+    """Whatever order branches ended in, a restart at any line ends the same."""
     whole = logs.Bench(_branches)
     holds = {name: whole.performers.hold(name) for name in "abc"}
     running = asyncio.create_task(whole.run())
@@ -344,9 +312,7 @@ async def test_a_replayed_gather_ends_as_the_live_one_did():
 
 
 async def test_a_full_disk_parks_the_run_and_keeps_the_result():
-    """
-    A finished result waits in memory and is committed when there is room; it is never performed again.
-    """
+    """A finished result waits in memory and is committed when there is room; it is never performed again."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("b")
     runner = bench.runner()
@@ -369,9 +335,7 @@ async def test_a_full_disk_parks_the_run_and_keeps_the_result():
 
 
 async def test_a_stop_does_not_wait_for_room():
-    """
-    A service whose disk is full can still be stopped.
-    """
+    """A service whose disk is full can still be stopped."""
     bench = logs.Bench(_three)
     runner = bench.runner()
     bench.disk.broken = True
@@ -384,13 +348,12 @@ async def test_a_stop_does_not_wait_for_room():
 
 
 async def test_nondeterminism_parks_the_run_and_writes_nothing():
-    """
-    The journals stay as they are, so that the version that began the run can go on.
-    """
+    """The journals stay as they are, so that the version that began the run can go on."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_branches)
-    bench.disk.steps, bench.disk.control = whole.disk.steps[:2], whole.disk.control[:3]
+    bench.disk.steps = whole.disk.steps[:2]
+    bench.disk.control = whole.disk.control[:3]
     bench.disk.steps = [
         line.replace(b'"tool":"b"', b'"tool":"z"').replace(b'"key":"a"', b'"key":"q"') for line in bench.disk.steps
     ]
@@ -403,9 +366,7 @@ async def test_nondeterminism_parks_the_run_and_writes_nothing():
 
 
 async def test_a_broken_driver_parks_the_run():
-    """
-    A bug in a driver is no failure of the run: a mended version goes on.
-    """
+    """A bug in a driver is no failure of the run: a mended version goes on."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -420,9 +381,7 @@ async def test_a_broken_driver_parks_the_run():
 
 
 async def test_waiting_gives_the_slot_back():
-    """
-    A run whose open steps only wait holds no slot, and shows that it waits for an answer.
-    """
+    """A run whose open steps only wait holds no slot, and shows that it waits for an answer."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -444,9 +403,7 @@ async def test_waiting_gives_the_slot_back():
 
 
 async def test_a_gate_keeps_its_due_time_through_a_restart():
-    """
-    Waiting goes on as the same try, with the same end, and needs no second line.
-    """
+    """Waiting goes on as the same try, with the same end, and needs no second line."""
     due = []
 
     class Waiter(logs.Performers):
@@ -473,9 +430,7 @@ async def test_a_gate_keeps_its_due_time_through_a_restart():
 
 
 async def test_large_outputs_are_kept_beside_the_journal():
-    """
-    Over 64 kB the driver gets a handle, and reads through it alike in replay.
-    """
+    """Over 64 kB the driver gets a handle, and reads through it alike in replay."""
 
     async def drive(ctx):
         record = await ctx.perform("a", samples.tool("a"))
@@ -500,9 +455,7 @@ async def test_large_outputs_are_kept_beside_the_journal():
 
 
 async def test_secrets_never_reach_the_disk():
-    """
-    Outputs, summaries, errors, operations and logs are masked before they are encoded.
-    """
+    """Outputs, summaries, errors, operations and logs are masked before they are encoded."""
     bench = logs.Bench(_three)
     bench.secrets = ("hunter2",)
     bench.performers.results["a"] = [records.Result(output={"k": "hunter2"}, summary="hunter2!")]
@@ -514,9 +467,7 @@ async def test_secrets_never_reach_the_disk():
 
 
 async def test_notes_are_told_once():
-    """
-    A replay does not repeat what a driver told.
-    """
+    """A replay does not repeat what a driver told."""
 
     async def drive(ctx):
         ctx.emit("note", {"x": 1})
@@ -531,9 +482,7 @@ async def test_notes_are_told_once():
 
 
 async def test_a_driver_may_end_its_run_in_its_own_way():
-    """
-    The ending a driver returns is what the run shows.
-    """
+    """The ending a driver returns is what the run shows."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -550,9 +499,7 @@ async def test_a_driver_may_end_its_run_in_its_own_way():
 
 
 async def test_projections_are_written_with_the_snapshots():
-    """
-    A driver's further files tell what it has seen, and how the run stands.
-    """
+    """A driver's further files tell what it has seen, and how the run stands."""
 
     async def drive(ctx):
         seen: list[str] = []
@@ -566,9 +513,7 @@ async def test_projections_are_written_with_the_snapshots():
 
 
 async def test_a_run_that_ended_is_only_shown_again():
-    """
-    A crash between the ending and its row leaves nothing to do but the row.
-    """
+    """A crash between the ending and its row leaves nothing to do but the row."""
     bench = logs.Bench(_three)
     await bench.run()
     bench.disk.row, before = RunState.RUNNING, list(bench.disk.control)
@@ -579,9 +524,7 @@ async def test_a_run_that_ended_is_only_shown_again():
 
 
 async def test_skipped_steps_are_records_too():
-    """
-    A performer may pass a step over.
-    """
+    """A performer may pass a step over."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [records.Result(status=StepState.SKIPPED)]
 
@@ -590,13 +533,12 @@ async def test_skipped_steps_are_records_too():
 
 
 async def test_a_run_whose_lines_are_gone_is_parked():
-    """
-    A step that was begun proves the lines that led to it; a person lets the run go on from what is left.
-    """
+    """A step that was begun proves the lines that led to it; a person lets the run go on from what is left."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_three)
-    bench.disk.steps, bench.disk.control = whole.disk.steps[:1], whole.disk.control[:-1]
+    bench.disk.steps = whole.disk.steps[:1]
+    bench.disk.control = whole.disk.control[:-1]
 
     assert await bench.run() is RunState.PAUSED
 
@@ -623,9 +565,7 @@ async def test_a_run_whose_lines_are_gone_is_parked():
     ],
 )
 async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, status, code, attempts):
-    """
-    A process that dies under a living service counts as a try: it is begun, told and counted as after a kill.
-    """
+    """A process that dies under a living service counts as a try: it is begun, told and counted as after a kill."""
 
     async def drive(ctx):
         asked = operations.ToolCall(tool="a", args={}, on_interrupted=on_interrupted)
@@ -651,8 +591,8 @@ async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, stat
 
 
 async def test_a_step_waits_for_its_workspace():
-    """
-    What a full workspace refuses is tried again in the same try, the agent's call too, told once and shown meanwhile.
+    """What a full workspace refuses is tried again in the same try, the agent's call too, told once and shown
+    meanwhile.
     """
     full = OSError(errno.ENOSPC, "raw")
     bench = logs.Bench(_three)
@@ -673,9 +613,7 @@ async def test_a_step_waits_for_its_workspace():
 
 
 class Noting(clock.FakeClock):
-    """
-    A clock that tells of every wait.
-    """
+    """A clock that tells of every wait."""
 
     def __init__(self, note) -> None:
         super().__init__()
@@ -695,8 +633,8 @@ def _shown(runner):
     [(errno.EMFILE, RunState.PAUSED, "storage_error"), (errno.EACCES, RunState.FAILED, "internal_error")],
 )
 async def test_an_error_of_the_system_is_told_in_words(number, status, code):
-    """
-    What passes parks the run, since nobody knows what was done; anything else fails the step, without a Python name.
+    """What passes parks the run, since nobody knows what was done; anything else fails the step,
+    without a Python name.
     """
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [OSError(number, "raw", "/srv/x")]
@@ -712,9 +650,7 @@ async def test_an_error_of_the_system_is_told_in_words(number, status, code):
 
 
 async def test_a_cut_off_step_is_no_sign_of_missing_lines():
-    """
-    The step in flight, and one of a branch that was cancelled, are begun without a line.
-    """
+    """The step in flight, and one of a branch that was cancelled, are begun without a line."""
     bench = logs.Bench(_branches)
     bench.performers.hold("a")
     bench.performers.results["b"] = [errors.ToolFailed("broken")]
@@ -732,9 +668,7 @@ async def test_a_cut_off_step_is_no_sign_of_missing_lines():
 
 
 async def test_a_run_that_will_pause_says_so():
-    """
-    Until its open step is over it is running, with the reason.
-    """
+    """Until its open step is over it is running, with the reason."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("a")
     runner = bench.runner()
@@ -751,9 +685,7 @@ async def test_a_run_that_will_pause_says_so():
 
 
 async def test_a_failed_tool_execution_has_its_receipt_too():
-    """
-    Every execution is proven, whatever came of it.
-    """
+    """Every execution is proven, whatever came of it."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [errors.ToolFailed("broken")]
     await bench.run()

@@ -1,6 +1,4 @@
-"""
-Tests of secrets that recipes name: their values are in nothing that a run records.
-"""
+"""Tests of secrets that recipes name: their values are in nothing that a run records."""
 
 from __future__ import annotations
 
@@ -15,20 +13,14 @@ from tests.unit.engine import logs, samples
 
 
 class _Secretive:
-    """
-    A dialect that asks for one tool, and names two variables and a text.
-    """
+    """A dialect that asks for one tool, and names two variables and a text."""
 
     def secrets(self, document: Any) -> ports.Secrets:
-        """
-        Return them.
-        """
+        """Return them."""
         return ports.Secrets(names=frozenset({"TOKEN", "PIN", "ABSENT"}), texts=frozenset({"from-recipe"}))
 
     async def drive(self, ctx: Any) -> Any:
-        """
-        Ask once.
-        """
+        """Ask once."""
         record = await ctx.perform("a", samples.tool("a", given="from-recipe"))
         ctx.project(lambda standing: {"state.json": {"seen": record.output, "own": "hunter22"}})
         return runs.Ending()
@@ -41,9 +33,7 @@ class _Telling:
 
 
 async def test_values_of_named_variables_are_masked(caplog):
-    """
-    Output, summary, operation, log and further files show stars; what is too short is told, not masked.
-    """
+    """Output, summary, operation, log and further files show stars; what is too short is told, not masked."""
     disk = logs.Disk(samples.start())
     equipment = runner.Equipment(
         performers={"tool_call": _Telling()},
@@ -67,14 +57,10 @@ async def test_values_of_named_variables_are_masked(caplog):
 
 
 class _Decoding(_Secretive):
-    """
-    A dialect that reads a reply as JSON and shows what stands in it.
-    """
+    """A dialect that reads a reply as JSON and shows what stands in it."""
 
     async def drive(self, ctx: Any) -> Any:
-        """
-        Put together what the record holds in pieces.
-        """
+        """Put together what the record holds in pieces."""
         record = await ctx.perform("a", samples.tool("a"))
         text = json.loads(record.output["reply"])
         ctx.fill("said", slots.Slot(type="artifact", text=text, sha256="0", summary=text, key="a"))

@@ -1,6 +1,4 @@
-"""
-Sharing: runs of one recipe hold it once.
-"""
+"""Sharing: runs of one recipe hold it once."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from tests.unit.execution import pools, toys
 
 
 def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
-    """
-    Return the facts of a run with values of its own.
-    """
+    """Return the facts of a run with values of its own."""
     program = toys.tools(*keys)
     sha256 = plain.sha256(plain.canonical(program))
     return pools.start(f"run-{number}", program, recipe_sha256=sha256, **facts)

@@ -1,6 +1,4 @@
-"""
-Tests of what a program finds that is told of its run's folder.
-"""
+"""Tests of what a program finds that is told of its run's folder."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def _agent(*prompt: Any, **facts: Any) -> operations.AgentCall:
 
 
 def _bench(operation: Any, *, reads_blobs: bool = False) -> tuple[logs.Bench, list[Any]]:
-    """
-    Return a run of a tool and an operation, and what the operation's performer found in the run's folder.
-    """
+    """Return a run of a tool and an operation, and what the operation's performer found in the run's folder."""
 
     async def drive(ctx: Any) -> runs.Ending:
         record = await ctx.perform("first", samples.tool("first"))

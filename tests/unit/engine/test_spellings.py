@@ -1,6 +1,4 @@
-"""
-Tests of the spellings of secrets: whatever program prints one, and wherever its text is cut, none is left.
-"""
+"""Tests of the spellings of secrets: whatever program prints one, and wherever its text is cut, none is left."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Task graphs: every dependency that cannot be is told once, at its place.
-"""
+"""Task graphs: every dependency that cannot be is told once, at its place."""
 
 from __future__ import annotations
 
@@ -15,16 +13,12 @@ any_graph = st.lists(st.tuples(ids, st.lists(ids, max_size=4)), max_size=8)
 
 
 def nodes(*tasks: tuple[int, list[int]]) -> list[Node]:
-    """
-    Return tasks of a request.
-    """
+    """Return tasks of a request."""
     return [Node(id=task_id, deps=deps, path=f"$.tasks[{at}]") for at, (task_id, deps) in enumerate(tasks)]
 
 
 def told(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
-    """
-    Return places and codes of what is wrong.
-    """
+    """Return places and codes of what is wrong."""
     return [(flaw.path, flaw.code) for flaw in task_graphs.flaws(nodes(*tasks))]
 
 

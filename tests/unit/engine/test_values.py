@@ -1,6 +1,4 @@
-"""
-Tests of the core's values: plain JSON, masks, operations, decisions, verdicts, views.
-"""
+"""Tests of the core's values: plain JSON, masks, operations, decisions, verdicts, views."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _json = st.recursive(
 
 @given(_json)
 def test_plain_values_survive_their_encoding(value):
-    """
-    What a live run sees is what its replay reads back.
-    """
+    """What a live run sees is what its replay reads back."""
     made = plain.plain(value)
 
     assert json.loads(plain.encode(made)) == made
@@ -36,9 +32,7 @@ def test_plain_values_survive_their_encoding(value):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
 def test_what_has_no_json_form_is_refused(value):
-    """
-    A value that could not be read back is an error before it is written.
-    """
+    """A value that could not be read back is an error before it is written."""
     with pytest.raises(errors.InputRefused) as caught:
         plain.plain(value)
 
@@ -46,25 +40,19 @@ def test_what_has_no_json_form_is_refused(value):
 
 
 def test_lone_surrogates_are_replaced():
-    """
-    Text that UTF-8 cannot hold does not break a journal.
-    """
+    """Text that UTF-8 cannot hold does not break a journal."""
     assert plain.plain({"k": ["\ud800x"]}) == {"k": ["?x"]}
 
 
 def test_a_preview_is_one_short_line():
-    """
-    White space is folded and two hundred characters are kept.
-    """
+    """White space is folded and two hundred characters are kept."""
     assert plain.preview("a\n\n  b") == "a b"
     assert len(plain.preview("word " * 100)) <= plain.PREVIEW_CHARACTERS
     assert plain.preview({"a": 1}) == '{"a":1}'
 
 
 def test_secrets_are_masked_wherever_they_stand():
-    """
-    Values and keys, nested and inside longer text, longer secrets first; tiny ones are left.
-    """
+    """Values and keys, nested and inside longer text, longer secrets first; tiny ones are left."""
     masker = plain.Masker(["hunter2", "hunter2000", "abc"])
 
     assert masker.mask({"hunter2": ["x hunter2000 y", 7, None]}) == {"***": ["x *** y", 7, None]}
@@ -72,8 +60,8 @@ def test_secrets_are_masked_wherever_they_stand():
 
 
 def test_an_operation_hides_its_defaults():
-    """
-    A field added later leaves the hashes of older operations as they were; how often one is tried again does not count.
+    """A field added later leaves the hashes of older operations as they were; how often one is tried again does not
+    count.
     """
     assert operations.body(samples.tool("x", a=(1, 2))) == {"kind": "tool_call", "tool": "x", "args": {"a": [1, 2]}}
     retried = operations.Timer(seconds=3, retry=operations.RetryPolicy(max_attempts=2))
@@ -85,9 +73,7 @@ def test_an_operation_hides_its_defaults():
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
-    """
-    Equal operations have equal hashes.
-    """
+    """Equal operations have equal hashes."""
     one = operations.fingerprint(plain.canonical({"kind": "x", "a": 1}))
 
     assert one == operations.fingerprint(plain.canonical({"a": 1, "kind": "x"}))
@@ -97,9 +83,7 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
 
 @given(st.sets(st.integers(min_value=0, max_value=300)))
 def test_ranges_hold_any_set_of_positions(positions):
-    """
-    Dead lines are written as ranges and read back whole.
-    """
+    """Dead lines are written as ranges and read back whole."""
     assert decisions.expand(decisions.ranges(positions)) == positions
 
 
@@ -124,16 +108,12 @@ _ENDED = {"kind": "ended", "status": "failed", "lines": 1, "head": "sha256:00", 
     ],
 )
 def test_the_control_journal_tells_the_state(lines, status):
-    """
-    The state is derived from decisions alone.
-    """
+    """The state is derived from decisions alone."""
     assert _fold(*lines).status is status
 
 
 def test_a_resume_forgets_what_led_to_the_ending():
-    """
-    Tries, due times and the cancel are of the past; dead lines and overrides stay.
-    """
+    """Tries, due times and the cancel are of the past; dead lines and overrides stay."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(
         begun,
@@ -152,9 +132,7 @@ def test_a_resume_forgets_what_led_to_the_ending():
 
 @pytest.mark.parametrize("kind", ["unpaused", "released"])
 def test_tries_are_forgiven(kind):
-    """
-    An unpause by a person and a graceful stop do not count towards a crash loop; due times stay.
-    """
+    """An unpause by a person and a graceful stop do not count towards a crash loop; due times stay."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(begun, {"kind": kind})
 
@@ -181,16 +159,12 @@ def _begun(*attempts):
     ],
 )
 def test_a_step_that_was_cut_off_is_rescued_by_its_policy(operation, attempts, recorded, verdict):
-    """
-    Only tries without a line count, and waiting is no crash.
-    """
+    """Only tries without a line count, and waiting is no crash."""
     assert verdicts.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
 
 
 def test_retries_are_counted_capped_and_chosen_by_code():
-    """
-    The delay grows, stays under its cap, and ends with the last try.
-    """
+    """The delay grows, stays under its cap, and ends with the last try."""
     policy = operations.RetryPolicy(max_attempts=4, codes=("busy",), initial_seconds=2, factor=10, max_seconds=30)
     busy, broken = verdicts.failed("busy", "b"), verdicts.failed("broken", "b")
 
@@ -201,9 +175,7 @@ def test_retries_are_counted_capped_and_chosen_by_code():
 
 
 def test_a_result_without_its_error_is_a_failure():
-    """
-    A performer that says failed must say why, and one that says done must not.
-    """
+    """A performer that says failed must say why, and one that says done must not."""
     error = records.StepError(code="x", message="y")
 
     for result in (records.Result(status=states.StepState.FAILED), records.Result(error=error)):
@@ -216,18 +188,14 @@ def test_a_result_without_its_error_is_a_failure():
 
 
 def test_finished_states_only_leave_by_a_resume():
-    """
-    The table has no way out of done, and only one out of failed and cancelled.
-    """
+    """The table has no way out of done, and only one out of failed and cancelled."""
     assert states.MOVES[RunState.DONE] == frozenset()
     assert states.MOVES[RunState.FAILED] == states.MOVES[RunState.CANCELLED] == {RunState.PENDING}
     assert set(states.MOVES) == set(RunState)
 
 
 def test_a_transition_knows_where_it_may_come_from():
-    """
-    A store can guard a move without knowing its meaning.
-    """
+    """A store can guard a move without knowing its meaning."""
     assert runs.Transition.take("r", samples.AT).since == {
         RunState.PENDING,
         RunState.RUNNING,
@@ -238,9 +206,7 @@ def test_a_transition_knows_where_it_may_come_from():
 
 
 def test_the_start_of_a_run_is_read_back_as_written():
-    """
-    start.json of a later version may hold more.
-    """
+    """start.json of a later version may hold more."""
     start = samples.start(args={"a": [1]}, labels={"k": "v"})
 
     assert runs.RunStart.from_json(json.loads(plain.encode(start.to_json())) | {"later": 1}) == start
@@ -258,9 +224,7 @@ def test_the_start_of_a_run_is_read_back_as_written():
     ],
 )
 def test_another_try_by_exit_code(policy, error, again):
-    """
-    Commands can be tried again after some exit codes, or after all but some.
-    """
+    """Commands can be tried again after some exit codes, or after all but some."""
     result = verdicts.failed(error["code"], "", error["detail"])
     policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
 

@@ -1,6 +1,4 @@
-"""
-Parts of a store that fail when they are told to.
-"""
+"""Parts of a store that fail when they are told to."""
 
 from __future__ import annotations
 
@@ -14,51 +12,37 @@ from app.storage.disk import AppendFile
 
 
 class FullDisk(memory_disk.MemoryDisk):
-    """
-    A disk that has no room while `full`.
-    """
+    """A disk that has no room while `full`."""
 
     full = False
 
     def append_to(self, path: str) -> AppendFile:
-        """
-        Open a file for appending.
-        """
+        """Open a file for appending."""
         return _Appending(self, super().append_to(path))
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """
-        Make or overwrite a file.
-        """
+        """Make or overwrite a file."""
         self.refuse()
         super().write(path, content, sync=sync)
 
     def refuse(self) -> None:
-        """
-        Fail if there is no room.
-        """
+        """Fail if there is no room."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class LostIndex(memory_index.MemoryIndex):
-    """
-    An index that cannot be reached while `lost`.
-    """
+    """An index that cannot be reached while `lost`."""
 
     lost = False
 
     async def move(self, transition: runs.Transition) -> bool:
-        """
-        Apply a move.
-        """
+        """Apply a move."""
         self._refuse()
         return await super().move(transition)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return unfinished runs.
-        """
+        """Return unfinished runs."""
         self._refuse()
         return await super().list_unfinished()
 
@@ -68,16 +52,12 @@ class LostIndex(memory_index.MemoryIndex):
 
 
 class OddFolder(memory.MemoryStore):
-    """
-    A store with a run at which it breaks.
-    """
+    """A store with a run at which it breaks."""
 
     odd: str | None = None
 
     async def open(self, run_id: str) -> stores.RunLog:  # type: ignore[override]
-        """
-        Open a run.
-        """
+        """Open a run."""
         if run_id == self.odd:
             raise TypeError("nobody thought of this")
         return await super().open(run_id)

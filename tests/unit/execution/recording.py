@@ -1,6 +1,4 @@
-"""
-Probes that a test can await, and at which it can act.
-"""
+"""Probes that a test can await, and at which it can act."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ Act = Callable[[], None]
 
 
 class RecordingProbes:
-    """
-    Remember which points were passed; `probes.Probes` for tests. To be made on the loop of the test.
-    """
+    """Remember which points were passed; `probes.Probes` for tests. To be made on the loop of the test."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -27,31 +23,23 @@ class RecordingProbes:
         self._waiting: dict[tuple[str, int], asyncio.Event] = {}
 
     def reach(self, point: str) -> None:
-        """
-        Note a passing, on whichever thread it happens.
-        """
+        """Note a passing, on whichever thread it happens."""
         if threading.get_ident() == self._home:
             self._note(point)
         else:
             self._loop.call_soon_threadsafe(self._note, point)
 
     def at(self, point: str, nth: int, act: Act) -> None:
-        """
-        Do something at the nth passing of a point.
-        """
+        """Do something at the nth passing of a point."""
         self._acts[(point, nth)] = act
 
     async def passed(self, point: str, times: int = 1) -> None:
-        """
-        Wait until a point was passed so often.
-        """
+        """Wait until a point was passed so often."""
         if self._counts[point] < times:
             await asyncio.wait_for(self._waiting.setdefault((point, times), asyncio.Event()).wait(), 60)
 
     def count(self, point: str) -> int:
-        """
-        Return how often a point was passed.
-        """
+        """Return how often a point was passed."""
         return self._counts[point]
 
     def _note(self, point: str) -> None:

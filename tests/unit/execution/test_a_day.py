@@ -1,5 +1,4 @@
-"""
-A day of virtual time over real folders: runs come and go, the engine dies again and again, people cancel some.
+"""A day of virtual time over real folders: runs come and go, the engine dies again and again, people cancel some.
 
 Everything happens on one thread and one clock, so that a seed repeats its day exactly.
 """
@@ -30,34 +29,26 @@ MINUTE = 60.0
 
 
 class MortalDisk(os_disk.OsDisk):
-    """
-    A disk whose locks end with their process, also when that only pretends to die.
-    """
+    """A disk whose locks end with their process, also when that only pretends to die."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self._held: list[disk.Lock] = []
 
     def lock(self, folder: str, *, wait: bool = False) -> disk.Lock | None:
-        """
-        Hold a folder.
-        """
+        """Hold a folder."""
         lock = super().lock(folder, wait=wait)
         self._held += [] if lock is None else [lock]
         return lock
 
     def die(self) -> None:
-        """
-        Let go of every folder.
-        """
+        """Let go of every folder."""
         for lock in self._held:
             lock.release()
 
 
 class Folders(store.FolderStore):
-    """
-    Run folders that are written by the loop itself, with rows in memory.
-    """
+    """Run folders that are written by the loop itself, with rows in memory."""
 
     def __init__(self, place: Path, time: clock.Clock, points: probes.Probes, rows: memory_index.MemoryIndex) -> None:
         self._place = directory.DataDirectory(place, clock=time, ids=clock.RandomIds(random.Random(0)))
@@ -76,9 +67,7 @@ class Folders(store.FolderStore):
 
 
 class Day(pools.Bench):
-    """
-    A bench over folders, and what happens to it within a day.
-    """
+    """A bench over folders, and what happens to it within a day."""
 
     def __init__(self, place: Path, seed: int) -> None:
         super().__init__(limit=LIMIT, grace_seconds=0)
@@ -94,9 +83,7 @@ class Day(pools.Bench):
         return Folders(self.place, self.clock, self.probes, rows)
 
     async def crash(self, *, lose_unsynced: bool = False) -> None:
-        """
-        Abandon the engine at once, and come up again over the same folders.
-        """
+        """Abandon the engine at once, and come up again over the same folders."""
         rows = self.store.rows.copy()  # type: ignore[attr-defined]
         self.store.abandon()
         await pools.abandon()
@@ -108,9 +95,7 @@ class Day(pools.Bench):
         await self.open()
 
     async def pass_time(self, hours: float) -> None:
-        """
-        Let hours pass, minute by minute.
-        """
+        """Let hours pass, minute by minute."""
         for _ in range(int(hours * 60)):
             await self.happen()
             self.advance(MINUTE)
@@ -118,9 +103,7 @@ class Day(pools.Bench):
                 await asyncio.sleep(0)
 
     async def happen(self) -> None:
-        """
-        Perhaps accept a run, cancel one, or die.
-        """
+        """Perhaps accept a run, cancel one, or die."""
         if self.chance.random() < 0.08:
             self.accepted.append(await self.submit(*self.program(len(self.accepted))))
         if self.accepted and self.chance.random() < 0.03:
@@ -132,9 +115,7 @@ class Day(pools.Bench):
             await self.crash()
 
     def program(self, number: int) -> list[toys.Step]:
-        """
-        Make up a program whose keys are its own.
-        """
+        """Make up a program whose keys are its own."""
         steps: list[toys.Step] = []
         for position in range(self.chance.randint(1, 5)):
             key = f"r{number}s{position}"
@@ -148,9 +129,7 @@ class Day(pools.Bench):
         return steps
 
     async def come_to_rest(self) -> None:
-        """
-        Let time pass until every accepted run has ended.
-        """
+        """Let time pass until every accepted run has ended."""
         for _ in range(3000):
             self.advance(MINUTE)
             await pools.idle()
@@ -162,9 +141,7 @@ class Day(pools.Bench):
 
 
 async def live(place: Path, seed: int, hours: float) -> tuple[Day, dict[str, str]]:
-    """
-    Live a day to its end, and return how each run ended.
-    """
+    """Live a day to its end, and return how each run ended."""
     day = Day(place, seed)
     await day.open()
     await day.pass_time(hours)
@@ -173,17 +150,13 @@ async def live(place: Path, seed: int, hours: float) -> tuple[Day, dict[str, str
 
 
 def decided(day: Day, run_id: str) -> Counter[str]:
-    """
-    Return how often each decision stands in a run's control journal.
-    """
+    """Return how often each decision stands in a run's control journal."""
     control = (day.place / layout.run_folder(run_id) / layout.CONTROL).read_bytes().splitlines()
     return Counter(json.loads(line)["kind"] for line in control)
 
 
 async def check(place: Path, seed: int, hours: float) -> None:
-    """
-    Live a day and hold it to its promises.
-    """
+    """Live a day and hold it to its promises."""
     handles, threads = open_handles(), threading.active_count()
     day, ended = await live(place, seed, hours)
     status = day.pool.status()
@@ -213,9 +186,7 @@ async def check(place: Path, seed: int, hours: float) -> None:
 
 
 def open_handles() -> int:
-    """
-    Return how many file handles this process has.
-    """
+    """Return how many file handles this process has."""
     return len(os.listdir("/proc/self/fd"))
 
 

@@ -1,6 +1,4 @@
-"""
-Any orders at any time: whatever people and crashes do to some runs, the promises of the pool hold.
-"""
+"""Any orders at any time: whatever people and crashes do to some runs, the promises of the pool hold."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ ACTIONS = 40
 
 
 class Turmoil:
-    """
-    Some runs, and a source of chance that meddles with them.
-    """
+    """Some runs, and a source of chance that meddles with them."""
 
     def __init__(self, seed: int, kept_loaded: int) -> None:
         self.chance = random.Random(seed)
@@ -38,9 +34,7 @@ class Turmoil:
         self.resumed: set[str] = set()
 
     async def happen(self) -> None:
-        """
-        Let things happen, then help every run to its end.
-        """
+        """Let things happen, then help every run to its end."""
         await self.bench.open()
         for number in range(RUNS):
             program = self.program(number)
@@ -51,9 +45,7 @@ class Turmoil:
         await self.come_to_rest()
 
     def program(self, number: int) -> tuple[toys.Step, ...]:
-        """
-        Make up a program; its keys are its own.
-        """
+        """Make up a program; its keys are its own."""
         steps: list[toys.Step] = []
         for position in range(self.chance.randint(1, 4)):
             key = f"r{number}s{position}"
@@ -69,9 +61,7 @@ class Turmoil:
         return tuple(steps)
 
     async def act(self) -> None:
-        """
-        Do something to somebody.
-        """
+        """Do something to somebody."""
         run_id = self.chance.choice(self.run_ids)
         action = self.chance.choice([self.cancel, self.pause, self.pause, self.unpause, self.resume, self.go_on])
         if self.chance.random() < 0.1:
@@ -88,67 +78,51 @@ class Turmoil:
             await asyncio.sleep(0)
 
     async def cancel(self, run_id: str) -> None:
-        """
-        Cancel.
-        """
+        """Cancel."""
         with contextlib.suppress(errors.WrongState):
             await self.bench.pool.cancel(run_id)
             self.cancelled.add(run_id)
 
     async def pause(self, run_id: str) -> None:
-        """
-        Pause.
-        """
+        """Pause."""
         with contextlib.suppress(errors.WrongState):
             await self.bench.pool.pause(run_id)
 
     async def unpause(self, run_id: str) -> None:
-        """
-        Unpause.
-        """
+        """Unpause."""
         with contextlib.suppress(errors.WrongState):
             await self.bench.pool.unpause(run_id)
 
     async def resume(self, run_id: str) -> None:
-        """
-        Resume.
-        """
+        """Resume."""
         with contextlib.suppress(errors.WrongState):
             await self.bench.resumed(run_id)
             self.cancelled.discard(run_id)
             self.resumed.add(run_id)
 
     async def go_on(self, run_id: str) -> None:
-        """
-        Let time pass, and a held step go.
-        """
+        """Let time pass, and a held step go."""
         self.bench.advance(1)
         held = [event for event in self.bench.toolbox.held() if not event.is_set()]
         if held:
             self.chance.choice(held).set()
 
     async def doze(self) -> None:
-        """
-        Let so much time pass that quiet runs fall asleep, or just begin to.
-        """
+        """Let so much time pass that quiet runs fall asleep, or just begin to."""
         for _ in range(self.chance.randint(1, 3)):
             self.bench.advance(walks.HURRIED_SECONDS)
             for _ in range(self.chance.choice([0, 1, 2, 3, 5, 8, 30])):
                 await asyncio.sleep(0)
 
     async def restart(self) -> None:
-        """
-        Stop or crash, and start again.
-        """
+        """Stop or crash, and start again."""
         if self.chance.random() < 0.5:
             await pools.soon(self.bench.pool.stop())
         await self.bench.crash()
         await self.bench.restart()
 
     async def come_to_rest(self) -> None:
-        """
-        Hold nothing back any more, and wait until every run has ended.
-        """
+        """Hold nothing back any more, and wait until every run has ended."""
         for event in self.bench.toolbox.held():
             event.set()
         for _ in range(200):
@@ -162,9 +136,7 @@ class Turmoil:
         raise AssertionError(f"{unfinished} did not end")
 
     async def has_ended(self, run_id: str) -> bool:
-        """
-        Tell whether a run has ended and was let go.
-        """
+        """Tell whether a run has ended and was let go."""
         return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._house.stays
 
 

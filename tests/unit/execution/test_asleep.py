@@ -1,6 +1,4 @@
-"""
-Runs asleep: a run that only waits is let go of, and goes on as if it had stayed.
-"""
+"""Runs asleep: a run that only waits is let go of, and goes on as if it had stayed."""
 
 from __future__ import annotations
 
@@ -30,16 +28,12 @@ TIMES = ("started_at", "completed_at", "duration_ms", "prev", "crc32", "batch", 
 
 
 def bench(**settings: Any) -> Bench:
-    """
-    Return a bench that lets every quiet run fall asleep.
-    """
+    """Return a bench that lets every quiet run fall asleep."""
     return Bench(**({"kept_loaded": 0} | settings))
 
 
 async def asleep(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tuple[Bench, str]:
-    """
-    Return a bench with a run that has fallen asleep.
-    """
+    """Return a bench with a run that has fallen asleep."""
     there = await bench(**settings).open()
     run_id = await there.submit(*program)
     await there.asleep(run_id)
@@ -47,23 +41,17 @@ async def asleep(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tupl
 
 
 def timeless(lines: Sequence[Mapping[str, plain.Json]]) -> list[dict[str, plain.Json]]:
-    """
-    Return lines without what differs between two executions.
-    """
+    """Return lines without what differs between two executions."""
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
 async def journal(there: Bench, run_id: str) -> list[dict[str, plain.Json]]:
-    """
-    Return the lines of a run's journal without their times.
-    """
+    """Return the lines of a run's journal without their times."""
     return timeless([record.line for record in (await there.store.read(run_id)).records])
 
 
 async def told(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
-    """
-    Return number, type and key of a run's events.
-    """
+    """Return number, type and key of a run's events."""
     return [(event.seq, event.type, event.key) for event in await there.store.read_events(run_id)]
 
 
@@ -441,9 +429,7 @@ STEPS: st.SearchStrategy[list[dict[str, Any]]] = st.recursive(
 
 
 def named(steps: Sequence[Mapping[str, Any]], prefix: str) -> list[toys.Step]:
-    """
-    Return a program with a key for each step.
-    """
+    """Return a program with a key for each step."""
     program: list[toys.Step] = []
     for number, step in enumerate(steps):
         key, kind = f"{prefix}{number}", step["kind"]
@@ -460,8 +446,8 @@ def named(steps: Sequence[Mapping[str, Any]], prefix: str) -> list[toys.Step]:
 
 
 async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...]:
-    """
-    Execute a program whose gates are answered, and whose agents end, in the order of their keys; return what it left.
+    """Execute a program whose gates are answered, and whose agents end, in the order of their keys; return what it
+    left.
     """
     there = await Bench(kept_loaded=0 if sleeps else 100).open()
     for key in _keys(program, "agent"):

@@ -1,6 +1,4 @@
-"""
-Cancel: it reaches a run wherever it is, and wins every race.
-"""
+"""Cancel: it reaches a run wherever it is, and wins every race."""
 
 from __future__ import annotations
 
@@ -139,9 +137,7 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
 
 
 async def story() -> list[str]:
-    """
-    Return the points that an undisturbed run passes.
-    """
+    """Return the points that an undisturbed run passes."""
     bench = await Bench().open()
     run_id = await bench.create(*PROGRAM)
     bench.probes.story.clear()
@@ -160,9 +156,7 @@ async def test_a_cancel_wins_every_race() -> None:
 
 
 async def race(point: str, nth: int) -> None:
-    """
-    Cancel a run at the nth passing of a point.
-    """
+    """Cancel a run at the nth passing of a point."""
     bench = await Bench().open()
     cancelled: list[asyncio.Task[RunState]] = []
     run_id = await bench.create(*PROGRAM)

@@ -1,6 +1,4 @@
-"""
-Change numbers: nobody misses a change.
-"""
+"""Change numbers: nobody misses a change."""
 
 from __future__ import annotations
 

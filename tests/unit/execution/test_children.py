@@ -1,6 +1,4 @@
-"""
-Child runs: started by the same door as every run, once, and waited for without a seat.
-"""
+"""Child runs: started by the same door as every run, once, and waited for without a seat."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ RunState = states.RunState
 
 
 def child(key: str, *program: toys.Step, **fields: object) -> toys.Step:
-    """
-    Return a step that starts a run.
-    """
+    """Return a step that starts a run."""
     return {"child": key, "program": list(program), **fields}
 
 

@@ -1,6 +1,4 @@
-"""
-Clock jumps: the wall clock goes back and forth, and nothing of a run depends on it but the times that it shows.
-"""
+"""Clock jumps: the wall clock goes back and forth, and nothing of a run depends on it but the times that it shows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Crash probes: a process that dies exactly where it was told to.
-"""
+"""Crash probes: a process that dies exactly where it was told to."""
 
 from __future__ import annotations
 

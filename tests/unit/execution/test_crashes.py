@@ -1,5 +1,5 @@
-"""
-Crashes: wherever a process dies, the next one brings its runs to the same end, and repeats nothing that is recorded.
+"""Crashes: wherever a process dies, the next one brings its runs to the same end, and repeats
+nothing that is recorded.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ GENTLE = PROGRAM[:-1]
 
 
 async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
-    """
-    Open a bench whose failing steps fail, with a run that is not submitted yet.
-    """
+    """Open a bench whose failing steps fail, with a run that is not submitted yet."""
     bench = await Bench().open()
     bench.toolbox.fail("flaky")
     bench.toolbox.fail("failing")
@@ -38,9 +36,7 @@ async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
 
 
 async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str, Any]:
-    """
-    Return what counts of a run; what a power cut may take from its snapshots is left out.
-    """
+    """Return what counts of a run; what a power cut may take from its snapshots is left out."""
     loaded = await bench.store.read(run_id)
     view = await review.review(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
     shown = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
@@ -55,9 +51,7 @@ async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str,
 
 
 async def undisturbed(program: tuple[toys.Step, ...]) -> tuple[list[str], dict[str, Any]]:
-    """
-    Run a program once, and return the points that it passed and what it left.
-    """
+    """Run a program once, and return the points that it passed and what it left."""
     bench, run_id = await begin(program)
     await bench.pool.submit(run_id)
     await bench.ended(run_id)
@@ -93,9 +87,7 @@ async def test_a_failing_gather_ends_the_same_too(lose_unsynced: bool) -> None:
 
 
 async def disturbed(program: tuple[toys.Step, ...], point: str, nth: int, *, lose_unsynced: bool) -> dict[str, Any]:
-    """
-    Run a program, kill its process at a point, go on in another one, and return what it left.
-    """
+    """Run a program, kill its process at a point, go on in another one, and return what it left."""
     bench, run_id = await begin(program)
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     await bench.pool.submit(run_id)

@@ -1,6 +1,4 @@
-"""
-Faults: one run's trouble is its own, and what heals goes on by itself.
-"""
+"""Faults: one run's trouble is its own, and what heals goes on by itself."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ RunState = states.RunState
 
 
 async def opened(store: memory.MemoryStore | None = None, **parts: object) -> Bench:
-    """
-    Open a bench over a store of failing parts.
-    """
+    """Open a bench over a store of failing parts."""
     bench = Bench(limit=2)
     bench.take_store(store or memory.MemoryStore(clock=bench.clock, probes=bench.probes, **parts))  # type: ignore[arg-type]
     return await bench.open()

@@ -1,6 +1,4 @@
-"""
-Waits for files in a pool: they hold no seat, outlive restarts, and end when they were to.
-"""
+"""Waits for files in a pool: they hold no seat, outlive restarts, and end when they were to."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ async def bench(tmp_path: Path) -> Bench:
 
 
 async def pass_time(bench: Bench, holds: Callable[[], bool]) -> None:
-    """
-    Let time pass from one look to the next, and none while a thread looks, until something holds.
-    """
+    """Let time pass from one look to the next, and none while a thread looks, until something holds."""
     clock: Any = bench.clock
     async with asyncio.timeout(60):
         while not holds():

@@ -1,6 +1,4 @@
-"""
-What an answer is good for: an approval lapses when what came before it runs again, a denial never does.
-"""
+"""What an answer is good for: an approval lapses when what came before it runs again, a denial never does."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ GUARDED: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask", "stops": True
 
 
 async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> str:
-    """
-    Run a program with one gate, answered, to its end.
-    """
+    """Run a program with one gate, answered, to its end."""
     run_id = await asked(bench, *program)
     await pools.soon(bench.pool.decide(run_id, "ask", answer))
     await bench.ended(run_id)
@@ -33,9 +29,7 @@ async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> s
 
 
 async def gate_of(bench: Bench, run_id: str) -> gates.OpenGate:
-    """
-    Wait until a run asks, and return its question.
-    """
+    """Wait until a run asks, and return its question."""
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
     return bench.pool.open_gates(run_id)[0]
 

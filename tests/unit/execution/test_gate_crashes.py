@@ -1,6 +1,4 @@
-"""
-Gates under crashes: a process dies between any two writes while a gate opens, waits, or gets its answer.
-"""
+"""Gates under crashes: a process dies between any two writes while a gate opens, waits, or gets its answer."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ APPROVE = gates.Answer(decision="approve", message="go on", idempotency_key="k")
 
 
 async def lived(bench: Bench) -> str:
-    """
-    Run the program, its gate approved, to its end.
-    """
+    """Run the program, its gate approved, to its end."""
     run_id = await bench.submit(*PROGRAM)
     # Without a time limit, since Python 3.11 may lose the cancellation of what waits under one.
     while not bench.pool.open_gates(run_id):  # noqa: ASYNC110
@@ -38,9 +34,7 @@ async def lived(bench: Bench) -> str:
 
 
 async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
-    """
-    Crash at a point, restart, and see that the answer counts if it was accepted and can be given otherwise.
-    """
+    """Crash at a point, restart, and see that the answer counts if it was accepted and can be given otherwise."""
     bench = await Bench().open()
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     living = asyncio.create_task(lived(bench))

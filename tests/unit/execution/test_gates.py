@@ -1,6 +1,4 @@
-"""
-Gates: a question waits for a person, and the first answer counts.
-"""
+"""Gates: a question waits for a person, and the first answer counts."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"}, {"tool": "two
 
 
 async def asked(bench: Bench, *program: toys.Step, **facts: Any) -> str:
-    """
-    Submit a run and wait until it waits.
-    """
+    """Submit a run and wait until it waits."""
     run_id = await bench.submit(*program, **facts)
     await bench.shown(run_id, RunState.WAITING)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
@@ -31,9 +27,7 @@ async def asked(bench: Bench, *program: toys.Step, **facts: Any) -> str:
 
 
 def recorded(gate: gates.OpenGate, **decided: Any) -> dict[str, Any]:
-    """
-    Return the output of a gate's step.
-    """
+    """Return the output of a gate's step."""
     bound = {name: getattr(gate, name) for name in ("gate_id", "shown_sha256")}
     return bound | {"idempotency_key": None} | decided
 

@@ -1,6 +1,4 @@
-"""
-A run's way through the pool: every state it can be in, and who takes it out.
-"""
+"""A run's way through the pool: every state it can be in, and who takes it out."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ RunState = states.RunState
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """
-    Open a bench with two seats.
-    """
+    """Open a bench with two seats."""
     made = await Bench(limit=2).open()
     yield made
     await made.close()

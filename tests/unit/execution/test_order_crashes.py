@@ -1,6 +1,4 @@
-"""
-Orders under crashes: a process dies between any two writes of a cancel, a pause, an unpause or a resume.
-"""
+"""Orders under crashes: a process dies between any two writes of a cancel, a pause, an unpause or a resume."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ RunState = states.RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """
-    An order, what comes before it, and where its run stands when it is carried out.
-    """
+    """An order, what comes before it, and where its run stands when it is carried out."""
 
     before: Callable[[Bench], Awaitable[str]]
     """Bring a run to where the order is given; the same again after a restart."""
@@ -36,9 +32,7 @@ class Case:
 
 
 async def running(bench: Bench) -> str:
-    """
-    Return a run whose first step is under way, and takes its time.
-    """
+    """Return a run whose first step is under way, and takes its time."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.toolbox.begun("one")
@@ -46,17 +40,13 @@ async def running(bench: Bench) -> str:
 
 
 async def queued(bench: Bench) -> str:
-    """
-    Return a run that waits for a seat.
-    """
+    """Return a run that waits for a seat."""
     await bench.keep_busy(1)
     return await bench.submit(*toys.tools("one", "two"))
 
 
 async def paused(bench: Bench) -> str:
-    """
-    Return a run that rests behind its first step.
-    """
+    """Return a run that rests behind its first step."""
     run_id = await running(bench)
     await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
@@ -65,9 +55,7 @@ async def paused(bench: Bench) -> str:
 
 
 async def failed(bench: Bench) -> str:
-    """
-    Return a run whose second step failed, and would not fail again.
-    """
+    """Return a run whose second step failed, and would not fail again."""
     bench.toolbox.fail("two")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
@@ -76,32 +64,24 @@ async def failed(bench: Bench) -> str:
 
 
 async def cancel(bench: Bench, run_id: str) -> RunState:
-    """
-    Cancel.
-    """
+    """Cancel."""
     return await bench.pool.cancel(run_id)
 
 
 async def pause(bench: Bench, run_id: str) -> RunState:
-    """
-    Pause, and let the step under way end.
-    """
+    """Pause, and let the step under way end."""
     answer = await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
     return answer
 
 
 async def unpause(bench: Bench, run_id: str) -> RunState:
-    """
-    Unpause.
-    """
+    """Unpause."""
     return await bench.pool.unpause(run_id)
 
 
 async def resume(bench: Bench, run_id: str) -> RunState:
-    """
-    Resume.
-    """
+    """Resume."""
     return await bench.resumed(run_id)
 
 
@@ -117,9 +97,7 @@ CASES = {
 
 
 async def carried_out(case: Case) -> list[str]:
-    """
-    Carry an order out undisturbed, and return the points passed.
-    """
+    """Carry an order out undisturbed, and return the points passed."""
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
     bench.probes.story.clear()
@@ -144,9 +122,7 @@ async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool) -> None:
 
 
 async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> None:
-    """
-    Crash while an order is carried out, restart, and see that it stands or can be repeated.
-    """
+    """Crash while an order is carried out, restart, and see that it stands or can be repeated."""
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)

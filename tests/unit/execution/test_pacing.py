@@ -1,6 +1,4 @@
-"""
-Tests of pacing: what begins in one turn of the loop.
-"""
+"""Tests of pacing: what begins in one turn of the loop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What the events tell of a pause.
-"""
+"""What the events tell of a pause."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Recovery: what a killed process left goes on, by way of the same queue.
-"""
+"""Recovery: what a killed process left goes on, by way of the same queue."""
 
 from __future__ import annotations
 
@@ -279,9 +277,7 @@ async def _paused(bench: Bench) -> str:
 
 
 class SlowRows(memory.MemoryStore):
-    """
-    A store whose rows are old by the time that they are read.
-    """
+    """A store whose rows are old by the time that they are read."""
 
     looked = False
 
@@ -290,9 +286,7 @@ class SlowRows(memory.MemoryStore):
         self.arrive = asyncio.Event()
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Return the runs that are unfinished now, a while later.
-        """
+        """Return the runs that are unfinished now, a while later."""
         found = await super().list_unfinished()
         self.looked = True
         await self.arrive.wait()

@@ -1,6 +1,4 @@
-"""
-Resume: an ended run is sent on, from its failed step or an earlier one.
-"""
+"""Resume: an ended run is sent on, from its failed step or an earlier one."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ RunState = states.RunState
 
 
 async def failed(bench: Bench) -> str:
-    """
-    Run three steps of which the second fails.
-    """
+    """Run three steps of which the second fails."""
     bench.toolbox.fail("two")
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
     await bench.ended(run_id)

@@ -1,6 +1,4 @@
-"""
-A run that was granted its seat: what it shows until its journal says that it was taken up.
-"""
+"""A run that was granted its seat: what it shows until its journal says that it was taken up."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Seats: order, limit, and workspaces that are held alone.
-"""
+"""Seats: order, limit, and workspaces that are held alone."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ ARRIVALS = itertools.count()
 
 
 class Line:
-    """
-    Seats with a story of who was granted one.
-    """
+    """Seats with a story of who was granted one."""
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
         self.told: list[tuple[str, seats.Obstacle | None]] = []
@@ -28,15 +24,11 @@ class Line:
             self.seats.know_workspaces()
 
     def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
-        """
-        Ask for a seat.
-        """
+        """Ask for a seat."""
         self.seats.join(self.ticket(run_id, priority, workspace, *ancestors))
 
     def ticket(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> seats.Ticket:
-        """
-        Make a request.
-        """
+        """Make a request."""
         return seats.Ticket(
             run_id=run_id,
             priority=priority,
@@ -47,9 +39,7 @@ class Line:
         )
 
     def end(self, run_id: str) -> None:
-        """
-        Let a run go for good.
-        """
+        """Let a run go for good."""
         self.seats.free(run_id)
         self.seats.release(run_id)
 
@@ -267,18 +257,14 @@ def _without_repetition(told: Iterable[seats.Obstacle | None]) -> list[seats.Obs
 
 
 class Outside:
-    """
-    Other processes that may have a workspace.
-    """
+    """Other processes that may have a workspace."""
 
     def __init__(self, *busy: str) -> None:
         self.busy = set(busy)
         self.ours: list[str] = []
 
     def lock(self, workspace: str) -> workspaces.Lock | None:
-        """
-        Lock a workspace for this process.
-        """
+        """Lock a workspace for this process."""
         if workspace in self.busy:
             return None
         self.ours.append(workspace)
@@ -286,24 +272,19 @@ class Outside:
 
 
 class Held:
-    """
-    A workspace that is locked here.
-    """
+    """A workspace that is locked here."""
 
     def __init__(self, outside: Outside, workspace: str) -> None:
-        self._outside, self._workspace = outside, workspace
+        self._outside = outside
+        self._workspace = workspace
 
     def release(self) -> None:
-        """
-        Let others have it.
-        """
+        """Let others have it."""
         self._outside.ours.remove(self._workspace)
 
 
 def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
-    """
-    Return seats that lock their workspaces, and what was told of other processes.
-    """
+    """Return seats that lock their workspaces, and what was told of other processes."""
     line, told = Line(limit), list[str]()
     line.seats.guard(outside.lock, lambda: told.append("elsewhere"))
     return line, told

@@ -1,6 +1,4 @@
-"""
-Stop: nothing new begins, what is open gets a grace, and everything can go on later.
-"""
+"""Stop: nothing new begins, what is open gets a grace, and everything can go on later."""
 
 from __future__ import annotations
 
@@ -160,14 +158,10 @@ async def test_stops_do_not_count_as_crashes() -> None:
 
 
 class Unlistable(memory.MemoryStore):
-    """
-    A store that cannot say what is unfinished.
-    """
+    """A store that cannot say what is unfinished."""
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """
-        Fail.
-        """
+        """Fail."""
         raise ConnectionError("the index is away")
 
 
@@ -205,16 +199,12 @@ async def _interrupted(bench: Bench, run_id: str) -> bool:
 
 
 class SlowRows(memory.MemoryStore):
-    """
-    A store that lets nobody have a row before it may be had.
-    """
+    """A store that lets nobody have a row before it may be had."""
 
     had: asyncio.Event | None = None
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """
-        Return a run's row.
-        """
+        """Return a run's row."""
         row = await super().summary(run_id)
         if self.had is not None:
             await self.had.wait()

@@ -1,6 +1,4 @@
-"""
-Timers and the patience of a stop, on a clock that moves only when told to.
-"""
+"""Timers and the patience of a stop, on a clock that moves only when told to."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from tests.unit.engine import samples
 
 
 def call(seconds: float, due_at: str | None) -> ports.Call:
-    """
-    Return a call of a timer.
-    """
+    """Return a call of a timer."""
     unused: Any = None
     return ports.Call(
         run=samples.start(),

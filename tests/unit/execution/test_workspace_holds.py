@@ -1,6 +1,4 @@
-"""
-Workspaces held alone: from a run's start to its end, pauses and restarts included.
-"""
+"""Workspaces held alone: from a run's start to its end, pauses and restarts included."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ RunState = states.RunState
 
 
 async def begun(bench: Bench, key: str) -> str:
-    """
-    Submit a run that holds its workspace and whose step is under way.
-    """
+    """Submit a run that holds its workspace and whose step is under way."""
     bench.toolbox.hold(key)
     run_id = await bench.submit(*toys.tools(key, f"{key}-after"), exclusive_workspace=True)
     await bench.toolbox.begun(key)

@@ -1,6 +1,4 @@
-"""
-A toy language whose recipes are lists of steps, and performers that count what they do.
-"""
+"""A toy language whose recipes are lists of steps, and performers that count what they do."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ Step = Mapping[str, Any]
 
 
 class Toy:
-    """
-    A dialect that interprets `recipe["program"]`.
+    """A dialect that interprets `recipe["program"]`.
 
     Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"wait": key,
     "pattern": glob, "seconds": s}`, `{"child": key, "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`,
@@ -29,9 +26,7 @@ class Toy:
     file_suffixes = (".toy",)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Execute the program.
-        """
+        """Execute the program."""
         program = ctx.run.args.get("program", ctx.run.recipe["program"])
         await self._steps(ctx, program)
         return runs.Ending()
@@ -75,9 +70,7 @@ TOY = cast(ports.Dialect, Toy())
 
 
 class Toolbox:
-    """
-    Perform tools and agents by noting it: in memory, and as a line of a file where one is given.
-    """
+    """Perform tools and agents by noting it: in memory, and as a line of a file where one is given."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.executed: list[str] = []
@@ -95,45 +88,31 @@ class Toolbox:
         self._failing: dict[str, str] = {}
 
     def hold(self, key: str) -> asyncio.Event:
-        """
-        Make a step wait until the event returned is set.
-        """
+        """Make a step wait until the event returned is set."""
         return self._held.setdefault(key, asyncio.Event())
 
     def held(self) -> list[asyncio.Event]:
-        """
-        Return what holds steps, or did.
-        """
+        """Return what holds steps, or did."""
         return list(self._held.values())
 
     def resist(self, key: str) -> asyncio.Event:
-        """
-        Make a step take its time when it is cut off, until the event returned is set.
-        """
+        """Make a step take its time when it is cut off, until the event returned is set."""
         return self._resisting.setdefault(key, asyncio.Event())
 
     def fail(self, key: str, code: str = "toy_broken") -> None:
-        """
-        Make a step fail.
-        """
+        """Make a step fail."""
         self._failing[key] = code
 
     def mend(self, key: str) -> None:
-        """
-        Make a step succeed again.
-        """
+        """Make a step succeed again."""
         del self._failing[key]
 
     async def begun(self, key: str) -> None:
-        """
-        Wait until a step's performer has begun.
-        """
+        """Wait until a step's performer has begun."""
         await asyncio.wait_for(self._begun.setdefault(key, asyncio.Event()).wait(), 60)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self._note(call)
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)
@@ -166,9 +145,7 @@ class Toolbox:
 
 
 def tools(*keys: str) -> list[Step]:
-    """
-    Return a program of tool steps.
-    """
+    """Return a program of tool steps."""
     return [{"tool": key} for key in keys]
 
 

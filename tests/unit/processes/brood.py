@@ -1,5 +1,4 @@
-"""
-A brood: a program whose processes try to be forgotten, to see whether they are found.
+"""A brood: a program whose processes try to be forgotten, to see whether they are found.
 
 `brood.py FOLDER KIND…` starts one process of each kind and stays, or leaves if a kind says so. Each process writes its
 id into FOLDER/KIND and from then on a growing FOLDER/KIND.trace, until it is killed.
@@ -26,9 +25,7 @@ _SHORT = 0.005
 
 
 def main() -> None:
-    """
-    Be the parent, or one of the others.
-    """
+    """Be the parent, or one of the others."""
     folder, *kinds = sys.argv[1:]
     if kinds[0].startswith("--"):
         _live(folder, kinds[0][2:])

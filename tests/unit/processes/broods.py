@@ -1,6 +1,4 @@
-"""
-Broods in tests: how they are started, and which of them live.
-"""
+"""Broods in tests: how they are started, and which of them live."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ _LOOK_SECONDS = 0.005
 
 
 def argv(folder: Path, *kinds: str) -> tuple[str, ...]:
-    """
-    Return the command line of a brood.
-    """
+    """Return the command line of a brood."""
     return (sys.executable, "-I", "-S", str(PROGRAM), str(folder), *kinds)
 
 
 def sleeper(mark: str) -> subprocess.Popen[bytes]:
-    """
-    Start a process that bears a mark in its environment only.
-    """
+    """Start a process that bears a mark in its environment only."""
     process = subprocess.Popen(["/bin/sleep", "60"], env={marks.VARIABLE: mark})
     while not Path(f"/proc/{process.pid}/environ").read_bytes():
         # A new program's environment can be read a moment after it has begun.
@@ -39,9 +33,7 @@ def sleeper(mark: str) -> subprocess.Popen[bytes]:
 
 
 def running(folder: Path) -> dict[str, int]:
-    """
-    Return the processes of a brood that are alive, by their kinds and with the ids that we know them by.
-    """
+    """Return the processes of a brood that are alive, by their kinds and with the ids that we know them by."""
     found = {}
     for name in os.listdir("/proc"):
         words = _words(name) if name.isdigit() else []
@@ -51,25 +43,19 @@ def running(folder: Path) -> dict[str, int]:
 
 
 def written(folder: Path) -> int:
-    """
-    Return how much a brood has written so far.
-    """
+    """Return how much a brood has written so far."""
     return sum(path.stat().st_size for path in folder.glob("*.trace"))
 
 
 async def born(folder: Path, *kinds: str) -> dict[str, int]:
-    """
-    Wait until processes of these kinds are there and write, and return their ids as we know them.
-    """
+    """Wait until processes of these kinds are there and write, and return their ids as we know them."""
     await until(lambda: all((folder / f"{kind}.trace").exists() for kind in kinds))
     alive = running(folder)
     return {kind: alive.get(kind) or int((folder / kind).read_text()) for kind in kinds}
 
 
 def living(pids: dict[str, int]) -> set[str]:
-    """
-    Return the kinds whose process is alive.
-    """
+    """Return the kinds whose process is alive."""
     return {kind for kind, pid in pids.items() if kin.process(pid) is not None}
 
 
@@ -82,9 +68,7 @@ def _words(pid: str) -> list[str]:
 
 
 async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """
-    Wait until something that nobody tells comes to hold.
-    """
+    """Wait until something that nobody tells comes to hold."""
     for _ in range(int(seconds / _LOOK_SECONDS)):
         if holds():
             return

@@ -1,6 +1,4 @@
-"""
-A companion to try companions with: it says back what it hears, and does as it is told.
-"""
+"""A companion to try companions with: it says back what it hears, and does as it is told."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from app.processes import leash
 
 
 def main() -> None:
-    """
-    Answer each line until standard input ends.
-    """
+    """Answer each line until standard input ends."""
     leash.hold(int(sys.argv[1]))
     for line in sys.stdin:
         heard = json.loads(line)

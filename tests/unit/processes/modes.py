@@ -1,6 +1,4 @@
-"""
-Modes: the ways in which commands are kept together, each for tests to be run in.
-"""
+"""Modes: the ways in which commands are kept together, each for tests to be run in."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def _had(wanted: str) -> containment.Examined:
 
 
 def need(mode: str) -> None:
-    """
-    Skip a test whose mode is not to be had here.
-    """
+    """Skip a test whose mode is not to be had here."""
     found = _had(mode)
     granted = not found.reason if mode == wardens.AUTO else found.containment == mode
     if not granted:

@@ -1,5 +1,4 @@
-"""
-A process that runs one command after another through a supervisor of its own, to be killed in the middle.
+"""A process that runs one command after another through a supervisor of its own, to be killed in the middle.
 
 `python -m tests.unit.processes.owner FOLDER_OF_REGISTERS MODE WORD…` runs the command of these words, kept together in
 that mode, and says before that which process its launcher is.

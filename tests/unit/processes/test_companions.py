@@ -1,6 +1,4 @@
-"""
-Companions: real child processes, asked, killed and left alone.
-"""
+"""Companions: real child processes, asked, killed and left alone."""
 
 from __future__ import annotations
 

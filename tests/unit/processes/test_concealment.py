@@ -1,6 +1,4 @@
-"""
-Concealment: what a child of the same user can read of the environment and memory of its parent.
-"""
+"""Concealment: what a child of the same user can read of the environment and memory of its parent."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ print(json.dumps({
 
 
 def run(conceals: bool, user: int | None) -> dict[str, object]:
-    """
-    Let a parent conceal its secrets or not, and return what its child sees of them.
-    """
+    """Let a parent conceal its secrets or not, and return what its child sees of them."""
     as_user = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
     # What was installed for this user alone is not there for another.
     python = sys.executable if user is None else shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")

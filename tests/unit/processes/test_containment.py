@@ -1,5 +1,4 @@
-"""
-Containment: an agent's programs are given, say and leave the same, however they are kept together; nothing outlives
+"""Containment: an agent's programs are given, say and leave the same, however they are kept together; nothing outlives
 them, whatever is killed.
 """
 
@@ -61,24 +60,18 @@ async def _running(mode: str, folder: Path) -> AsyncIterator[supervisor.Supervis
 
 
 def request(*argv: str, **given: Any) -> commands.Request:
-    """
-    Return a request for a contained program.
-    """
+    """Return a request for a contained program."""
     facts: dict[str, Any] = {"argv": argv, "run_id": "run-1", "cwd": Path("/"), "timeout_seconds": 60.0}
     return commands.Request(**facts | {"contained": True} | given)
 
 
 def shell(script: str, **given: Any) -> commands.Request:
-    """
-    Return a request for a script.
-    """
+    """Return a request for a script."""
     return request("/bin/sh", "-c", script, **given)
 
 
 def python(script: str, **given: Any) -> commands.Request:
-    """
-    Return a request for a Python program.
-    """
+    """Return a request for a Python program."""
     return request(sys.executable, "-I", "-S", "-c", script, **given)
 
 
@@ -90,9 +83,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 class TestResults:
-    """
-    What comes of a program is the same in every mode.
-    """
+    """What comes of a program is the same in every mode."""
 
     @pytest.mark.parametrize(
         ("script", "exit_code", "number"),
@@ -232,9 +223,7 @@ class TestResults:
 
 
 class TestEnding:
-    """
-    Nothing goes on, whatever ends a program.
-    """
+    """Nothing goes on, whatever ends a program."""
 
     async def test_a_cancel_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """Whatever ignores SIGTERM, has a session of its own, was forked twice or has taken its mark off is gone."""
@@ -351,9 +340,7 @@ class TestEnding:
 
 
 class TestNamespaces:
-    """
-    What a world of one's own is like.
-    """
+    """What a world of one's own is like."""
 
     async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
         """Only the program and its warden are there; ids fit /proc, and the service's environment is not in it."""
@@ -452,9 +439,7 @@ print(os.waitstatus_to_exitcode(wardens.heard(hears).status))
 
 
 class TestChoosing:
-    """
-    Which mode it is.
-    """
+    """Which mode it is."""
 
     def test_the_settings_name_every_mode(self) -> None:
         """What can be set is what can be done."""
@@ -522,9 +507,7 @@ class TestChoosing:
 
 
 class TestActive:
-    """
-    Which programs run.
-    """
+    """Which programs run."""
 
     async def test_they_are_known_by_run_and_conversation(self, running: supervisor.Supervisor) -> None:
         """Whoever looks finds them, with the process that is to be looked at, until they have ended."""

@@ -1,6 +1,4 @@
-"""
-Marks, kin and registers: how processes are told from others, and written down.
-"""
+"""Marks, kin and registers: how processes are told from others, and written down."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestMarks:
-    """
-    Numbers that processes bear.
-    """
+    """Numbers that processes bear."""
 
     @given(series=SERIES, number=NUMBERS)
     def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
@@ -96,9 +92,7 @@ class TestMarks:
 
 @pytest.mark.skipif(not kin.LINUX, reason="/proc is a matter of Linux")
 class TestKin:
-    """
-    Which processes there are.
-    """
+    """Which processes there are."""
 
     def test_descendants_are_found(self) -> None:
         """A grandchild descends from its grandparent, and this process from none of them."""
@@ -145,9 +139,7 @@ class TestKin:
 
 
 class TestRegisters:
-    """
-    What is written down.
-    """
+    """What is written down."""
 
     @pytest.fixture
     def written(self, tmp_path: Path) -> register.Register:
@@ -213,9 +205,7 @@ class TestRegisters:
 
 
 class TestOutlets:
-    """
-    Private files.
-    """
+    """Private files."""
 
     def test_they_have_no_name(self, tmp_path: Path) -> None:
         """Nothing is seen in the folder, also where the system knows no nameless files."""

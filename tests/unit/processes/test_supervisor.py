@@ -1,6 +1,4 @@
-"""
-The supervisor: real commands, what they are given, what they say, and how they end.
-"""
+"""The supervisor: real commands, what they are given, what they say, and how they end."""
 
 from __future__ import annotations
 
@@ -32,31 +30,23 @@ async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
 
 
 def request(*argv: str, **given: Any) -> commands.Request:
-    """
-    Return a request.
-    """
+    """Return a request."""
     facts: dict[str, Any] = {"argv": argv, "run_id": "run-1", "cwd": Path("/"), "timeout_seconds": 60.0}
     return commands.Request(**facts | given)
 
 
 def shell(script: str, **given: Any) -> commands.Request:
-    """
-    Return a request for a script.
-    """
+    """Return a request for a script."""
     return request("/bin/sh", "-c", script, **given)
 
 
 def python(script: str, **given: Any) -> commands.Request:
-    """
-    Return a request for a Python program.
-    """
+    """Return a request for a Python program."""
     return request(sys.executable, "-I", "-S", "-c", script, **given)
 
 
 class TestWhatItIsGiven:
-    """
-    Arguments, folder, environment, input.
-    """
+    """Arguments, folder, environment, input."""
 
     async def test_arguments_arrive_as_they_are(self, running: supervisor.Supervisor) -> None:
         """No shell reads the arguments."""
@@ -165,9 +155,7 @@ class TestWhatItIsGiven:
 
 
 class TestWhatItSays:
-    """
-    Exit codes, signals, outputs.
-    """
+    """Exit codes, signals, outputs."""
 
     async def test_exit_code_and_outputs_are_told(self, running: supervisor.Supervisor) -> None:
         """Both outputs are kept apart, and the exit code stands beside them."""
@@ -287,9 +275,7 @@ class TestWhatItSays:
 
 
 class TestWhatIsRefused:
-    """
-    Commands that cannot be started.
-    """
+    """Commands that cannot be started."""
 
     @pytest.mark.parametrize(
         ("argv", "given", "code"),
@@ -351,9 +337,7 @@ class TestWhatIsRefused:
 
 
 class TestLimits:
-    """
-    Commands that go too far.
-    """
+    """Commands that go too far."""
 
     async def test_a_command_that_takes_too_long_is_ended(self, running: supervisor.Supervisor) -> None:
         """What it had said until then is kept."""
@@ -378,9 +362,7 @@ class TestLimits:
 
 
 class TestEnding:
-    """
-    What is left of a command: nothing.
-    """
+    """What is left of a command: nothing."""
 
     async def test_a_cancel_reaches_every_process(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """Whatever ignores SIGTERM, has a session of its own, or was forked twice with an empty environment, dies."""
@@ -490,9 +472,7 @@ class TestEnding:
 
 
 class TestLostLaunchers:
-    """
-    A launcher that is killed.
-    """
+    """A launcher that is killed."""
 
     async def test_its_commands_fail_and_nothing_of_them_is_left(
         self, running: supervisor.Supervisor, tmp_path: Path
@@ -551,9 +531,7 @@ class TestLostLaunchers:
 
 
 class TestElsewhere:
-    """
-    Systems that tell nothing of descent, as Linux does not once it is asked for nothing.
-    """
+    """Systems that tell nothing of descent, as Linux does not once it is asked for nothing."""
 
     @pytest.fixture
     async def elsewhere(self, running: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch) -> supervisor.Supervisor:

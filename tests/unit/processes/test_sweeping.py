@@ -1,6 +1,4 @@
-"""
-What a killed service leaves behind: its launcher ends it, and where that was killed too, the next service does.
-"""
+"""What a killed service leaves behind: its launcher ends it, and where that was killed too, the next service does."""
 
 from __future__ import annotations
 
@@ -33,35 +31,27 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @dataclass
 class Owner:
-    """
-    A process with a supervisor, and the brood that it has started.
-    """
+    """A process with a supervisor, and the brood that it has started."""
 
     process: subprocess.Popen[bytes]
     launcher: int
     brood: dict[str, int]
 
     def kill(self) -> None:
-        """
-        Kill the process with the supervisor.
-        """
+        """Kill the process with the supervisor."""
         self.process.kill()
         self.process.wait()
 
 
 def started(folder: Path, mode: str, *argv: str) -> subprocess.Popen[bytes]:
-    """
-    Start a process that runs a command.
-    """
+    """Start a process that runs a command."""
     words = [sys.executable, "-m", "tests.unit.processes.owner", str(folder), mode, *argv]
     return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
 
 
 @asynccontextmanager
 async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
-    """
-    Start a process that runs a brood of these kinds.
-    """
+    """Start a process that runs a brood of these kinds."""
     traces = folder / f"traces-{len(os.listdir(folder))}"
     traces.mkdir()
     process = started(folder / "processes", mode, *broods.argv(traces, *kinds))

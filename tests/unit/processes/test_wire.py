@@ -1,6 +1,4 @@
-"""
-Wire: messages come out as they went in, however they are cut up on the way.
-"""
+"""Wire: messages come out as they went in, however they are cut up on the way."""
 
 from __future__ import annotations
 

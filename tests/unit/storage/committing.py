@@ -1,6 +1,4 @@
-"""
-Commits to a log over a disk in memory, step by step, and what becomes of them.
-"""
+"""Commits to a log over a disk in memory, step by step, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from app.storage.workers import Done
 
 
 class Steered:
-    """
-    Workers whose jobs are done, and told as done, when a test says so.
-    """
+    """Workers whose jobs are done, and told as done, when a test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Done]] = []
@@ -61,8 +57,8 @@ class Steered:
 
 
 class UnwillingDisk(MemoryDisk):
-    """
-    A disk in memory that refuses some operations, counts the syncs of single files, and notes what it syncs as a whole.
+    """A disk in memory that refuses some operations, counts the syncs of single files, and notes what it syncs as a
+    whole.
     """
 
     def __init__(self) -> None:
@@ -98,12 +94,12 @@ class UnwillingDisk(MemoryDisk):
 
 
 class UnwillingFile:
-    """
-    A file of such a disk; a refused append leaves the half of it behind.
-    """
+    """A file of such a disk; a refused append leaves the half of it behind."""
 
     def __init__(self, disk: UnwillingDisk, path: str, file: AppendFile) -> None:
-        self._disk, self._path, self._file = disk, path, file
+        self._disk = disk
+        self._path = path
+        self._file = file
 
     def write(self, content: bytes) -> None:
         try:
@@ -123,9 +119,7 @@ class UnwillingFile:
 
 
 class Writing:
-    """
-    A log, and files of runs whose lines are committed to it.
-    """
+    """A log, and files of runs whose lines are committed to it."""
 
     def __init__(self, disk: UnwillingDisk | None = None) -> None:
         self.disk = disk or UnwillingDisk()

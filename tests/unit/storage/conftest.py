@@ -1,6 +1,4 @@
-"""
-What tests of storage share.
-"""
+"""What tests of storage share."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from tests.conformance import houses
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
-    """
-    Give a house for a store on the machine's disk.
-    """
+    """Give a house for a store on the machine's disk."""
     made = houses.FolderHouse(tmp_path, b"")
     yield made
     made.faults.lift()

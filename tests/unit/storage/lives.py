@@ -1,5 +1,4 @@
-"""
-Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
+"""Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
 service, whose commits share a log, and as a process by itself, which syncs each file.
 
 Run as a program it lives one life for each passing of each point: `python -m tests.unit.storage.lives FOLDER`. It forks
@@ -40,32 +39,24 @@ Tell = Callable[[str], None]
 
 
 class Counting:
-    """
-    Probes that note which points were passed, in order.
-    """
+    """Probes that note which points were passed, in order."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
 
     def reach(self, point: str) -> None:
-        """
-        Note a passing.
-        """
+        """Note a passing."""
         self.story.append(point)
 
 
 def store_in(place: Path, points: Probes | None = None) -> FolderStore:
-    """
-    Return a store over a folder.
-    """
+    """Return a store over a folder."""
     directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
     return FolderStore(directory, SqlIndex(directory.index_url()), clock=clock.SystemClock(), probes=points)
 
 
 async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
-    """
-    Live a whole life, telling each answer as soon as it is given.
-    """
+    """Live a whole life, telling each answer as soon as it is given."""
     await store.start(serve=serve)
     await store.create(houses.start(**KEY))
     tell("created")
@@ -106,9 +97,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
 
 
 def story(folder: Path) -> list[tuple[bool, str]]:
-    """
-    Return every point that an undisturbed life passes, as the service and by itself.
-    """
+    """Return every point that an undisturbed life passes, as the service and by itself."""
     passed = []
     for serve in (True, False):
         counting = Counting()
@@ -118,18 +107,14 @@ def story(folder: Path) -> list[tuple[bool, str]]:
 
 
 def lived(place: Path, point: str, nth: int, *, serve: bool) -> None:
-    """
-    Live in a process that kills itself at the nth passing of a point.
-    """
+    """Live in a process that kills itself at the nth passing of a point."""
     answers = place.with_suffix(".answers").open("a", buffering=1, encoding="utf-8")
     store = store_in(place, crash_probes.CrashProbes(point, nth))
     asyncio.run(live(store, lambda told: print(told, file=answers), serve=serve))
 
 
 def sweep(folder: Path) -> list[dict[str, Any]]:
-    """
-    Live one life for each passing of each point, and tell how each process ended.
-    """
+    """Live one life for each passing of each point, and tell how each process ended."""
     template = folder / "template"
     passed = _story(folder, template)
     lives = []

@@ -1,5 +1,5 @@
-"""
-Power cuts: what a disk in memory may still hold after one, where nobody knows how far it got with what was not synced.
+"""Power cuts: what a disk in memory may still hold after one, where nobody knows how far it got with what was not
+synced.
 
 And disks that fail, and then behave as kernels do: what could not be written is forgotten, and the next sync succeeds.
 """
@@ -20,8 +20,7 @@ _Node: TypeAlias = _File | _Folder
 
 
 def cut(disk: MemoryDisk, chance: random.Random) -> MemoryDisk:
-    """
-    Return the disk as a restart may find it.
+    """Return the disk as a restart may find it.
 
     What was synced is there. Of the rest of a file any beginning is, and sometimes zeros in place of its end; names
     that came or went since their folder was synced may have done so or not.
@@ -64,30 +63,26 @@ def _files(folder: _Folder) -> Iterator[_File]:
 
 
 class ForgetfulDisk(MemoryDisk):
-    """
-    A disk that refuses some of its writes and syncs. What a refused sync left unwritten is read back from memory, until
-    it is read from the disk itself or the power is lost: then there are zeros. No later sync makes it durable.
+    """A disk that refuses some of its writes and syncs. What a refused sync left unwritten is read back from memory,
+    until it is read from the disk itself or the power is lost: then there are zeros. No later sync makes it durable.
     """
 
     def __init__(self, chance: random.Random, often: float) -> None:
         super().__init__()
-        self._chance, self.often = chance, often
+        self._chance = chance
+        self.often = often
         self._holes: dict[_File, list[tuple[int, int]]] = {}
         self.failures: Counter[_File] = Counter()
         self.unseen: set[_File] = set()
         self._failed = False
 
     def refuse(self, path: str) -> None:
-        """
-        Fail now and then.
-        """
+        """Fail now and then."""
         if self._chance.random() < self.often:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def sync_node(self, node: _File, path: str) -> None:
-        """
-        Make a file durable, or forget what of it is not.
-        """
+        """Make a file durable, or forget what of it is not."""
         try:
             self.refuse(path)
         except OSError:
@@ -97,9 +92,7 @@ class ForgetfulDisk(MemoryDisk):
         node.synced = len(node.content)
 
     def forget(self, *nodes: _File) -> None:
-        """
-        Lose what was forgotten of these files, or of all.
-        """
+        """Lose what was forgotten of these files, or of all."""
         for node in nodes or list(self._holes):
             for begin, end in self._holes.pop(node, ()):
                 if end <= len(node.content):
@@ -147,7 +140,10 @@ class ForgetfulDisk(MemoryDisk):
 
 class _ForgetfulFile:
     def __init__(self, disk: ForgetfulDisk, path: str, file: AppendFile, node: _File) -> None:
-        self._disk, self._path, self._file, self._node = disk, path, file, node
+        self._disk = disk
+        self._path = path
+        self._file = file
+        self._node = node
         # Who opens a file later is told too, if nobody was yet.
         self._seen = disk.failures[node] - (node in disk.unseen)
 

@@ -1,6 +1,4 @@
-"""
-Blobs of branches that are written at the same time: none is in another's way.
-"""
+"""Blobs of branches that are written at the same time: none is in another's way."""
 
 from __future__ import annotations
 
@@ -20,31 +18,24 @@ BLOB = b"x" * 70_000
 
 
 class Held:
-    """
-    A thread that is held up once, at some point.
-    """
+    """A thread that is held up once, at some point."""
 
     def __init__(self) -> None:
-        self._there, self._may_go_on = threading.Event(), threading.Event()
+        self._there = threading.Event()
+        self._may_go_on = threading.Event()
 
     def stop(self) -> None:
-        """
-        Wait here, the first who comes.
-        """
+        """Wait here, the first who comes."""
         if not self._there.is_set():
             self._there.set()
             self._may_go_on.wait()
 
     async def is_there(self) -> None:
-        """
-        Wait until somebody is held up.
-        """
+        """Wait until somebody is held up."""
         await asyncio.to_thread(self._there.wait)
 
     def go_on(self) -> None:
-        """
-        Let it go on.
-        """
+        """Let it go on."""
         self._may_go_on.set()
 
 

@@ -1,6 +1,4 @@
-"""
-The chain: what a journal's end and middle tell after every kind of damage.
-"""
+"""The chain: what a journal's end and middle tell after every kind of damage."""
 
 from __future__ import annotations
 

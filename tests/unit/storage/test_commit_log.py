@@ -1,6 +1,4 @@
-"""
-The commit log: many commits share a sync, none is forgotten, and none comes back that was told to have failed.
-"""
+"""The commit log: many commits share a sync, none is forgotten, and none comes back that was told to have failed."""
 
 from __future__ import annotations
 

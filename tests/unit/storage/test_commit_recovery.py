@@ -1,6 +1,4 @@
-"""
-Recovery from the commit log: every confirmed line is put back, and nothing that somebody has done away with.
-"""
+"""Recovery from the commit log: every confirmed line is put back, and nothing that somebody has done away with."""
 
 from __future__ import annotations
 
@@ -279,12 +277,11 @@ def _full(path: str, content: bytes, *, sync: bool) -> None:
 
 
 class Story:
-    """
-    Runs that are created and written to, by one store after the other, and what was answered.
-    """
+    """Runs that are created and written to, by one store after the other, and what was answered."""
 
     def __init__(self, seed: int, often: float = 0.0) -> None:
-        self.chance, self.often = random.Random(seed), often
+        self.chance = random.Random(seed)
+        self.often = often
         self.disk: MemoryDisk = power_cuts.ForgetfulDisk(self.chance, 0.0) if often else MemoryDisk()
         self.store = MemoryStore(clock=clock.FakeClock(), disk=self.disk)
         self.numbers = itertools.count()

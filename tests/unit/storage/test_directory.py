@@ -1,6 +1,4 @@
-"""
-The data directory: private, out of the project's history, and served by one process.
-"""
+"""The data directory: private, out of the project's history, and served by one process."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def directory_in(place: Path) -> DataDirectory:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """
-    Run another process that is the service of the directory `d`.
-    """
+    """Run another process that is the service of the directory `d`."""
     program = (
         "import sys; from pathlib import Path; from tests.unit.storage.test_directory import directory_in;"
         "lock = directory_in(Path(sys.argv[1])).lock_service(); lock.announce('http://127.0.0.1:1'); print(flush=True);"

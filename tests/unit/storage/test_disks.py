@@ -1,5 +1,5 @@
-"""
-Disks: the one of the machine and the one in memory do the same, and the one in memory forgets what was not synced.
+"""Disks: the one of the machine and the one in memory do the same, and the one in memory forgets
+what was not synced.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from app.storage.os_disk import OsDisk
 
 @pytest.fixture(params=["os", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
-    """
-    Give an empty disk with one folder.
-    """
+    """Give an empty disk with one folder."""
     made: Disk = OsDisk(tmp_path) if request.param == "os" else MemoryDisk()
     made.add_folder("a")
     return made

@@ -1,6 +1,4 @@
-"""
-The events book: which numbers events get.
-"""
+"""The events book: which numbers events get."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The events file: what follows on a number is found and read without what is before it, page by page.
-"""
+"""The events file: what follows on a number is found and read without what is before it, page by page."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ PATH = "events.jsonl"
 
 
 class Reading(MemoryDisk):
-    """
-    A disk that counts the bytes that are read from it.
-    """
+    """A disk that counts the bytes that are read from it."""
 
     read_bytes = 0
 

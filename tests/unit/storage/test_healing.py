@@ -1,6 +1,4 @@
-"""
-Healing that is cut off: whatever becomes of who asked for it, no line that counts is taken back.
-"""
+"""Healing that is cut off: whatever becomes of who asked for it, no line that counts is taken back."""
 
 from __future__ import annotations
 
@@ -18,21 +16,19 @@ A_WHILE_SECONDS = 0.2
 
 
 class Late:
-    """
-    A copy of a journal that is ready, and waits until it may take the journal's place.
-    """
+    """A copy of a journal that is ready, and waits until it may take the journal's place."""
 
     def __init__(self, passed: houses.Passed) -> None:
-        self.ready, self.may_go_on, self._over = threading.Event(), threading.Event(), threading.Event()
+        self.ready = threading.Event()
+        self.may_go_on = threading.Event()
+        self._over = threading.Event()
         self._passed = passed
         passed.at["storage.heal.before_write"] = self._wait
 
         passed.at["storage.heal.after_rename"] = self._over.set
 
     async def is_over(self) -> None:
-        """
-        Wait until it has taken that place.
-        """
+        """Wait until it has taken that place."""
         await asyncio.to_thread(self._over.wait)
 
     def _wait(self) -> None:
@@ -44,9 +40,7 @@ class Late:
 
 
 async def cut_off(house: houses.FolderHouse, log: FolderLog) -> Late:
-    """
-    Let a line be refused, and cut off the healing when its copy is ready.
-    """
+    """Let a line be refused, and cut off the healing when its copy is ready."""
     house.faults.refuse("write", "steps.jsonl")
     with pytest.raises(errors.StorageFault):
         await log.append_step(houses.step("b"))

@@ -1,6 +1,4 @@
-"""
-Hostile folders: whatever lies in a run's folder, it is listed, and reading it ends in a run or in a clear error.
-"""
+"""Hostile folders: whatever lies in a run's folder, it is listed, and reading it ends in a run or in a clear error."""
 
 from __future__ import annotations
 

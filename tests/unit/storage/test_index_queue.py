@@ -1,6 +1,4 @@
-"""
-The index queue: rows are written together, a moment later, and whoever asks sees what was given before.
-"""
+"""The index queue: rows are written together, a moment later, and whoever asks sees what was given before."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ LATER = "2026-02-10T14:32:00.000Z"
 
 
 class Database(MemoryIndex):
-    """
-    An index that takes its time, notes what it was given, and can refuse it.
-    """
+    """An index that takes its time, notes what it was given, and can refuse it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +35,8 @@ class Database(MemoryIndex):
         self.refuses = False
         self.goes_on = asyncio.Event()
         self.goes_on.set()
-        self.refused, self.written = asyncio.Event(), asyncio.Event()
+        self.refused = asyncio.Event()
+        self.written = asyncio.Event()
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -55,20 +52,17 @@ class Database(MemoryIndex):
 
 
 class Queue:
-    """
-    A queue before a database.
-    """
+    """A queue before a database."""
 
     def __init__(self) -> None:
-        self.database, self.room = Database(), Room()
+        self.database = Database()
+        self.room = Room()
         self.index = IndexQueue(self.database, self.room)
 
 
 @pytest.fixture
 async def queue() -> Any:
-    """
-    Give a queue, and close it in the end.
-    """
+    """Give a queue, and close it in the end."""
     made = Queue()
     await made.index.start()
     yield made

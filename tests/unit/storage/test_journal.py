@@ -1,6 +1,4 @@
-"""
-The journal: the loop goes on while a sync takes its time, and whoever commits can be exchanged.
-"""
+"""The journal: the loop goes on while a sync takes its time, and whoever commits can be exchanged."""
 
 from __future__ import annotations
 
@@ -30,24 +28,18 @@ ANCHOR = plain.labelled_sha256(b"{}\n")
 
 
 class SharedLog:
-    """
-    A committer that makes the lines of all journals durable at once, as a log over all runs would.
-    """
+    """A committer that makes the lines of all journals durable at once, as a log over all runs would."""
 
     def __init__(self) -> None:
         self.syncs: list[list[str]] = []
         self._begun: list[tuple[Commit, Callable[[BaseException | None], None]]] = []
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """
-        Call back in the next turn.
-        """
+        """Call back in the next turn."""
         asyncio.get_running_loop().call_soon(launch)
 
     def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
-        """
-        Take a commit in; all that came in one turn share a sync.
-        """
+        """Take a commit in; all that came in one turn share a sync."""
         if not self._begun:
             asyncio.get_running_loop().call_soon(self._sync)
         self._begun.append((commit, done))
@@ -83,9 +75,7 @@ def journal_of(means: Means, path: str) -> Journal:
 
 @pytest.fixture
 async def threads() -> AsyncIterator[Threads]:
-    """
-    Give two threads, and end them.
-    """
+    """Give two threads, and end them."""
     made = Threads(2, "test")
     yield made
     made.close()

@@ -1,6 +1,4 @@
-"""
-Kills: a process that is killed between any two writes has lost nothing that it answered.
-"""
+"""Kills: a process that is killed between any two writes has lost nothing that it answered."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storag
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """
-    Live every life once.
-    """
+    """Live every life once."""
     folder = tmp_path_factory.mktemp("lives")
     command = [sys.executable, "-m", "tests.unit.storage.lives", str(folder)]
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)

@@ -1,6 +1,4 @@
-"""
-Layout: no name leads out of its folder.
-"""
+"""Layout: no name leads out of its folder."""
 
 from __future__ import annotations
 

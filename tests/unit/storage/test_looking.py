@@ -1,6 +1,4 @@
-"""
-Looking at a run that is being written: its files are read one after the other, and may not be of one moment.
-"""
+"""Looking at a run that is being written: its files are read one after the other, and may not be of one moment."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ STEPS, CONTROL = f"runs/{RUN}/steps.jsonl", f"runs/{RUN}/control.jsonl"
 
 
 class Moving(MemoryDisk):
-    """
-    A disk on which a run goes on whenever one of its journals has been read.
-    """
+    """A disk on which a run goes on whenever one of its journals has been read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,9 +30,7 @@ class Moving(MemoryDisk):
         return content
 
     def becomes(self, files: dict[str, bytes]) -> None:
-        """
-        Put files in place of what was there.
-        """
+        """Put files in place of what was there."""
         for path, content in files.items():
             self.write(path, content, sync=True)
 

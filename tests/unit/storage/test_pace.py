@@ -1,6 +1,4 @@
-"""
-The pace of projections: a run in a hurry is not held up by what is written about it.
-"""
+"""The pace of projections: a run in a hurry is not held up by what is written about it."""
 
 from __future__ import annotations
 
@@ -18,18 +16,14 @@ LONG_SECONDS = 0.02
 
 
 class Writing:
-    """
-    Probes that let each snapshot take a while, and measure how long all of them took.
-    """
+    """Probes that let each snapshot take a while, and measure how long all of them took."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.count = 0
 
     def reach(self, point: str) -> None:
-        """
-        Spend the time that a slow disk would.
-        """
+        """Spend the time that a slow disk would."""
         if point == "storage.snapshot.before_write":
             threading.Event().wait(LONG_SECONDS)
             self.seconds += LONG_SECONDS

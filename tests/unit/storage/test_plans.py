@@ -1,6 +1,4 @@
-"""
-Session plans on disks: thousands of them, power that is lost, and disks that refuse.
-"""
+"""Session plans on disks: thousands of them, power that is lost, and disks that refuse."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ MANY = 5_000
 
 
 def written(place: Path, count: int) -> None:
-    """
-    Write plans as a person does, each a second newer than the one before.
-    """
+    """Write plans as a person does, each a second newer than the one before."""
     for number in range(count):
         folder = place / layout.PLANS / f"sp_{number:04}"
         folder.mkdir(parents=True)
@@ -39,9 +35,7 @@ def written(place: Path, count: int) -> None:
 
 
 class Counting:
-    """
-    A disk that counts what is asked of it.
-    """
+    """A disk that counts what is asked of it."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -99,33 +93,25 @@ async def test_a_plan_is_read_again_only_when_its_file_has_changed(tmp_path: Pat
 
 
 class Dying:
-    """
-    Probes that die at a chosen passing of any point.
-    """
+    """Probes that die at a chosen passing of any point."""
 
     def __init__(self, passings: int) -> None:
         self._left = passings
 
     def reach(self, point: str) -> None:
-        """
-        Die, or come nearer to it.
-        """
+        """Die, or come nearer to it."""
         self._left -= 1
         if self._left == 0:
             raise houses.Died
 
 
 def version(revision: int) -> Plan:
-    """
-    Return a plan whose versions differ in length.
-    """
+    """Return a plan whose versions differ in length."""
     return Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision, intent="x" * (revision * 37 % 900))
 
 
 async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore, int]:
-    """
-    Write versions of a plan until death, and return the last one that was acknowledged.
-    """
+    """Write versions of a plan until death, and return the last one that was acknowledged."""
     store = MemoryStore(clock=clock.FakeClock(), probes=Dying(passings), disk=disk)
     acknowledged = begin
     with contextlib.suppress(houses.Died, errors.StorageFault):

@@ -1,6 +1,4 @@
-"""
-Points: the list that crash tests sweep is the list of what storage passes.
-"""
+"""Points: the list that crash tests sweep is the list of what storage passes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Several processes on one data directory: what one makes or holds, the others neither repeat nor touch.
-"""
+"""Several processes on one data directory: what one makes or holds, the others neither repeat nor touch."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ sys.stdin.read()
 
 
 class Watched(OsDisk):
-    """
-    A disk on which something happens once a folder has been let go of.
-    """
+    """A disk on which something happens once a folder has been let go of."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -77,7 +73,8 @@ class Watched(OsDisk):
 
 class _Watched:
     def __init__(self, lock: Lock, then: Callable[[], None]) -> None:
-        self._lock, self._then = lock, then
+        self._lock = lock
+        self._then = then
 
     def release(self) -> None:
         self._lock.release()
@@ -85,9 +82,7 @@ class _Watched:
 
 
 class Swept(FolderStore):
-    """
-    A store beside which a service starts just before the first new folder is held.
-    """
+    """A store beside which a service starts just before the first new folder is held."""
 
     def __init__(self, place: Path) -> None:
         directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
@@ -103,7 +98,8 @@ class Swept(FolderStore):
 class _SweptDisk(OsDisk):
     def __init__(self, place: Path, store: Swept) -> None:
         super().__init__(place)
-        self._place, self._store = place, store
+        self._place = place
+        self._store = store
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         if folder == layout.new_folder(houses.RUN) and not self._store.swept:
@@ -113,9 +109,7 @@ class _SweptDisk(OsDisk):
 
 
 class ReadsNoted(FolderStore):
-    """
-    A store that notes every file it reads.
-    """
+    """A store that notes every file it reads."""
 
     def __init__(self, place: Path) -> None:
         directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
@@ -123,9 +117,7 @@ class ReadsNoted(FolderStore):
         self.disk = _NotingDisk(place)
 
     def read_of(self, run_id: str) -> list[str]:
-        """
-        Return the paths in the folder of a run that were read until now.
-        """
+        """Return the paths in the folder of a run that were read until now."""
         return [path for path in self.disk.looked_at if path.startswith(f"{layout.run_folder(run_id)}/")]
 
     def _prepare(self) -> tuple[Means, str]:

@@ -1,6 +1,4 @@
-"""
-Real faults: the system's own short write, full disk and failed sync.
-"""
+"""Real faults: the system's own short write, full disk and failed sync."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, erro
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """
-    Mount a disk of one megabyte, where that is allowed.
-    """
+    """Mount a disk of one megabyte, where that is allowed."""
     place = tmp_path / "small"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]

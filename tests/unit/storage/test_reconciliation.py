@@ -1,6 +1,4 @@
-"""
-Reconciliation beside other processes: what one of them does between its reading and its writing is not undone.
-"""
+"""Reconciliation beside other processes: what one of them does between its reading and its writing is not undone."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from tests.conformance.houses import RUN
 
 
 class Meddled(SqlIndex):
-    """
-    Rows, with something that happens once before one is written in place of another, or after one has moved.
-    """
+    """Rows, with something that happens once before one is written in place of another, or after one has moved."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -57,9 +53,7 @@ class Meddled(SqlIndex):
 
 
 class Process:
-    """
-    A process on a data directory.
-    """
+    """A process on a data directory."""
 
     def __init__(self, place: Path) -> None:
         directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
@@ -67,9 +61,7 @@ class Process:
         self.store = FolderStore(directory, self.index, clock=clock.SystemClock())
 
     async def resume(self) -> None:
-        """
-        Send the run on and let go of it.
-        """
+        """Send the run on and let go of it."""
         log = await self.store.open(RUN)
         await log.decide(DecisionKind.RESUMED, {"dead": []})
         await log.close()
@@ -77,9 +69,7 @@ class Process:
 
 @pytest.fixture
 async def owner(tmp_path: Path) -> AsyncIterator[Process]:
-    """
-    Give a process whose run has ended, and which died before its row said so.
-    """
+    """Give a process whose run has ended, and which died before its row said so."""
     made = Process(tmp_path)
     await made.store.start(serve=False)
     await made.store.create(houses.start(owner="process"))
@@ -92,9 +82,7 @@ async def owner(tmp_path: Path) -> AsyncIterator[Process]:
 
 @pytest.fixture
 async def other(tmp_path: Path, owner: Process) -> AsyncIterator[Process]:
-    """
-    Give another process there.
-    """
+    """Give another process there."""
     made = Process(tmp_path)
     await made.store.start(serve=False)
     yield made
@@ -137,9 +125,7 @@ async def test_a_run_that_is_being_resumed_is_not_shown_finished(owner: Process,
 
 
 class Dying(MemoryIndex):
-    """
-    New rows, in a process that dies before one of its writes.
-    """
+    """New rows, in a process that dies before one of its writes."""
 
     def __init__(self, writes: int) -> None:
         super().__init__()

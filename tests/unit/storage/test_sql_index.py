@@ -1,6 +1,4 @@
-"""
-The index in a database: its migrations, its constraints, and how it behaves where the file does not.
-"""
+"""The index in a database: its migrations, its constraints, and how it behaves where the file does not."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ AT = "2026-02-10T14:30:00.000Z"
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[SqlIndex]:
-    """
-    Give an index over a new file.
-    """
+    """Give an index over a new file."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()
     yield made
@@ -158,9 +154,7 @@ async def test_a_key_is_unique(made: SqlIndex) -> None:
 
 
 def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str]:
-    """
-    Return how SQLite carries out each statement of a query, with its values bound as they are bound in earnest.
-    """
+    """Return how SQLite carries out each statement of a query, with its values bound as they are bound in earnest."""
     asked: list[tuple[str, Any]] = []
     engine = sessions.connect(f"sqlite:///{path}")
     sqlalchemy.event.listen(engine, "before_cursor_execute", lambda *heard: asked.append((heard[2], heard[3])))
@@ -361,9 +355,7 @@ async def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFi
 
 
 class Passing(clock.FakeClock):
-    """
-    A clock whose waits pass at once.
-    """
+    """A clock whose waits pass at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -371,9 +363,7 @@ class Passing(clock.FakeClock):
 
     @property
     def passed(self) -> float:
-        """
-        Return how long was waited.
-        """
+        """Return how long was waited."""
         return sum(self.waits)
 
     def monotonic(self) -> float:

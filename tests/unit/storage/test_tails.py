@@ -1,5 +1,5 @@
-"""
-Tails: whatever happens to the end of either journal, an opening finds the clean beginning of it, or says it is damaged.
+"""Tails: whatever happens to the end of either journal, an opening finds the clean beginning of it, or says it is
+damaged.
 """
 
 from __future__ import annotations

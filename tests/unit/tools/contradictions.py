@@ -1,5 +1,4 @@
-"""
-Short passages that contradict each other, and as many that only seem to; for the tests of the two tools.
+"""Short passages that contradict each other, and as many that only seem to; for the tests of the two tools.
 
 Each entry has a kind, a card (or none), and what the scenes say. They are written in many manners on purpose: a rule
 that fits only one of them is no rule.

@@ -1,6 +1,4 @@
-"""
-Small projects on disk for the tests of tools.
-"""
+"""Small projects on disk for the tests of tools."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ CANON = {
 
 
 def write(root: Path, files: Mapping[str, str | bytes], limits: Limits | None = None) -> Workspace:
-    """
-    Write files below a folder and return it as a workspace.
-    """
+    """Write files below a folder and return it as a workspace."""
     for path, content in files.items():
         place = root / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -72,21 +68,15 @@ def write(root: Path, files: Mapping[str, str | bytes], limits: Limits | None = 
 
 
 def run(tool: registry.Tool, workspace: Workspace, **args: Any) -> ports.ToolOutput:
-    """
-    Execute a tool.
-    """
+    """Execute a tool."""
     return tool.execute(args, workspace)
 
 
 def payload(tool: registry.Tool, workspace: Workspace, **args: Any) -> dict[str, Any]:
-    """
-    Execute a tool and return its payload.
-    """
+    """Execute a tool and return its payload."""
     return run(tool, workspace, **args).payload
 
 
 def told(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """
-    Return the findings of one kind.
-    """
+    """Return the findings of one kind."""
     return [finding for finding in found if finding["kind"] == kind]

@@ -1,5 +1,4 @@
-"""
-Another story than the example, in another form: the tools know stories, not the example.
+"""Another story than the example, in another form: the tools know stories, not the example.
 
 It has no front matter, typographic quotation marks, Windows line ends, cards made of bold fields and an outline with a
 plain list. Its mistakes are of the same kinds.
@@ -97,18 +96,14 @@ OUTLINE = """# Plan
 
 @pytest.fixture
 def workspace(tmp_path) -> Workspace:
-    """
-    The other story on disk, with Windows line ends.
-    """
+    """The other story on disk, with Windows line ends."""
     cards = {"Codex/CHAR-juno.md": JUNO, "Codex/CHAR-bram.md": BRAM, "Codex/CHAR-liu.md": LIU, "Codex/heron.md": HERON}
     files = {**SCENES, **cards, "plan-outline.md": OUTLINE}
     return stories.write(tmp_path, {path: text.replace("\n", "\r\n") for path, text in files.items()})
 
 
 def test_chapters_are_scenes_with_numbers_from_their_headings(workspace):
-    """
-    `Chapter 2: …` is scene 2.
-    """
+    """`Chapter 2: …` is scene 2."""
     payload = TOOLS.execute("consistency_checker", {"scene_paths": ["Chapters"]}, workspace).payload
 
     assert [(scene["number"], scene["title"]) for scene in payload["scenes"]] == [
@@ -119,9 +114,7 @@ def test_chapters_are_scenes_with_numbers_from_their_headings(workspace):
 
 
 def test_cards_of_bold_fields_give_facts(workspace):
-    """
-    Names come from headings, kinds from prefixes or a field.
-    """
+    """Names come from headings, kinds from prefixes or a field."""
     facts = TOOLS.execute("canon_checker", {"canon_paths": ["Codex"]}, workspace).payload["facts"]
     told = {(fact["subject"], fact["attribute"]): fact["value"] for fact in facts}
 
@@ -149,9 +142,7 @@ def test_cards_of_bold_fields_give_facts(workspace):
     ],
 )
 def test_the_canon_is_held_against_each_chapter(workspace, chapter, expected):
-    """
-    The clean chapters pass, the third one breaks what it breaks.
-    """
+    """The clean chapters pass, the third one breaks what it breaks."""
     args = {"scene_path": f"Chapters/chapter-{chapter}.md", "canon_paths": ["Codex"]}
     conflicts = TOOLS.execute("canon_checker", args, workspace).payload["conflicts"]
     found = {(c["subject"], c["attribute"], c["scene_value"]) for c in conflicts}
@@ -161,9 +152,7 @@ def test_the_canon_is_held_against_each_chapter(workspace, chapter, expected):
 
 
 def test_the_chapters_are_held_against_each_other(workspace):
-    """
-    With the codex for the pronouns; the dead speak, eyes and hands change, a name is misspelt.
-    """
+    """With the codex for the pronouns; the dead speak, eyes and hands change, a name is misspelt."""
     args = {"scene_paths": ["Chapters"], "canon_paths": ["Codex"]}
     conflicts = TOOLS.execute("consistency_checker", args, workspace).payload["conflicts"]
 
@@ -177,9 +166,7 @@ def test_the_chapters_are_held_against_each_other(workspace):
 
 
 def test_the_crate_is_waited_for_in_vain(workspace):
-    """
-    What was sealed in the first chapter never comes back, and the evaded question stays open.
-    """
+    """What was sealed in the first chapter never comes back, and the evaded question stays open."""
     unpaid = TOOLS.execute("reader_experience_simulator", {"scene_paths": ["Chapters"]}, workspace).payload["unpaid"]
 
     assert [(entry["kind"], entry["item"]) for entry in unpaid if entry["kind"] == "open_foreshadowing"] == [
@@ -189,9 +176,7 @@ def test_the_crate_is_waited_for_in_vain(workspace):
 
 
 def test_an_outline_without_numbers_is_matched_by_title(workspace):
-    """
-    Chapter and plan find each other by name; the beat that is not told is missing.
-    """
+    """Chapter and plan find each other by name; the beat that is not told is missing."""
     args = {"scene_path": "Chapters/chapter-3.md", "outline_path": "plan-outline.md"}
     payload = TOOLS.execute("scene_draft_validator", args, workspace).payload
 
@@ -202,9 +187,7 @@ def test_an_outline_without_numbers_is_matched_by_title(workspace):
 
 
 def test_a_search_finds_chapter_outline_and_codex(workspace):
-    """
-    By the words of the task alone.
-    """
+    """By the words of the task alone."""
     payload = TOOLS.execute("file_locator", {"search_criteria": "the scene of the arrival: Juno"}, workspace).payload
 
     assert payload["matches"][0]["path"] in {"Chapters/chapter-3.md", "Codex/CHAR-juno.md"}
@@ -214,9 +197,7 @@ def test_a_search_finds_chapter_outline_and_codex(workspace):
 
 
 def test_stakes_are_mapped_without_any_metadata(workspace):
-    """
-    The second chapter risks lives, the first one little.
-    """
+    """The second chapter risks lives, the first one little."""
     scenes = TOOLS.execute("stakes_mapper", {"scene_paths": ["Chapters"]}, workspace).payload["scenes"]
 
     assert scenes[1]["level"] > scenes[0]["level"]

@@ -1,6 +1,4 @@
-"""
-Arguments are checked whole and told with their paths; outputs are kept small.
-"""
+"""Arguments are checked whole and told with their paths; outputs are kept small."""
 
 from __future__ import annotations
 
@@ -27,16 +25,12 @@ SCHEMA = {
 
 
 def told(args) -> dict[str, str]:
-    """
-    Return the codes of all flaws by their path.
-    """
+    """Return the codes of all flaws by their path."""
     return {flaw.path: flaw.code for flaw in arguments.flaws(SCHEMA, args)}
 
 
 def test_defaults_are_filled_in():
-    """
-    What is not given has its default, or is absent.
-    """
+    """What is not given has its default, or is absent."""
     assert arguments.complete("tool", SCHEMA, {"path": "a"}) == {
         "path": "a",
         "mode": "fast",
@@ -46,9 +40,7 @@ def test_defaults_are_filled_in():
 
 
 def test_whole_numbers_may_be_written_with_a_point():
-    """
-    JSON Schema takes 5.0 for an integer; the tool gets 5.
-    """
+    """JSON Schema takes 5.0 for an integer; the tool gets 5."""
     given_args = arguments.complete("tool", SCHEMA, {"path": "a", "limit": 5.0})
 
     assert given_args["limit"] == 5
@@ -56,9 +48,7 @@ def test_whole_numbers_may_be_written_with_a_point():
 
 
 def test_every_flaw_is_told_with_its_path():
-    """
-    All faults come at once: missing, unknown, wrong type, out of range, not in the list.
-    """
+    """All faults come at once: missing, unknown, wrong type, out of range, not in the list."""
     args = {"paths": ["a", 3], "mode": "slow", "limit": 12, "quiet": "yes", "pth": "a"}
 
     assert told(args) == {
@@ -72,9 +62,7 @@ def test_every_flaw_is_told_with_its_path():
 
 
 def test_an_unknown_argument_is_answered_with_the_nearest_known_one():
-    """
-    A slip of the pen is easy to mend.
-    """
+    """A slip of the pen is easy to mend."""
     flaw = next(flaw for flaw in arguments.flaws(SCHEMA, {"path": "a", "pats": []}) if flaw.path == "$.pats")
 
     assert "did you mean path" in flaw.message
@@ -83,9 +71,7 @@ def test_an_unknown_argument_is_answered_with_the_nearest_known_one():
 
 
 def test_invalid_arguments_fail_with_their_flaws():
-    """
-    The failure names the tool and carries the flaws for machines.
-    """
+    """The failure names the tool and carries the flaws for machines."""
     with pytest.raises(errors.ToolFailed) as caught:
         arguments.complete("file_locator", SCHEMA, {"limit": 0})
 
@@ -96,9 +82,7 @@ def test_invalid_arguments_fail_with_their_flaws():
 
 
 def test_a_huge_wrong_value_does_not_fill_the_message():
-    """
-    Messages are cut.
-    """
+    """Messages are cut."""
     with pytest.raises(errors.ToolFailed) as caught:
         arguments.complete("tool", SCHEMA, {"path": "a", "mode": "x" * 100_000, "y" * 100_000: 1})
 
@@ -110,23 +94,17 @@ def test_a_huge_wrong_value_does_not_fill_the_message():
     "args", [{"path": ""}, {"path": "x" * 2_000}, {"path": None}, {"path": ["a"]}, {"paths": [], "path": "a"}]
 )
 def test_wrong_paths_are_refused_before_any_file_is_touched(args):
-    """
-    Empty, endless and mistyped paths, and empty lists of them, are invalid arguments.
-    """
+    """Empty, endless and mistyped paths, and empty lists of them, are invalid arguments."""
     assert told(args)
 
 
 def test_arguments_that_are_no_object_are_refused():
-    """
-    A list is no arguments object.
-    """
+    """A list is no arguments object."""
     assert told([]) == {"$": "type"}
 
 
 def test_references_are_left_alone_where_literals_are_checked():
-    """
-    Before references are resolved, an argument with a `$ref` anywhere counts as given, and the rest is checked.
-    """
+    """Before references are resolved, an argument with a `$ref` anywhere counts as given, and the rest is checked."""
     reference = {"$ref": "discovery.matches[0].path"}
 
     assert arguments.literal_flaws(SCHEMA, {"path": reference, "paths": ["a", reference], "limit": reference}) == []
@@ -150,9 +128,7 @@ def test_references_are_left_alone_where_literals_are_checked():
     )
 )
 def test_arguments_are_either_complete_or_refused(args):
-    """
-    Whatever is given, the outcome is a complete set of valid arguments or `invalid_args`.
-    """
+    """Whatever is given, the outcome is a complete set of valid arguments or `invalid_args`."""
     if arguments.flaws(SCHEMA, args):
         with pytest.raises(errors.ToolFailed) as caught:
             arguments.complete("tool", SCHEMA, args)
@@ -165,18 +141,14 @@ def test_arguments_are_either_complete_or_refused(args):
 
 
 def test_a_clipped_text_is_one_line_with_an_ellipsis():
-    """
-    Line ends become blanks; what is too long is cut.
-    """
+    """Line ends become blanks; what is too long is cut."""
     assert bounds.clipped("a\n  b\tc") == "a b c"
     assert bounds.clipped("x" * 300) == "x" * 199 + "…"
     assert bounds.clipped("word " * 100, 12) == "word word w…"
 
 
 def test_a_report_ends_where_its_room_ends():
-    """
-    Whole lines only, and a sign that there was more.
-    """
+    """Whole lines only, and a sign that there was more."""
     report = bounds.report(f"line {number}" for number in range(1_000))
 
     assert len(report) <= bounds.REPORT_CHARACTERS
@@ -185,18 +157,14 @@ def test_a_report_ends_where_its_room_ends():
 
 
 def test_a_payload_that_fits_is_left_as_it_is():
-    """
-    `truncated` is false and the totals are the lengths.
-    """
+    """`truncated` is false and the totals are the lengths."""
     fitted = bounds.fitted({"a": [1, 2], "b": "x"}, ["a"])
 
     assert fitted == {"a": [1, 2], "b": "x", "truncated": False, "totals": {"a": 2}}
 
 
 def test_the_longest_list_is_cut_first():
-    """
-    A short list stays whole beside a long one; the totals tell the truth.
-    """
+    """A short list stays whole beside a long one; the totals tell the truth."""
     fitted = bounds.fitted({"long": ["x" * 500] * 150, "short": ["y"] * 5}, ["long", "short"])
 
     assert fitted["truncated"]
@@ -206,9 +174,7 @@ def test_the_longest_list_is_cut_first():
 
 
 def test_lists_have_a_most_number_of_entries():
-    """
-    Many small entries are cut as well.
-    """
+    """Many small entries are cut as well."""
     fitted = bounds.fitted({"a": list(range(1_000))}, ["a"])
 
     assert len(fitted["a"]) == bounds.LIST_ENTRIES
@@ -216,16 +182,12 @@ def test_lists_have_a_most_number_of_entries():
 
 
 def test_a_payload_that_was_truncated_before_stays_so():
-    """
-    The tool's own truncation is not forgotten.
-    """
+    """The tool's own truncation is not forgotten."""
     assert bounds.fitted({"a": [], "truncated": True}, ["a"])["truncated"]
 
 
 def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
-    """
-    When nothing is left to cut, the work ends.
-    """
+    """When nothing is left to cut, the work ends."""
     fitted = bounds.fitted({"text": "x" * 50_000, "a": [1]}, ["a"])
 
     assert fitted["a"] == []
@@ -235,9 +197,7 @@ def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.text(max_size=400), max_size=120), min_size=1))
 def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
-    """
-    Whatever the lists, the payload is within its bound and each list is a head of what it was.
-    """
+    """Whatever the lists, the payload is within its bound and each list is a head of what it was."""
     fitted = bounds.fitted(payload, sorted(payload))
 
     assert len(plain.encode(plain.plain(fitted))) <= bounds.PAYLOAD_BYTES + 200
@@ -248,9 +208,7 @@ def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
 
 
 def test_findings_are_ranked_by_severity_and_place():
-    """
-    Errors first, then by file and line.
-    """
+    """Errors first, then by file and line."""
     found = [
         findings.finding("a", "hint", "h", path="a.md", line=1),
         findings.finding("b", "error", "e2", path="b.md", line=9),
@@ -264,9 +222,7 @@ def test_findings_are_ranked_by_severity_and_place():
 
 
 def test_numbers_agree_with_their_nouns():
-    """
-    One conflict, two conflicts, three stories.
-    """
+    """One conflict, two conflicts, three stories."""
     assert [findings.counted(1, "conflict"), findings.counted(2, "conflict"), findings.counted(3, "story")] == [
         "1 conflict",
         "2 conflicts",

@@ -1,6 +1,4 @@
-"""
-The tool `canon_checker`.
-"""
+"""The tool `canon_checker`."""
 
 from __future__ import annotations
 
@@ -15,17 +13,13 @@ TOOL = CanonChecker()
 
 
 def check(tmp_path, scene: str, **files: str) -> dict:
-    """
-    Check a scene against the small canon.
-    """
+    """Check a scene against the small canon."""
     workspace = stories.write(tmp_path, {**stories.CANON, "scene.md": scene, **files})
     return stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])
 
 
 def test_a_conflict_names_both_sides_with_their_places(tmp_path):
-    """
-    Scene and card are quoted, with file and line.
-    """
+    """Scene and card are quoted, with file and line."""
     payload = check(tmp_path, "Dusk.\n\nKael's green eyes closed.")
     conflict = payload["conflicts"][0]
 
@@ -57,9 +51,7 @@ def test_a_conflict_names_both_sides_with_their_places(tmp_path):
     ],
 )
 def test_a_scene_that_keeps_to_the_canon_passes(tmp_path, scene):
-    """
-    No conflict is invented; an empty scene has none.
-    """
+    """No conflict is invented; an empty scene has none."""
     payload = check(tmp_path, scene)
 
     assert payload["conflicts"] == []
@@ -77,18 +69,14 @@ def test_a_scene_that_keeps_to_the_canon_passes(tmp_path, scene):
     ],
 )
 def test_each_kind_of_contradiction_is_found(tmp_path, scene, attribute, value):
-    """
-    Hand, age, date, owner and material.
-    """
+    """Hand, age, date, owner and material."""
     conflicts = check(tmp_path, scene)["conflicts"]
 
     assert [(conflict["attribute"], conflict["scene_value"]) for conflict in conflicts] == [(attribute, value)]
 
 
 def test_what_a_character_says_is_only_a_warning(tmp_path):
-    """
-    Characters lie and err.
-    """
+    """Characters lie and err."""
     payload = check(tmp_path, '"Kael\'s green eyes are fine," said Mira.')
 
     assert [conflict["severity"] for conflict in payload["conflicts"]] == ["warning"]
@@ -96,9 +84,7 @@ def test_what_a_character_says_is_only_a_warning(tmp_path):
 
 
 def test_the_same_contradiction_is_told_once(tmp_path):
-    """
-    A value repeated through a scene is one conflict, another value is another.
-    """
+    """A value repeated through a scene is one conflict, another value is another."""
     payload = check(tmp_path, "Kael's green eyes. Kael's green eyes.\n\nKael's blue eyes.")
 
     assert [conflict["scene_value"] for conflict in payload["conflicts"]] == ["green", "blue"]
@@ -120,9 +106,7 @@ def test_the_same_contradiction_is_told_once(tmp_path):
     ],
 )
 def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, speaks_in_vain):
-    """
-    By scene number, by date, or for ever; a flashback may let them speak.
-    """
+    """By scene number, by date, or for ever; a flashback may let them speak."""
     card = f"---\nname: Orrin Hale\nkind: character\n{died}\n---\n"
     payload = check(tmp_path, f'---\n{front_matter}\n---\n"Late," said Orrin.', **{"canon/CHAR-orrin.md": card})
 
@@ -130,18 +114,14 @@ def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, sp
 
 
 def test_the_living_cannot_be_dead(tmp_path):
-    """
-    A card that says alive contradicts a grave.
-    """
+    """A card that says alive contradicts a grave."""
     card = "---\nname: Ada\nkind: character\nstatus: alive\n---\n"
 
     assert check(tmp_path, "They stood at Ada's grave.", **{"canon/CHAR-ada.md": card})["conflict_count"] == 1
 
 
 def test_a_misspelt_name_is_a_warning_and_an_unknown_one_is_listed(tmp_path):
-    """
-    Names without a card are told, so that a card can be written.
-    """
+    """Names without a card are told, so that a card can be written."""
     payload = check(tmp_path, "He saw Keal and Fenwick on Gull Rock.")
 
     assert [(c["kind"], c["severity"], c["canon_value"]) for c in payload["conflicts"]] == [
@@ -152,9 +132,7 @@ def test_a_misspelt_name_is_a_warning_and_an_unknown_one_is_listed(tmp_path):
 
 
 def test_cards_are_compared_with_each_other(tmp_path):
-    """
-    Front matter against prose, and card against card, with or without a scene.
-    """
+    """Front matter against prose, and card against card, with or without a scene."""
     cards = {
         "canon/CHAR-a.md": "---\nname: Ada\nkind: character\neyes: blue\n---\nAda's green eyes are famous.\n",
         "canon/CHAR-b.md": "---\nname: Ben\nkind: character\nage: 30\n---\n",
@@ -172,9 +150,7 @@ def test_cards_are_compared_with_each_other(tmp_path):
 
 
 def test_facts_of_the_scenes_own_cast_come_first(tmp_path):
-    """
-    What matters for the scene is read first, and survives a cut.
-    """
+    """What matters for the scene is read first, and survives a cut."""
     payload = check(tmp_path, "Mira was there.")
 
     assert payload["facts"][0]["subject"] == "Mira Voss"
@@ -190,9 +166,7 @@ def test_facts_of_the_scenes_own_cast_come_first(tmp_path):
 
 
 def test_a_missing_scene_fails_unless_it_is_allowed(tmp_path):
-    """
-    A scene that is still to be written gives facts without conflicts, if the recipe says so.
-    """
+    """A scene that is still to be written gives facts without conflicts, if the recipe says so."""
     workspace = stories.write(tmp_path, stories.CANON)
     args = {"scene_path": "Story/new.md", "canon_paths": ["canon"]}
 
@@ -206,9 +180,7 @@ def test_a_missing_scene_fails_unless_it_is_allowed(tmp_path):
 
 
 def test_a_named_card_must_be_readable_and_others_in_a_folder_need_not(tmp_path):
-    """
-    A picture among the cards is left out; a picture named as a card is an error.
-    """
+    """A picture among the cards is left out; a picture named as a card is an error."""
     files: dict[str, str | bytes] = {
         **stories.CANON,
         "canon/notes.md": b"\x00\x01",
@@ -224,9 +196,7 @@ def test_a_named_card_must_be_readable_and_others_in_a_folder_need_not(tmp_path)
 
 
 def test_cards_named_twice_count_once(tmp_path):
-    """
-    A folder and a card in it, or one card spelled in two ways, are read once.
-    """
+    """A folder and a card in it, or one card spelled in two ways, are read once."""
     workspace = stories.write(tmp_path, {**stories.CANON, "scene.md": ""})
     once = stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])
     twice = stories.payload(
@@ -237,9 +207,7 @@ def test_cards_named_twice_count_once(tmp_path):
 
 
 def test_a_card_without_front_matter_is_read_by_heading_and_lines():
-    """
-    A heading gives the name, `Name: value` lines the facts, the file's prefix the kind.
-    """
+    """A heading gives the name, `Name: value` lines the facts, the file's prefix the kind."""
     entity = canon.of_document(documents.parse("# Ada Reed\n\nEyes: blue\n**Age:** 17\n", path="CHAR-ada.md"))
 
     assert (entity.name, entity.kind, entity.aliases) == ("Ada Reed", "character", ("Ada Reed", "Ada"))
@@ -261,7 +229,5 @@ def test_a_card_without_front_matter_is_read_by_heading_and_lines():
     ],
 )
 def test_the_kind_of_a_card_is_stated_or_shown_by_its_name(path, front_matter, kind):
-    """
-    Front matter wins over the prefix, the prefix over the folder.
-    """
+    """Front matter wins over the prefix, the prefix over the folder."""
     assert canon.kind_of(documents.parse(f"---\n{front_matter}\n---\n", path=path)) == kind

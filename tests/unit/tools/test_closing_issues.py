@@ -1,6 +1,4 @@
-"""
-Closing: issues end with what they tell, where somebody looked for it, and only then.
-"""
+"""Closing: issues end with what they tell, where somebody looked for it, and only then."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ ROOT = Path("/project")
 
 
 class Check:
-    """
-    A check that runs again and again, over a real store.
-    """
+    """A check that runs again and again, over a real store."""
 
     def __init__(self, store: disk_store.DiskStore) -> None:
         self.store = store
@@ -31,9 +27,7 @@ class Check:
         self._runs = 0
 
     async def run(self, *found: str, looked_at: tuple[str, ...] = ("Story",), **facts: Any) -> list[str]:
-        """
-        Find things (`file: words`) in a run of its own, and return the titles that it closed.
-        """
+        """Find things (`file: words`) in a run of its own, and return the titles that it closed."""
         self._runs += 1
         self.clock.advance(60)
         start = self.start(**facts)
@@ -44,16 +38,12 @@ class Check:
         return [str((await self.store.issues.get(name))["title"]) for name in closed]
 
     def start(self, **facts: Any) -> Any:
-        """
-        Return the facts of the next run.
-        """
+        """Return the facts of the next run."""
         given = {"run_id": f"run-{self._runs}", "working_dir": str(ROOT), "recipe_id": "check"}
         return samples.start(**(given | {"created_at": clock.stamp(self.clock.now())} | facts))
 
     async def perform(self, start: Any, key: str, operation: operations.Operation) -> Any:
-        """
-        Perform an operation of a run.
-        """
+        """Perform an operation of a run."""
         call = ports.Call(
             run=start, key=key, attempt=1, operation=operation, place=records.Place(step_id=key), due_at=None,
             read_blob=None, write_log=None,  # type: ignore[arg-type]
@@ -61,9 +51,7 @@ class Check:
         return (await self._performer.perform(call)).output
 
     async def shown(self) -> dict[str, str]:
-        """
-        Return the status of every issue by its title.
-        """
+        """Return the status of every issue by its title."""
         return {row.title: row.status for row in await self.store.issues.list(issues.IssueQuery())}
 
 
@@ -76,9 +64,7 @@ def _found(told: str) -> operations.OpenIssue:
 
 @pytest.fixture
 async def check() -> AsyncIterator[Check]:
-    """
-    Return a check over an empty store.
-    """
+    """Return a check over an empty store."""
     async with memory.MemoryStore(clock=clock.FakeClock()) as store:
         yield Check(store)
 

@@ -1,6 +1,4 @@
-"""
-Commands whose output is captured: what becomes of it, what is logged, and what it is held to.
-"""
+"""Commands whose output is captured: what becomes of it, what is logged, and what it is held to."""
 
 from __future__ import annotations
 
@@ -39,27 +37,21 @@ async def performer(tmp_path: Path, desk: Desk) -> AsyncIterator[CommandPerforme
 
 
 def shell(script: str, mode: Any = "text", /, **given: Any) -> operations.Command:
-    """
-    Return a command whose output is captured, logged as `Step`.
-    """
+    """Return a command whose output is captured, logged as `Step`."""
     rules = {name: given.pop(name) for name in ("allow_parse_error", "schema_file", "require") if name in given}
     capture = operations.Capture(mode=mode, **rules)
     return operations.Command(argv=("/bin/sh", "-c", script), capture=capture, **({"log": "Step"} | given))
 
 
 def failure(result: records.Result) -> records.StepError:
-    """
-    Return why a try failed.
-    """
+    """Return why a try failed."""
     assert result.status is states.StepState.FAILED
     assert result.error is not None
     return result.error
 
 
 class TestModes:
-    """
-    What becomes of an output.
-    """
+    """What becomes of an output."""
 
     @pytest.mark.parametrize(
         ("script", "mode", "captured"),
@@ -159,9 +151,7 @@ class TestModes:
 
 
 class TestSecrets:
-    """
-    What must not be seen.
-    """
+    """What must not be seen."""
 
     @pytest.mark.parametrize("mode", ["text", "lines", "json"])
     async def test_a_secret_is_hidden_in_every_mode(self, desk: Desk, performer: CommandPerformer, mode: str) -> None:
@@ -184,9 +174,7 @@ class TestSecrets:
 
 
 class TestSchemas:
-    """
-    What an output is held to.
-    """
+    """What an output is held to."""
 
     async def test_json_that_fits_its_schema_passes(self, desk: Desk, performer: CommandPerformer) -> None:
         """A breach fails the try with 2 and says where; what was written is kept."""
@@ -257,9 +245,7 @@ class TestSchemas:
 
 
 class TestLogs:
-    """
-    What is written beside the record.
-    """
+    """What is written beside the record."""
 
     async def test_without_a_name_both_outputs_are_logged(self, desk: Desk, performer: CommandPerformer) -> None:
         """The logs are named after key and attempt, captured or not."""

@@ -1,6 +1,4 @@
-"""
-The performer of commands: real programs in a workspace, and what a record says of them.
-"""
+"""The performer of commands: real programs in a workspace, and what a record says of them."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def performer(desk: Desk, running: supervisor.Supervisor) -> CommandPerformer:
 
 
 def shell(script: str, **given: Any) -> operations.Command:
-    """
-    Return a command that runs a script.
-    """
+    """Return a command that runs a script."""
     return operations.Command(argv=("/bin/sh", "-c", script), **given)
 
 
@@ -69,9 +65,7 @@ def test_the_document_names_every_field() -> None:
 
 
 class TestRecords:
-    """
-    What comes of a command.
-    """
+    """What comes of a command."""
 
     async def test_a_success_says_everything(self, desk: Desk, performer: CommandPerformer) -> None:
         """Outputs, exit code, sizes and what was used are in the output; the first words are the summary."""
@@ -159,9 +153,7 @@ class TestRecords:
 
 
 class TestPlaces:
-    """
-    Folders and files of a command.
-    """
+    """Folders and files of a command."""
 
     async def test_it_runs_in_the_workspace(self, desk: Desk, performer: CommandPerformer) -> None:
         """Its folder is the run's working folder, or one below it."""
@@ -246,9 +238,7 @@ class TestPlaces:
 
 
 class TestEnvironmentAndInput:
-    """
-    What a command is given.
-    """
+    """What a command is given."""
 
     async def test_secrets_are_named_and_masked(self, desk: Desk, performer: CommandPerformer) -> None:
         """A secret reaches the command, and neither the record nor a log."""
@@ -326,9 +316,7 @@ class TestEnvironmentAndInput:
 
 
 class TestOutputs:
-    """
-    How much is kept.
-    """
+    """How much is kept."""
 
     async def test_the_record_has_as_much_as_the_operation_wants(self, desk: Desk, performer: CommandPerformer) -> None:
         """Of standard output the beginning, of standard error the end; the logs have all of it."""
@@ -387,9 +375,7 @@ class TestOutputs:
 
 
 class TestLostLaunchers:
-    """
-    Commands that were cut off together with what runs them.
-    """
+    """Commands that were cut off together with what runs them."""
 
     async def test_nothing_is_left(
         self, desk: Desk, performer: CommandPerformer, running: supervisor.Supervisor

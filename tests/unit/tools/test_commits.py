@@ -1,6 +1,4 @@
-"""
-Committing a text into the workspace: whole, durable, confined, and never over someone else's file unasked.
-"""
+"""Committing a text into the workspace: whole, durable, confined, and never over someone else's file unasked."""
 
 from __future__ import annotations
 
@@ -22,25 +20,19 @@ PROJECT = Path(__file__).parents[3]
 
 
 def failure(workspace, *args, **options) -> errors.ToolFailed:
-    """
-    Return the failure that a write ends with.
-    """
+    """Return the failure that a write ends with."""
     with pytest.raises(errors.ToolFailed) as caught:
         workspace.write_text(*args, **options)
     return caught.value
 
 
 def names(folder: Path) -> list[str]:
-    """
-    Return everything in a folder, hidden files too.
-    """
+    """Return everything in a folder, hidden files too."""
     return sorted(entry.name for entry in folder.iterdir())
 
 
 def test_a_text_is_written_with_its_folders(tmp_path):
-    """
-    Missing folders are made; path, hash and size are returned; nothing temporary stays.
-    """
+    """Missing folders are made; path, hash and size are returned; nothing temporary stays."""
     written = Workspace(tmp_path).write_text("Story/Scenes/SCN-new.md", "Dämmerung\r\n")
 
     content = "Dämmerung\r\n".encode()
@@ -51,16 +43,12 @@ def test_a_text_is_written_with_its_folders(tmp_path):
 
 
 def test_the_path_told_is_the_plain_one(tmp_path):
-    """
-    Dots and doubled slashes are gone from the path that is recorded.
-    """
+    """Dots and doubled slashes are gone from the path that is recorded."""
     assert Workspace(tmp_path).write_text("./a//b.md", "x").path == "a/b.md"
 
 
 def test_an_existing_file_is_not_replaced_unasked(tmp_path):
-    """
-    Without `overwrite` the file stays as it was.
-    """
+    """Without `overwrite` the file stays as it was."""
     workspace = stories.write(tmp_path, {"a.md": "mine"})
 
     assert failure(workspace, "a.md", "theirs").code == "file_exists"
@@ -69,9 +57,7 @@ def test_an_existing_file_is_not_replaced_unasked(tmp_path):
 
 
 def test_with_overwrite_the_file_is_replaced_and_keeps_its_mode(tmp_path):
-    """
-    The content is new, the permissions are the old file's.
-    """
+    """The content is new, the permissions are the old file's."""
     workspace = stories.write(tmp_path, {"a.md": "old"})
     (tmp_path / "a.md").chmod(0o640)
 
@@ -82,9 +68,7 @@ def test_with_overwrite_the_file_is_replaced_and_keeps_its_mode(tmp_path):
 
 
 def test_overwrite_also_makes_a_file_that_is_not_there(tmp_path):
-    """
-    `overwrite` allows replacing, it does not ask for it.
-    """
+    """`overwrite` allows replacing, it does not ask for it."""
     Workspace(tmp_path).write_text("a.md", "new", overwrite=True)
 
     assert (tmp_path / "a.md").read_text() == "new"
@@ -92,9 +76,7 @@ def test_overwrite_also_makes_a_file_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_at_the_path_is_no_file(tmp_path, overwrite):
-    """
-    A folder is never replaced.
-    """
+    """A folder is never replaced."""
     workspace = stories.write(tmp_path, {"a/b.md": "x"})
 
     assert failure(workspace, "a", "x", overwrite=overwrite).code in {"not_a_file", "file_exists"}
@@ -102,9 +84,7 @@ def test_a_folder_at_the_path_is_no_file(tmp_path, overwrite):
 
 
 def test_a_file_on_the_way_is_no_folder(tmp_path):
-    """
-    A path through a file cannot be written.
-    """
+    """A path through a file cannot be written."""
     workspace = stories.write(tmp_path, {"a.md": "x"})
 
     assert failure(workspace, "a.md/b.md", "x").code == "file_not_found"
@@ -112,9 +92,7 @@ def test_a_file_on_the_way_is_no_folder(tmp_path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_link_at_the_path_is_never_written_through(tmp_path, overwrite):
-    """
-    A link to the outside, dangling or not, is refused or replaced; its target is untouched.
-    """
+    """A link to the outside, dangling or not, is refused or replaced; its target is untouched."""
     outside = tmp_path / "outside.md"
     outside.write_text("theirs")
     root = tmp_path / "project"
@@ -135,25 +113,19 @@ def test_a_link_at_the_path_is_never_written_through(tmp_path, overwrite):
 
 
 def test_a_text_with_half_a_surrogate_pair_is_refused(tmp_path):
-    """
-    What UTF-8 cannot hold is not written.
-    """
+    """What UTF-8 cannot hold is not written."""
     assert failure(Workspace(tmp_path), "a.md", "x\ud800").code == "not_text"
     assert names(tmp_path) == []
 
 
 def test_an_empty_text_makes_an_empty_file(tmp_path):
-    """
-    Nothing is also a text.
-    """
+    """Nothing is also a text."""
     assert Workspace(tmp_path).write_text("a.md", "").size_bytes == 0
     assert (tmp_path / "a.md").read_bytes() == b""
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
-    """
-    When the sync fails, the file is as it was and the temporary one is gone.
-    """
+    """When the sync fails, the file is as it was and the temporary one is gone."""
     workspace = stories.write(tmp_path, {"a.md": "old"})
 
     def full(descriptor):
@@ -170,9 +142,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_hard_links_is_served_by_renaming(tmp_path, monkeypatch):
-    """
-    Where links are refused, a new file still appears, and an existing one is still kept.
-    """
+    """Where links are refused, a new file still appears, and an existing one is still kept."""
 
     def refused(*args, **options):
         raise OSError(1, "Operation not permitted")
@@ -187,9 +157,7 @@ def test_a_file_system_without_hard_links_is_served_by_renaming(tmp_path, monkey
 
 
 def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
-    """
-    Someone who writes the name between our look and our link keeps his file.
-    """
+    """Someone who writes the name between our look and our link keeps his file."""
     workspace = Workspace(tmp_path)
     real_link = os.link
 
@@ -205,9 +173,7 @@ def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
 
 
 def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
-    """
-    A temporary file of a dead process neither blocks a write nor stays.
-    """
+    """A temporary file of a dead process neither blocks a write nor stays."""
     (tmp_path / ".control-room-commit.tmp").write_text("half")
 
     Workspace(tmp_path).write_text("a.md", "whole")
@@ -216,9 +182,7 @@ def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
 
 
 def test_writers_of_one_folder_take_turns(tmp_path):
-    """
-    Many threads that write into one folder at once each get their whole file.
-    """
+    """Many threads that write into one folder at once each get their whole file."""
     workspace = Workspace(tmp_path)
     failed: list[BaseException] = []
 
@@ -240,9 +204,7 @@ def test_writers_of_one_folder_take_turns(tmp_path):
 
 
 def test_of_many_writers_of_one_name_exactly_one_wins(tmp_path):
-    """
-    Without `overwrite`, a name is given once.
-    """
+    """Without `overwrite`, a name is given once."""
     workspace = Workspace(tmp_path)
     results: list[str] = []
 
@@ -266,9 +228,7 @@ def test_of_many_writers_of_one_name_exactly_one_wins(tmp_path):
 @pytest.mark.parametrize("call", ["fsync", "replace", "rename", "link", "unlink"])
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_process_killed_within_a_write_leaves_the_old_file_or_the_whole_new_one(tmp_path, call, existing):
-    """
-    Killed before any of its system calls, a write has happened wholly or not at all, and can be repeated.
-    """
+    """Killed before any of its system calls, a write has happened wholly or not at all, and can be repeated."""
     workspace = stories.write(tmp_path, {"a.md": "old"}) if existing else Workspace(tmp_path)
     program = (
         "import os, signal, sys\n"
@@ -292,9 +252,7 @@ def test_a_process_killed_within_a_write_leaves_the_old_file_or_the_whole_new_on
 
 
 def test_a_repeated_commit_recognises_its_own_file(tmp_path):
-    """
-    After a crash between file and journal line, the hash on disk tells the next try that the work is done.
-    """
+    """After a crash between file and journal line, the hash on disk tells the next try that the work is done."""
     workspace = Workspace(tmp_path)
     written = workspace.write_text("a.md", "draft")
 

@@ -1,6 +1,4 @@
-"""
-The tool `consistency_checker`.
-"""
+"""The tool `consistency_checker`."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ TOOL = ConsistencyChecker()
 
 
 def check(tmp_path, *scenes: str, canon: bool = False) -> dict:
-    """
-    Compare scenes, numbered in their order.
-    """
+    """Compare scenes, numbered in their order."""
     files = {f"Story/{number}.md": text for number, text in enumerate(scenes, start=1)}
     workspace = stories.write(tmp_path, {**files, **(stories.CANON if canon else {})})
     further = {"canon_paths": ["canon"]} if canon else {}
@@ -24,17 +20,13 @@ def check(tmp_path, *scenes: str, canon: bool = False) -> dict:
 
 
 def scene(number: int, text: str, **front_matter: str) -> str:
-    """
-    Return a scene with its front matter.
-    """
+    """Return a scene with its front matter."""
     further = "".join(f"{name}: {value}\n" for name, value in front_matter.items())
     return f"---\nscene: {number}\n{further}---\n{text}\n"
 
 
 def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_path):
-    """
-    Without any canon, names and their eyes are found in the scenes themselves.
-    """
+    """Without any canon, names and their eyes are found in the scenes themselves."""
     payload = check(
         tmp_path, scene(1, "He met Kael. Kael's grey eyes closed."), scene(2, "She met Kael. Kael's green eyes closed.")
     )
@@ -50,18 +42,14 @@ def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_pat
 
 
 def test_consistent_scenes_pass(tmp_path):
-    """
-    Repetition is no contradiction.
-    """
+    """Repetition is no contradiction."""
     text = "He met Kael. Kael's grey eyes closed. The Long Storm of 12 October was over."
 
     assert check(tmp_path, scene(1, text), scene(2, text))["conflicts"] == []
 
 
 def test_versions_are_compared_each_with_each(tmp_path):
-    """
-    A vague first version does not hide that the second and third differ.
-    """
+    """A vague first version does not hide that the second and third differ."""
     payload = check(
         tmp_path,
         scene(1, "He met Kael. Kael's blue-grey eyes closed."),
@@ -73,9 +61,7 @@ def test_versions_are_compared_each_with_each(tmp_path):
 
 
 def test_what_may_change_in_a_story_is_a_warning(tmp_path):
-    """
-    People grow older and things change hands.
-    """
+    """People grow older and things change hands."""
     payload = check(
         tmp_path,
         scene(1, "He met Tamsin. Tamsin was seventeen, and young."),
@@ -87,9 +73,7 @@ def test_what_may_change_in_a_story_is_a_warning(tmp_path):
 
 
 def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
-    """
-    In earlier scenes, in the same scene and in a flashback they may.
-    """
+    """In earlier scenes, in the same scene and in a flashback they may."""
     death = "He knew Orrin. Then Orrin was dead."
     speech = 'They saw Orrin. "Late," said Orrin.'
 
@@ -100,9 +84,7 @@ def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
 
 
 def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
-    """
-    One finding for one ghost.
-    """
+    """One finding for one ghost."""
     speech = 'They saw Orrin. "Late," said Orrin. "Go," said Orrin.'
     payload = check(tmp_path, scene(1, "He knew Orrin. Then Orrin was dead."), scene(2, speech), scene(3, speech))
 
@@ -110,9 +92,7 @@ def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
 
 
 def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
-    """
-    The telling follows scene numbers, not names of files or the order of arguments.
-    """
+    """The telling follows scene numbers, not names of files or the order of arguments."""
     workspace = stories.write(
         tmp_path,
         {"a.md": scene(9, 'They saw Orrin. "Late," said Orrin.'), "b.md": scene(3, "He knew Orrin. Orrin was dead.")},
@@ -124,9 +104,7 @@ def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
 
 
 def test_scenes_without_numbers_keep_the_given_order(tmp_path):
-    """
-    Then the order of the arguments is the telling.
-    """
+    """Then the order of the arguments is the telling."""
     workspace = stories.write(tmp_path, {"a.md": "A.", "b.md": "B.", "c.md": scene(1, "C.")})
     payload = stories.payload(TOOL, workspace, scene_paths=["b.md", "a.md", "c.md"])
 
@@ -134,9 +112,7 @@ def test_scenes_without_numbers_keep_the_given_order(tmp_path):
 
 
 def test_a_name_spelled_differently_is_told(tmp_path):
-    """
-    The rarer spelling is the slip; with a canon, the canon's spelling is right.
-    """
+    """The rarer spelling is the slip; with a canon, the canon's spelling is right."""
     text = "He saw Tamsin. She saw Tamsin."
     payload = check(tmp_path / "a", scene(1, text), scene(2, "They saw Tamsen."))
     with_canon = check(tmp_path / "b", scene(1, "They saw Keal and Keal."), canon=True)
@@ -148,9 +124,7 @@ def test_a_name_spelled_differently_is_told(tmp_path):
 
 
 def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
-    """
-    Unless the scene is a flashback.
-    """
+    """Unless the scene is a flashback."""
     first, second = scene(1, "A.", date="4 March 1894"), scene(2, "B.", date="3 March 1894")
     payload = check(tmp_path / "a", first, second)
 
@@ -163,9 +137,7 @@ def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
 
 
 def test_an_event_dated_in_two_ways_is_told(tmp_path):
-    """
-    By canon or by its article, an event is an event.
-    """
+    """By canon or by its article, an event is an event."""
     payload = check(
         tmp_path, scene(1, "After the Long Storm of 12 October."), scene(2, "After the Long Storm of 14 October.")
     )
@@ -174,9 +146,7 @@ def test_an_event_dated_in_two_ways_is_told(tmp_path):
 
 
 def test_what_characters_say_is_not_held_against_the_story(tmp_path):
-    """
-    A lie is no slip of the author.
-    """
+    """A lie is no slip of the author."""
     payload = check(
         tmp_path,
         scene(1, "He met Kael. Kael's grey eyes closed."),
@@ -187,9 +157,7 @@ def test_what_characters_say_is_not_held_against_the_story(tmp_path):
 
 
 def test_with_a_canon_pronouns_are_understood(tmp_path):
-    """
-    The cards say who is he and who is she.
-    """
+    """The cards say who is he and who is she."""
     payload = check(
         tmp_path,
         scene(1, "Kael met Mira. She opened her brown eyes."),
@@ -202,9 +170,7 @@ def test_with_a_canon_pronouns_are_understood(tmp_path):
 
 @pytest.mark.parametrize("scenes", [[""], ["", ""], ["---\nscene: 1\n---\n"], ["Rain."]])
 def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
-    """
-    There is nothing to contradict.
-    """
+    """There is nothing to contradict."""
     payload = check(tmp_path, *scenes)
 
     assert payload["conflicts"] == []
@@ -212,18 +178,14 @@ def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
 
 
 def test_a_folder_without_scenes_gives_an_empty_answer(tmp_path):
-    """
-    An empty folder is read, and nothing is found.
-    """
+    """An empty folder is read, and nothing is found."""
     (tmp_path / "Story").mkdir()
 
     assert stories.payload(TOOL, stories.write(tmp_path, {}), scene_paths=["Story"])["scenes"] == []
 
 
 def test_more_text_than_a_tool_reads_is_refused(tmp_path):
-    """
-    The bound holds over all files together.
-    """
+    """The bound holds over all files together."""
     files = {f"Story/{number}.md": "word " * 200_000 for number in range(6)}
 
     with pytest.raises(errors.ToolFailed) as caught:

@@ -1,6 +1,4 @@
-"""
-What the consistency checker reads off prose and cards, kind by kind, and what it leaves alone.
-"""
+"""What the consistency checker reads off prose and cards, kind by kind, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ WORDS = [
 
 
 def check(root, card: str, *told: str) -> dict:
-    """
-    Compare scenes, and a card if there is one.
-    """
+    """Compare scenes, and a card if there is one."""
     files = {f"Story/{number:02}.md": text for number, text in enumerate(told, start=1)}
     workspace = stories.write(root, {**files, **({"canon/card.md": card} if card else {})})
     further = {"canon_paths": ["canon"]} if card else {}
@@ -37,9 +33,7 @@ def check(root, card: str, *told: str) -> dict:
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.FOUND)
 def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, told):
-    """
-    Each manner of saying it gives findings of that kind alone, which cite two places that exist.
-    """
+    """Each manner of saying it gives findings of that kind alone, which cite two places that exist."""
     conflicts = check(tmp_path, card, *told)["conflicts"]
 
     assert {scoring.kind_of(conflict) for conflict in conflicts} == {kind}
@@ -49,16 +43,12 @@ def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, t
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.INNOCENT)
 def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card, told):
-    """
-    Memories, guesses, other people, changes that are told and other ways give no finding.
-    """
+    """Memories, guesses, other people, changes that are told and other ways give no finding."""
     assert check(tmp_path, card, *told)["conflicts"] == []
 
 
 def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(tmp_path):
-    """
-    Without a conflict a reader still sees whether anything was compared.
-    """
+    """Without a conflict a reader still sees whether anything was compared."""
     card = "# Edda Marsh\n\n- Eyes: blue\n"
     files = {
         "a.md": "Edda Marsh had blue eyes.",
@@ -77,9 +67,7 @@ def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(t
 
 
 def test_comparisons_grow_with_the_text_and_not_with_its_square():
-    """
-    Four times the text takes less than ten times the processor time.
-    """
+    """Four times the text takes less than ten times the processor time."""
     text = (
         "Kael Arden was thirty. Kael's grey eyes closed. He gave Mira Voss the brass key.\n\n"
         "Varn is nine miles from Corran.\n\n"
@@ -97,9 +85,7 @@ def test_comparisons_grow_with_the_text_and_not_with_its_square():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=50))
 def test_any_text_is_read_twice_the_same(words):
-    """
-    No order of words breaks a rule, and equal texts give equal facts.
-    """
+    """No order of words breaks a rule, and equal texts give equal facts."""
     scene = scenes.of_document(documents.parse(" ".join(words), path="a.md"))
     card = documents.parse("# Kael Arden\n\nEyes: grey\n", path="CHAR-kael.md")
     first, second = comparison.compare([scene], [card]), comparison.compare([scene], [card])

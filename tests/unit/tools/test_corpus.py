@@ -1,6 +1,4 @@
-"""
-The corpus of planted contradictions: what the tools find in it.
-"""
+"""The corpus of planted contradictions: what the tools find in it."""
 
 from __future__ import annotations
 
@@ -22,15 +20,13 @@ BOOKS = [book for part in PARTS for book in scoring.books(part, scoring.CORPUS)]
 
 @pytest.mark.parametrize(("folder", "truth"), BOOKS, ids=[folder.name for folder, _ in BOOKS])
 def test_a_book_gives_what_is_recorded(folder, truth):
-    """
-    The same contradictions are found, and the same false alarms raised, as `score_corpus.py --record` has kept.
-    """
+    """The same contradictions are found, and the same false alarms raised, as `score_corpus.py --record` has kept."""
     assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
 
 
 def test_the_short_passages_give_what_is_recorded(tmp_path):
-    """
-    The same passages are found out, and the same give a false alarm, as `score_corpus.py passages --record` has kept.
+    """The same passages are found out, and the same give a false alarm, as `score_corpus.py passages --record` has
+    kept.
     """
     scores = [scoring.score(folder, truth) for folder, truth in scoring.passages(scoring.CORPUS, tmp_path)]
     outcomes = scoring.outcomes(scores)
@@ -39,9 +35,7 @@ def test_the_short_passages_give_what_is_recorded(tmp_path):
 
 
 def test_every_quote_of_the_truth_stands_in_its_file():
-    """
-    A place that cannot be found would make the score wrong.
-    """
+    """A place that cannot be found would make the score wrong."""
     absent = [
         (folder.name, item["id"], place["quote"])
         for folder, truth in BOOKS
@@ -54,9 +48,7 @@ def test_every_quote_of_the_truth_stands_in_its_file():
 
 
 def test_a_finding_counts_only_with_its_kind_and_both_places(tmp_path):
-    """
-    A finding of another kind at the same places is a false alarm.
-    """
+    """A finding of another kind at the same places is a false alarm."""
     book = tmp_path / "book"
     (book / "scenes").mkdir(parents=True)
     (book / "scenes" / "1.md").write_text(

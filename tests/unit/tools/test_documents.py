@@ -1,6 +1,4 @@
-"""
-Documents: front matter, headings, lists, fields and paragraphs with their lines.
-"""
+"""Documents: front matter, headings, lists, fields and paragraphs with their lines."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ The end.
 
 
 def test_front_matter_holds_scalars_and_lists():
-    """
-    Scalars, bracketed lists and dashed lists are read, with the line of each name.
-    """
+    """Scalars, bracketed lists and dashed lists are read, with the line of each name."""
     document = documents.parse(SCENE, path="s.md")
 
     assert document.front_matter == {
@@ -64,9 +60,7 @@ def test_front_matter_holds_scalars_and_lists():
 
 
 def test_scalars_and_entries_take_the_first_name_that_is_set():
-    """
-    A value may be known by several names; empty ones do not count.
-    """
+    """A value may be known by several names; empty ones do not count."""
     document = documents.parse(SCENE)
 
     assert document.scalar("empty", "scene") == "21"
@@ -78,9 +72,7 @@ def test_scalars_and_entries_take_the_first_name_that_is_set():
 
 
 def test_headings_have_level_text_and_line_and_code_has_none():
-    """
-    What looks like a heading inside of code is none.
-    """
+    """What looks like a heading inside of code is none."""
     found = documents.headings(documents.parse(SCENE))
 
     assert [(heading.level, heading.text, heading.line) for heading in found] == [
@@ -90,9 +82,7 @@ def test_headings_have_level_text_and_line_and_code_has_none():
 
 
 def test_fields_are_read_from_front_matter_and_body():
-    """
-    `Name: value` lines count wherever they stand, with or without a list's mark or bold type.
-    """
+    """`Name: value` lines count wherever they stand, with or without a list's mark or bold type."""
     found = {field.name: (field.value, field.line) for field in documents.fields(documents.parse(SCENE))}
 
     assert found["eyes"] == ("grey", 17)
@@ -102,9 +92,7 @@ def test_fields_are_read_from_front_matter_and_body():
 
 
 def test_items_know_their_depth_and_line():
-    """
-    The entries of lists are found with dash, star and number.
-    """
+    """The entries of lists are found with dash, star and number."""
     found = documents.items(documents.parse("- a\n  - b\n3) c\n4. d\n-no\n"))
 
     assert [(item.depth, item.text, item.line) for item in found] == [
@@ -116,9 +104,7 @@ def test_items_know_their_depth_and_line():
 
 
 def test_blocks_are_paragraphs_and_list_entries():
-    """
-    Headings, rules and code are no prose; a list's entry is a paragraph of its own.
-    """
+    """Headings, rules and code are no prose; a list's entry is a paragraph of its own."""
     found = [(block.line, block.lines) for block in documents.blocks(documents.parse(SCENE))]
 
     assert found == [
@@ -133,9 +119,7 @@ def test_blocks_are_paragraphs_and_list_entries():
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
 def test_line_ends_of_every_kind_give_the_same_document(end):
-    """
-    A file from another system is read alike, with the same line numbers.
-    """
+    """A file from another system is read alike, with the same line numbers."""
     document = documents.parse(SCENE.replace("\n", end))
 
     assert document == documents.parse(SCENE)
@@ -145,9 +129,7 @@ def test_line_ends_of_every_kind_give_the_same_document(end):
     "text", ["", "\n", "   ", "---", "---\n---", "---\n", "\n---\na: b\n---\n", "---\nnever closed: yes\n"]
 )
 def test_odd_texts_are_documents_too(text):
-    """
-    Empty texts and unfinished front matter are read without complaint.
-    """
+    """Empty texts and unfinished front matter are read without complaint."""
     document = documents.parse(text, path="odd.md")
 
     assert document.body_line >= 1
@@ -156,18 +138,14 @@ def test_odd_texts_are_documents_too(text):
 
 
 def test_front_matter_must_be_closed_and_first():
-    """
-    A rule further down opens no front matter.
-    """
+    """A rule further down opens no front matter."""
     assert documents.parse("---\na: b\n").front_matter == {}
     assert documents.parse("text\n---\na: b\n---\n").front_matter == {}
     assert documents.parse("---\na: b\n...\ntext").front_matter == {"a": "b"}
 
 
 def test_deeper_yaml_is_left_out():
-    """
-    Nested maps and comments are no values; the names around them are read.
-    """
+    """Nested maps and comments are no values; the names around them are read."""
     document = documents.parse("---\n# a comment\na:\n  nested: 1\nb: 2 # two\n---\n")
 
     assert document.front_matter == {"a": "", "b": "2"}
@@ -184,9 +162,7 @@ def test_deeper_yaml_is_left_out():
     ],
 )
 def test_a_title_is_stated_or_the_first_heading_or_the_files_name(text, title):
-    """
-    There is always a title.
-    """
+    """There is always a title."""
     assert documents.parse(text, path="Story/SCN-x.md").title == title
 
 
@@ -203,9 +179,7 @@ def test_a_title_is_stated_or_the_first_heading_or_the_files_name(text, title):
     ],
 )
 def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
-    """
-    Names are folded to lower case with `_` between their words.
-    """
+    """Names are folded to lower case with `_` between their words."""
     field = fields.field_of(line, 3)
 
     assert field is not None
@@ -214,16 +188,12 @@ def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
 
 @pytest.mark.parametrize("line", ["no colon", ": value", "http://example.org/x", "10:30", "a" * 60 + ": long", ""])
 def test_other_lines_are_no_fields(line):
-    """
-    An address, a time of day and a sentence are no fields.
-    """
+    """An address, a time of day and a sentence are no fields."""
     assert fields.field_of(line, 1) is None
 
 
 def test_lists_are_split_at_commas_and_semicolons():
-    """
-    Blanks, brackets and quotation marks around entries go away.
-    """
+    """Blanks, brackets and quotation marks around entries go away."""
     assert fields.split_list(' Kael, "Mira";  , [Tamsin] ') == ("Kael", "Mira", "Tamsin")
     assert fields.split_list("") == ()
 
@@ -231,9 +201,7 @@ def test_lists_are_split_at_commas_and_semicolons():
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-#*>`~ \n\r\t1.[]'\"—"), max_size=200))
 def test_any_text_is_a_document_whose_places_lie_in_it(text):
-    """
-    No text breaks the reader, and every line it names exists.
-    """
+    """No text breaks the reader, and every line it names exists."""
     document = documents.parse(text, path="x.md")
     lines = len(document.lines)
 

@@ -1,6 +1,4 @@
-"""
-Looking for evidence: quotes that stand word for word, files that are in the workspace, receipts of the session.
-"""
+"""Looking for evidence: quotes that stand word for word, files that are in the workspace, receipts of the session."""
 
 from __future__ import annotations
 
@@ -41,17 +39,13 @@ def root(tmp_path: Path) -> Path:
 
 
 async def look(root: Path, **claim: Any) -> Any:
-    """
-    Return what is found of a claim.
-    """
+    """Return what is found of a claim."""
     call = Desk(working_dir=root).call(operations.CheckEvidence(**claim))
     return (await EvidencePerformer(Workspaces([root]), prove_receipt).perform(call)).output
 
 
 async def rejection(root: Path, **claim: Any) -> errors.EvidenceRejected:
-    """
-    Return why a claim is rejected.
-    """
+    """Return why a claim is rejected."""
     with pytest.raises(errors.EvidenceRejected) as rejected:
         await look(root, **claim)
     assert "evidence" in rejected.value.detail

@@ -1,6 +1,4 @@
-"""
-The tool `file_locator`.
-"""
+"""The tool `file_locator`."""
 
 from __future__ import annotations
 
@@ -28,23 +26,17 @@ FILES = {
 
 
 def find(tmp_path, criteria: str, **args) -> dict:
-    """
-    Search the small project.
-    """
+    """Search the small project."""
     return stories.payload(TOOL, stories.write(tmp_path, FILES), search_criteria=criteria, **args)
 
 
 def paths(payload: dict) -> list[str]:
-    """
-    Return the paths that were found, best first.
-    """
+    """Return the paths that were found, best first."""
     return [match["path"] for match in payload["matches"]]
 
 
 def test_the_scene_a_task_names_is_found_first(tmp_path):
-    """
-    By the number in its front matter; the outline's scene brings its cast's cards along.
-    """
+    """By the number in its front matter; the outline's scene brings its cast's cards along."""
     payload = find(tmp_path, "Draft scene 2")
 
     assert paths(payload)[0] == "Story/Scenes/SCN-the-tower.md"
@@ -56,9 +48,7 @@ def test_the_scene_a_task_names_is_found_first(tmp_path):
 
 
 def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
-    """
-    The best score is 1, the others are parts of it.
-    """
+    """The best score is 1, the others are parts of it."""
     payload = find(tmp_path, "the tower")
     best = payload["matches"][0]
 
@@ -76,9 +66,7 @@ def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
 
 
 def test_lists_by_category_and_counts_agree_with_the_matches(tmp_path):
-    """
-    A recipe can hand whole lists to the next tool.
-    """
+    """A recipe can hand whole lists to the next tool."""
     payload = find(tmp_path, "scene tower kael ideas", max_results=100)
     of = {name: [m["path"] for m in payload["matches"] if m["category"] == name] for name in payload["counts"]}
 
@@ -90,9 +78,7 @@ def test_lists_by_category_and_counts_agree_with_the_matches(tmp_path):
 
 
 def test_the_summary_counts_by_category(tmp_path):
-    """
-    One line for the slot.
-    """
+    """One line for the slot."""
     workspace = stories.write(tmp_path, FILES)
 
     assert stories.run(TOOL, workspace, search_criteria="Draft scene 2").summary == (
@@ -103,9 +89,7 @@ def test_the_summary_counts_by_category(tmp_path):
 
 
 def test_a_fast_scan_does_not_look_into_texts_and_a_deep_one_does(tmp_path):
-    """
-    A word of the body is found by DEEP_SCAN only, oftener is better, and its line is the snippet.
-    """
+    """A word of the body is found by DEEP_SCAN only, oftener is better, and its line is the snippet."""
     assert paths(find(tmp_path, "whistle")) == []
     deep = find(tmp_path, "whistle", scan_mode="DEEP_SCAN")
 
@@ -114,16 +98,12 @@ def test_a_fast_scan_does_not_look_into_texts_and_a_deep_one_does(tmp_path):
 
 
 def test_a_path_in_the_criteria_is_the_best_match(tmp_path):
-    """
-    Who names a file gets it first.
-    """
+    """Who names a file gets it first."""
     assert paths(find(tmp_path, "Check Story/Scenes/SCN-the-ferry.md against the tower scene"))[0].endswith("ferry.md")
 
 
 def test_what_only_says_that_there_is_work_finds_nothing(tmp_path):
-    """
-    `Please draft the` is no search.
-    """
+    """`Please draft the` is no search."""
     payload = find(tmp_path, "Please draft the")
 
     assert payload["matches"] == []
@@ -132,9 +112,7 @@ def test_what_only_says_that_there_is_work_finds_nothing(tmp_path):
 
 
 def test_results_can_be_limited_by_number_category_and_folder(tmp_path):
-    """
-    `match_count` tells how many there were before the cut.
-    """
+    """`match_count` tells how many there were before the cut."""
     few = find(tmp_path, "scene tower kael", max_results=1)
 
     assert (len(few["matches"]), few["match_count"] > 1) == (1, True)
@@ -146,9 +124,7 @@ def test_results_can_be_limited_by_number_category_and_folder(tmp_path):
 
 
 def test_rare_words_weigh_more_than_common_ones(tmp_path):
-    """
-    A word that every file has decides nothing.
-    """
+    """A word that every file has decides nothing."""
     files = {f"{number}.md": "# Common\n" for number in range(9)} | {"a.md": "# Common common", "z.md": "# Rare"}
     payload = stories.payload(TOOL, stories.write(tmp_path, files), search_criteria="common rare")
 
@@ -156,9 +132,7 @@ def test_rare_words_weigh_more_than_common_ones(tmp_path):
 
 
 def test_case_accents_and_endings_do_not_matter(tmp_path):
-    """
-    `ÄRGER` finds `arger`, `opens` finds `opened`.
-    """
+    """`ÄRGER` finds `arger`, `opens` finds `opened`."""
     workspace = stories.write(tmp_path, {"x.md": "# Ärger opened\n", "Ünïcode-näme.md": ""})
 
     assert paths(stories.payload(TOOL, workspace, search_criteria="ARGER")) == ["x.md"]
@@ -167,9 +141,7 @@ def test_case_accents_and_endings_do_not_matter(tmp_path):
 
 
 def test_binary_hidden_and_foreign_files_are_not_found(tmp_path):
-    """
-    Pictures, hidden folders and runs are no part of a story.
-    """
+    """Pictures, hidden folders and runs are no part of a story."""
     files: dict[str, str | bytes] = {
         "tower.png": b"\x89PNG\0", "tower.md": b"\xff\xfe", ".hidden/tower.md": "# Tower",
         ".control-room/recipes/tower.json": "{}", "empty-tower.md": "",
@@ -180,9 +152,7 @@ def test_binary_hidden_and_foreign_files_are_not_found(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_known_by_its_name(tmp_path):
-    """
-    It is found, but not looked into.
-    """
+    """It is found, but not looked into."""
     workspace = stories.write(tmp_path, {"tower.md": "# Rare\n" * 100}, Limits(file_bytes=50))
 
     assert paths(stories.payload(TOOL, workspace, search_criteria="tower")) == ["tower.md"]
@@ -190,9 +160,7 @@ def test_a_file_that_is_too_large_is_known_by_its_name(tmp_path):
 
 
 def test_a_scan_cut_short_says_so(tmp_path):
-    """
-    A project beyond the limits gives a truncated answer, not a failure.
-    """
+    """A project beyond the limits gives a truncated answer, not a failure."""
     workspace = stories.write(tmp_path, {f"tower-{number}.md": "" for number in range(9)}, Limits(scan_files=4))
     payload = stories.payload(TOOL, workspace, search_criteria="tower")
 
@@ -200,9 +168,7 @@ def test_a_scan_cut_short_says_so(tmp_path):
 
 
 def test_an_empty_project_has_no_matches(tmp_path):
-    """
-    Nothing is found in nothing.
-    """
+    """Nothing is found in nothing."""
     payload = stories.payload(TOOL, stories.write(tmp_path, {}), search_criteria="tower")
 
     assert (payload["matches"], payload["match_count"], payload["scanned_files"]) == ([], 0, 0)
@@ -218,9 +184,7 @@ def test_an_empty_project_has_no_matches(tmp_path):
     ],
 )  # fmt: skip
 def test_a_category_is_stated_or_shown_by_name_and_folder(tmp_path, path, text, category):
-    """
-    Front matter, prefix and folder tell what a file is for.
-    """
+    """Front matter, prefix and folder tell what a file is for."""
     payload = stories.payload(TOOL, stories.write(tmp_path, {f"needle/{path}": text}), search_criteria="needle")
 
     assert [match["category"] for match in payload["matches"]] == [category]
@@ -235,9 +199,7 @@ def test_a_category_is_stated_or_shown_by_name_and_folder(tmp_path, path, text, 
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(tmp_path, args):
-    """
-    Each with `invalid_args`.
-    """
+    """Each with `invalid_args`."""
     with pytest.raises(errors.ToolFailed) as caught:
         TOOL.execute(args, stories.write(tmp_path, FILES))
     assert caught.value.code == "invalid_args"
@@ -245,9 +207,7 @@ def test_wrong_arguments_are_refused(tmp_path, args):
 
 @pytest.mark.parametrize(("folder", "code"), [("../x", "path_outside_workspace"), ("none", "file_not_found")])
 def test_a_wrong_folder_fails(tmp_path, folder, code):
-    """
-    Outside and missing folders have their codes.
-    """
+    """Outside and missing folders have their codes."""
     with pytest.raises(errors.ToolFailed) as caught:
         find(tmp_path, "x", folder=folder)
     assert caught.value.code == code
@@ -256,9 +216,7 @@ def test_a_wrong_folder_fails(tmp_path, folder, code):
 @settings(max_examples=40, deadline=None)
 @given(criteria=st.text(min_size=1, max_size=60), deep=st.booleans())
 def test_any_criteria_give_the_same_answer_twice(tmp_path_factory, criteria, deep):
-    """
-    The answer is a function of files and criteria.
-    """
+    """The answer is a function of files and criteria."""
     workspace = stories.write(tmp_path_factory.mktemp("project"), FILES)
     args = {"search_criteria": criteria, "scan_mode": "DEEP_SCAN" if deep else "FAST_SCAN"}
 

@@ -1,6 +1,4 @@
-"""
-Globs below a workspace: what fits, in which order, and that nothing outside is looked at.
-"""
+"""Globs below a workspace: what fits, in which order, and that nothing outside is looked at."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def plant(root: Path, *paths: str) -> None:
-    """
-    Make files, and folders where a path ends with a slash.
-    """
+    """Make files, and folders where a path ends with a slash."""
     for path in paths:
         place = root / path
         (place if path.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
@@ -44,18 +40,14 @@ def plant(root: Path, *paths: str) -> None:
 
 
 def refusal(root: Path, pattern: str) -> errors.ToolFailed:
-    """
-    Return why a pattern fails.
-    """
+    """Return why a pattern fails."""
     with pytest.raises(errors.ToolFailed) as failed:
         globs.fitting(root, pattern)
     return failed.value
 
 
 class TestNames:
-    """
-    Patterns of one name.
-    """
+    """Patterns of one name."""
 
     @pytest.mark.parametrize(
         ("pattern", "fit", "unfit"),
@@ -123,9 +115,7 @@ class TestNames:
 
 
 class TestPaths:
-    """
-    Patterns of paths.
-    """
+    """Patterns of paths."""
 
     @pytest.mark.parametrize(
         ("pattern", "found"),
@@ -193,9 +183,7 @@ class TestPaths:
 
 
 class TestLinks:
-    """
-    Links, and what lies behind them.
-    """
+    """Links, and what lies behind them."""
 
     def test_links_inside_are_followed(self, root: Path) -> None:
         """To files, to folders, on the way and at the end, relative and absolute."""
@@ -239,9 +227,7 @@ class TestLinks:
 
 
 class TestRefusals:
-    """
-    What is not looked at.
-    """
+    """What is not looked at."""
 
     @pytest.mark.parametrize(
         "pattern",
@@ -295,9 +281,7 @@ class TestRefusals:
 
 
 class TestRaces:
-    """
-    Files that come and go meanwhile.
-    """
+    """Files that come and go meanwhile."""
 
     @pytest.mark.parametrize("becomes", ["nothing", "file", "link"])
     def test_a_folder_that_changes_between_list_and_look(
@@ -351,9 +335,7 @@ class TestRaces:
 
 
 class TestPerformer:
-    """
-    FindFilesPerformer.
-    """
+    """FindFilesPerformer."""
 
     async def test_every_pattern_has_its_paths(self, root: Path) -> None:
         """A path that two patterns fit stands under both; a pattern that nothing fits has none."""

@@ -1,6 +1,4 @@
-"""
-Hostile files: no text makes a tool run away, fail unexpectedly or answer without bound.
-"""
+"""Hostile files: no text makes a tool run away, fail unexpectedly or answer without bound."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ PIECES = [
 
 
 def calls(scene: str) -> list[tuple[str, dict]]:
-    """
-    Return a call of each tool that reads files.
-    """
+    """Return a call of each tool that reads files."""
     return [
         ("canon_checker", {"scene_path": scene, "canon_paths": ["canon"]}),
         ("canon_checker", {"canon_paths": [scene]}),
@@ -90,9 +86,7 @@ TOOLS = registry.bundled_tools(lambda text: pytest.fail("no file is routed"))
 
 
 def check_output(output: ports.ToolOutput) -> None:
-    """
-    Hold an output against the promises that all tools make.
-    """
+    """Hold an output against the promises that all tools make."""
     payload = output.payload
     assert plain.plain(payload) == payload
     assert len(plain.encode(payload)) <= bounds.PAYLOAD_BYTES
@@ -105,9 +99,7 @@ def check_output(output: ports.ToolOutput) -> None:
 
 
 def check_answer(ask) -> None:
-    """
-    Check an output, or the failure of a tool that finds no scene in it.
-    """
+    """Check an output, or the failure of a tool that finds no scene in it."""
     try:
         output = ask()
     except errors.ToolFailed as failure:
@@ -122,9 +114,7 @@ def check_answer(ask) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
-    """
-    Repetitions that would drive careless patterns into endless work are read in linear time.
-    """
+    """Repetitions that would drive careless patterns into endless work are read in linear time."""
     text = "".join(itertools.islice(itertools.repeat(HOSTILE[name]), size // len(HOSTILE[name])))
     workspace = stories.write(
         tmp_path, {**stories.CANON, "Story/a.md": text, "Story/b.md": f"Kael came. {text[: size // 4]}"}
@@ -151,9 +141,7 @@ def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
     )
 )
 def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
-    """
-    Every tool is a function of its arguments and the files, and keeps its promises for any text.
-    """
+    """Every tool is a function of its arguments and the files, and keeps its promises for any text."""
     files = {f"Story/{number}.md": text.encode("utf-8", "replace") for number, text in enumerate(texts)}
     workspace = stories.write(tmp_path_factory.mktemp("p"), {**files, **stories.CANON})
     for tool, args in calls("Story/0.md"):
@@ -189,9 +177,7 @@ def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
     ],
 )
 def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
-    """
-    Any argument of any tool may be anything: it is refused, or the file it names is not there.
-    """
+    """Any argument of any tool may be anything: it is refused, or the file it names is not there."""
     workspace = stories.write(tmp_path, {"s.md": "x"})
     for spec in TOOLS.specs().values():
         required = dict.fromkeys(spec.args_schema["required"], "s.md")
@@ -209,9 +195,7 @@ def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
 
 
 def test_files_in_any_encoding_are_refused_or_left_out(tmp_path):
-    """
-    A named file that is no UTF-8 fails its tool; one that only lies in a folder is left out.
-    """
+    """A named file that is no UTF-8 fails its tool; one that only lies in a folder is left out."""
     files: dict[str, str | bytes] = {
         "Story/utf16.md": "Kael".encode("utf-16"),
         "Story/latin.md": "für Kael".encode("latin-1"),

@@ -1,6 +1,4 @@
-"""
-Moving files: once, durably, never over something else, and finished by the next try after any crash.
-"""
+"""Moving files: once, durably, never over something else, and finished by the next try after any crash."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ moves.carry_out(pathlib.Path(sys.argv[1]), moves.Move.of("inbox/a.task", "done/n
 
 
 class Crash(BaseException):
-    """
-    The end of the process, as far as a test can have it.
-    """
+    """The end of the process, as far as a test can have it."""
 
 
 @pytest.fixture
@@ -54,9 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1) -> dict[str, Any]:
-    """
-    Move, and return what is told of it.
-    """
+    """Move, and return what is told of it."""
     call = Desk(working_dir=root).call(file_operations.MoveFile(source=source, folder=folder), attempt=attempt)
     told: dict[str, Any] = (await MoveFilePerformer(Workspaces([root])).perform(call)).output
     return told
@@ -65,32 +59,24 @@ async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now
 async def refusal(
     root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1
 ) -> errors.ToolFailed:
-    """
-    Return why something cannot be moved.
-    """
+    """Return why something cannot be moved."""
     with pytest.raises(errors.ToolFailed) as failed:
         await move(root, source, folder, attempt)
     return failed.value
 
 
 def content(root: Path) -> dict[str, str]:
-    """
-    Return the text of every file.
-    """
+    """Return the text of every file."""
     return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def paths(root: Path) -> list[Path]:
-    """
-    Return everything that there is.
-    """
+    """Return everything that there is."""
     return sorted(root.rglob("*"))
 
 
 class TestMoves:
-    """
-    What is moved, and where to.
-    """
+    """What is moved, and where to."""
 
     async def test_a_file_gets_a_new_place(self, root: Path) -> None:
         """Folders are made, it stays the same file, and both paths are told."""
@@ -201,9 +187,7 @@ class TestMoves:
 
 
 class TestCrashes:
-    """
-    What a crash leaves, and what the next try makes of it.
-    """
+    """What a crash leaves, and what the next try makes of it."""
 
     @pytest.mark.parametrize("call", ["link", "unlink"])
     def test_a_kill_between_the_names(self, root: Path, call: str) -> None:
@@ -312,9 +296,7 @@ class TestCrashes:
 
 
 class TestOthers:
-    """
-    Whoever else moves files meanwhile.
-    """
+    """Whoever else moves files meanwhile."""
 
     async def test_one_of_two_wins(self, root: Path) -> None:
         """Two runs that claim the same file for different folders: one has it, the other is told that it is gone."""

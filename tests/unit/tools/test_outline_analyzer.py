@@ -1,6 +1,4 @@
-"""
-Outlines and the tool `outline_analyzer`.
-"""
+"""Outlines and the tool `outline_analyzer`."""
 
 from __future__ import annotations
 
@@ -44,24 +42,18 @@ title: The Dark Lantern
 
 
 def analyze(tmp_path, text: str = OUTLINE, **args) -> dict:
-    """
-    Analyze an outline.
-    """
+    """Analyze an outline."""
     return stories.payload(TOOL, stories.write(tmp_path, {"o.md": text}), outline_path="o.md", **args)
 
 
 def planned(text: str) -> list[tuple[int | None, str, tuple[str, ...]]]:
-    """
-    Return number, title and beats of an outline's scenes.
-    """
+    """Return number, title and beats of an outline's scenes."""
     outline = outlines.of_document(documents.parse(text, path="o.md"))
     return [(scene.number, scene.title, scene.beats) for scene in outline.scenes]
 
 
 def test_a_scene_has_its_fields_and_beats(tmp_path):
-    """
-    Everything the outline says of a scene is there, by name.
-    """
+    """Everything the outline says of a scene is there, by name."""
     payload = analyze(tmp_path)
 
     assert payload["scenes"][0] == {
@@ -87,9 +79,7 @@ def test_a_scene_has_its_fields_and_beats(tmp_path):
 
 
 def test_a_single_number_is_the_most_words(tmp_path):
-    """
-    `Length: 300` is a limit, not a range.
-    """
+    """`Length: 300` is a limit, not a range."""
     scene = analyze(tmp_path)["scenes"][1]
 
     assert (scene["min_words"], scene["max_words"]) == (None, 300)
@@ -108,16 +98,12 @@ def test_a_single_number_is_the_most_words(tmp_path):
     ],
 )
 def test_a_query_finds_its_scene(tmp_path, query, title):
-    """
-    By number, by title, by the words of its beats.
-    """
+    """By number, by title, by the words of its beats."""
     assert analyze(tmp_path, query=query)["matched"]["title"] == title
 
 
 def test_a_match_has_its_score_and_neighbours(tmp_path):
-    """
-    A writer needs to know what comes before and after.
-    """
+    """A writer needs to know what comes before and after."""
     matched = analyze(tmp_path, query="scene 21")["matched"]
 
     assert matched["score"] == 1.0
@@ -128,9 +114,7 @@ def test_a_match_has_its_score_and_neighbours(tmp_path):
 
 
 def test_a_whole_title_is_surer_than_its_scattered_words():
-    """
-    `the tower door with the key` does not mean the scene `A Key for the Tower` if another tells just that.
-    """
+    """`the tower door with the key` does not mean the scene `A Key for the Tower` if another tells just that."""
     text = "## Scene 1: A Key for the Tower\n- Kael asks.\n## Scene 2: Arrival\n- The key opens the tower door.\n"
     outline = outlines.of_document(documents.parse(text))
     match = outline_matching.match(outline, "Kael opens the tower door with the key")
@@ -140,9 +124,7 @@ def test_a_whole_title_is_surer_than_its_scattered_words():
 
 
 def test_mode_beat_shows_one_scene_in_full(tmp_path):
-    """
-    A small model gets a small answer: the beats of the others are left out.
-    """
+    """A small model gets a small answer: the beats of the others are left out."""
     payload = analyze(tmp_path, mode="beat", query="scene 21")
 
     assert [len(scene["beats"]) for scene in payload["scenes"]] == [0, 1, 0]
@@ -152,9 +134,7 @@ def test_mode_beat_shows_one_scene_in_full(tmp_path):
 
 
 def test_the_summary_names_the_matched_beat(tmp_path):
-    """
-    As the slot's preview shows it.
-    """
+    """As the slot's preview shows it."""
     workspace = stories.write(tmp_path, {"o.md": OUTLINE})
 
     assert (
@@ -165,9 +145,7 @@ def test_the_summary_names_the_matched_beat(tmp_path):
 
 
 def test_gaps_of_the_outline_are_found(tmp_path):
-    """
-    No beats, no goal, no point of view, missing numbers, unpaid plants.
-    """
+    """No beats, no goal, no point of view, missing numbers, unpaid plants."""
     found = analyze(tmp_path)["findings"]
 
     assert {(finding["kind"], finding["line"]) for finding in found} == {
@@ -181,9 +159,7 @@ def test_gaps_of_the_outline_are_found(tmp_path):
 
 
 def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):
-    """
-    The structure must hold.
-    """
+    """The structure must hold."""
     text = "## Scene 1: A\n- Date: 5 March\n- x\n## Scene 1: B\n- Date: 4 March\n- y\n"
     kinds = [finding["kind"] for finding in analyze(tmp_path, text)["findings"]]
 
@@ -207,41 +183,31 @@ def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):
     ],
 )
 def test_outlines_come_in_several_forms(text, expected):
-    """
-    Numbered headings, plain headings of one level, or a list; fields with or without list marks.
-    """
+    """Numbered headings, plain headings of one level, or a list; fields with or without list marks."""
     assert planned(text) == expected
 
 
 def test_windows_line_ends_make_no_difference():
-    """
-    CRLF is a line end.
-    """
+    """CRLF is a line end."""
     assert planned(OUTLINE.replace("\n", "\r\n")) == planned(OUTLINE)
 
 
 def test_an_outline_without_scenes_is_an_answer(tmp_path):
-    """
-    No scene is no failure unless one is looked for.
-    """
+    """No scene is no failure unless one is looked for."""
     payload = analyze(tmp_path, "")
 
     assert (payload["scenes"], payload["matched"], payload["scene_count"]) == ([], None, 0)
 
 
 def test_a_missing_outline_fails(tmp_path):
-    """
-    A recipe that names no outline learns it at once.
-    """
+    """A recipe that names no outline learns it at once."""
     with pytest.raises(errors.ToolFailed) as caught:
         stories.run(TOOL, stories.write(tmp_path, {}), outline_path="o.md")
     assert caught.value.code == "file_not_found"
 
 
 def test_a_huge_outline_is_cut_and_says_so(tmp_path):
-    """
-    The payload stays small, the true number is told, and a late match is still whole.
-    """
+    """The payload stays small, the true number is told, and a late match is still whole."""
     text = "".join(
         f"## Scene {number}: Title {number}\n- Beat number {number} is told at some length.\n"
         for number in range(1, 900)
@@ -258,9 +224,7 @@ def test_a_huge_outline_is_cut_and_says_so(tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.sampled_from("#- 12.:Scene\nabPOV;"), max_size=200), st.text(max_size=30))
 def test_any_text_is_an_outline(text, query):
-    """
-    Scenes are numbered from 0 in the order of their lines; a match is one of them.
-    """
+    """Scenes are numbered from 0 in the order of their lines; a match is one of them."""
     outline = outlines.of_document(documents.parse(text, path="o.md"))
     match = outline_matching.match(outline, query)
 

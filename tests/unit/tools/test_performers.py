@@ -1,6 +1,4 @@
-"""
-The performers of tools, checks, files and issues.
-"""
+"""The performers of tools, checks, files and issues."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def workspaces(desk: Desk) -> Workspaces:
 
 
 class Held:
-    """
-    A tool that ends when it is told to, and says where it ran.
-    """
+    """A tool that ends when it is told to, and says where it ran."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -50,9 +46,7 @@ class Held:
         self._lock = threading.Lock()
 
     def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
-        """
-        Wait, then return.
-        """
+        """Wait, then return."""
         with self._lock:
             self.running += 1
             self.most_running = max(self.most_running, self.running)
@@ -63,16 +57,12 @@ class Held:
 
 
 def tool(name: str = "held", **given: Any) -> operations.ToolCall:
-    """
-    Return a tool call.
-    """
+    """Return a tool call."""
     return operations.ToolCall(tool=name, args=given.pop("args", {}), **given)
 
 
 class TestTools:
-    """
-    ToolPerformer.
-    """
+    """ToolPerformer."""
 
     @pytest.fixture
     def tools(self, workspaces: Workspaces) -> ToolPerformer:
@@ -165,9 +155,7 @@ class TestTools:
 
 
 class TestWorkspaces:
-    """
-    Workspaces.
-    """
+    """Workspaces."""
 
     @pytest.mark.parametrize("folder", ["", "..", "../other", "/", "../link", "nul\0"])
     async def test_a_run_from_elsewhere_opens_no_other_folder(
@@ -194,9 +182,7 @@ class TestWorkspaces:
 
 
 class TestChecks:
-    """
-    CheckPerformer.
-    """
+    """CheckPerformer."""
 
     @pytest.mark.parametrize(
         ("path", "holds"), [("there.md", True), ("./there.md", True), ("absent.md", False), ("folder", False)]
@@ -232,9 +218,7 @@ class TestChecks:
 
 
 class TestCommits:
-    """
-    CommitFilePerformer.
-    """
+    """CommitFilePerformer."""
 
     @pytest.fixture
     def commits(self, workspaces: Workspaces) -> CommitFilePerformer:
@@ -368,9 +352,7 @@ class TestCommits:
 
 
 class TestIssues:
-    """
-    IssuePerformer.
-    """
+    """IssuePerformer."""
 
     async def test_an_issue_has_all_its_fields(self, desk: Desk) -> None:
         """The record names its run, session, step, receipts and facts."""

@@ -1,6 +1,4 @@
-"""
-Quotes: words that stand in a text, however it is set, and words that do not.
-"""
+"""Quotes: words that stand in a text, however it is set, and words that do not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Reading files as text: whole ones that a step needs, and the beginning of those that it only tells of.
-"""
+"""Reading files as text: whole ones that a step needs, and the beginning of those that it only tells of."""
 
 from __future__ import annotations
 
@@ -28,27 +26,21 @@ def root(tmp_path: Path) -> Path:
 
 
 async def read(root: Path, *paths: str, **given: Any) -> dict[str, Any]:
-    """
-    Return what is told of files.
-    """
+    """Return what is told of files."""
     call = Desk(working_dir=root).call(file_operations.ReadFiles(paths=paths, **given))
     files: dict[str, Any] = (await ReadFilesPerformer(Workspaces([root])).perform(call)).output["files"]
     return files
 
 
 async def refusal(root: Path, *paths: str, **given: Any) -> errors.ToolFailed:
-    """
-    Return why files cannot be read.
-    """
+    """Return why files cannot be read."""
     with pytest.raises(errors.ToolFailed) as failed:
         await read(root, *paths, **given)
     return failed.value
 
 
 class TestWhole:
-    """
-    Files that are read whole.
-    """
+    """Files that are read whole."""
 
     async def test_a_file_is_read_as_it_is(self, root: Path) -> None:
         """Line ends, byte order marks and NUL characters stay; the path is the one that was asked for."""
@@ -134,9 +126,7 @@ class TestWhole:
 
 
 class TestExcerpts:
-    """
-    Files whose beginning is enough.
-    """
+    """Files whose beginning is enough."""
 
     async def test_what_is_no_file_has_no_text(self, root: Path) -> None:
         """Folders say that they are folders; what is gone, broken or a pipe has no text and is no failure."""

@@ -1,6 +1,4 @@
-"""
-The registry and the tool `task_router`.
-"""
+"""The registry and the tool `task_router`."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.unit.tools import stories
 
 @dataclass(frozen=True, kw_only=True)
 class Routed:
-    """
-    An answer of the router.
-    """
+    """An answer of the router."""
 
     recipe_id: str | None
     routable: bool
@@ -29,9 +25,7 @@ class Routed:
 
 
 def route(text: str) -> Routed:
-    """
-    Route everything that speaks of drafts.
-    """
+    """Route everything that speaks of drafts."""
     if "draft" in text.lower():
         args = {"scene_path": "Story/x.md", "canon_paths": ["a.md", "b.md"]}
         return Routed(recipe_id="creative_draft_scene", routable=True, reason="matches “draft”", initial_args=args)
@@ -40,16 +34,12 @@ def route(text: str) -> Routed:
 
 @pytest.fixture
 def tools():
-    """
-    All bundled tools.
-    """
+    """All bundled tools."""
     return registry.bundled_tools(route)
 
 
 def test_all_tools_of_the_recipes_are_there(tools):
-    """
-    The nine tools that the bundled recipes and the chat use.
-    """
+    """The nine tools that the bundled recipes and the chat use."""
     assert tools.names() == [
         "canon_checker",
         "consistency_checker",
@@ -65,9 +55,7 @@ def test_all_tools_of_the_recipes_are_there(tools):
 
 
 def test_every_schema_is_valid_closed_and_described(tools):
-    """
-    Draft 2020-12, no further properties, a description and a type for each argument, valid defaults.
-    """
+    """Draft 2020-12, no further properties, a description and a type for each argument, valid defaults."""
     for spec in tools.specs().values():
         Draft202012Validator.check_schema(spec.args_schema)
 
@@ -85,9 +73,7 @@ def test_every_schema_is_valid_closed_and_described(tools):
     [("file_locater", "file_locator"), ("canon", "canon_checker"), ("outline-analyser", "outline_analyzer")],
 )
 def test_an_unknown_tool_is_answered_with_the_nearest_names(tools, name, nearest):
-    """
-    Whichever door is knocked at.
-    """
+    """Whichever door is knocked at."""
     for ask in (tools.get, lambda wrong: tools.flaws(wrong, {}), lambda wrong: tools.literal_flaws(wrong, {})):
         with pytest.raises(errors.ToolFailed) as caught:
             ask(name)
@@ -97,9 +83,7 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names(tools, name, nearest
 
 
 def test_a_tool_that_is_like_no_other_is_answered_with_the_list(tools, tmp_path):
-    """
-    And a hostile name is cut.
-    """
+    """And a hostile name is cut."""
     with pytest.raises(errors.ToolFailed) as caught:
         tools.execute("#" * 10_000, {}, stories.write(tmp_path, {}))
 
@@ -108,9 +92,7 @@ def test_a_tool_that_is_like_no_other_is_answered_with_the_list(tools, tmp_path)
 
 
 def test_execution_checks_the_arguments(tools, tmp_path):
-    """
-    Wrong ones never reach the tool.
-    """
+    """Wrong ones never reach the tool."""
     with pytest.raises(errors.ToolFailed) as caught:
         tools.execute("prose_analyzer", {"path": "x"}, stories.write(tmp_path, {}))
 
@@ -120,9 +102,7 @@ def test_execution_checks_the_arguments(tools, tmp_path):
 
 
 def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
-    """
-    Recipe, arguments and reason.
-    """
+    """Recipe, arguments and reason."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Draft scene 21")
 
     assert output.payload["recipe_id"] == "creative_draft_scene"
@@ -134,9 +114,7 @@ def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
 
 
 def test_a_task_that_fits_no_recipe_is_told_with_the_reason(tmp_path):
-    """
-    Not routable is an answer, not a failure.
-    """
+    """Not routable is an answer, not a failure."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Sing")
 
     assert (output.payload["recipe_id"], output.payload["routable"]) == (None, False)
@@ -145,9 +123,7 @@ def test_a_task_that_fits_no_recipe_is_told_with_the_reason(tmp_path):
 
 
 def test_an_endless_reason_is_cut(tmp_path):
-    """
-    The router's words are bounded like all others.
-    """
+    """The router's words are bounded like all others."""
     endless = Routed(recipe_id="x", routable=True, reason="r" * 5_000, initial_args={"a": "b" * 5_000})
     output = stories.run(TaskRouter(lambda text: endless), stories.write(tmp_path, {}), user_request="x")
 

@@ -1,6 +1,4 @@
-"""
-Reserved folders: whatever names them and whoever asks, nothing reaches the data of Control Room or of git.
-"""
+"""Reserved folders: whatever names them and whoever asks, nothing reaches the data of Control Room or of git."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ OUTSIDE, NOT_ALLOWED = "path_outside_workspace", "workspace_not_allowed"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """
-    Return a project with data in a folder of an innocent name, other reserved folders, and ways to them.
-    """
+    """Return a project with data in a folder of an innocent name, other reserved folders, and ways to them."""
     project = tmp_path / "project"
     for name in (
         "book/state/runs",
@@ -83,9 +79,7 @@ WAYS = [
 
 
 def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, Callable[[str], tuple[Any, Any]]]:
-    """
-    Return what reaches files, each with the operation that it gets for a folder.
-    """
+    """Return what reaches files, each with the operation that it gets for a folder."""
     command = commands.CommandPerformer(running, places, os.environ)
     moving = move_file.MoveFilePerformer(places)
     checking, committing = checks.CheckPerformer(places), checks.CommitFilePerformer(places)
@@ -112,9 +106,7 @@ def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, 
 
 
 def contents(project: Path) -> dict[Path, bytes | None]:
-    """
-    Return every file of the project with its content, and every folder.
-    """
+    """Return every file of the project with its content, and every folder."""
     return {path: path.read_bytes() if path.is_file() else None for path in project.rglob("*")}
 
 
@@ -224,9 +216,7 @@ async def test_an_agent_is_not_started_in_a_swapped_folder(tmp_path: Path) -> No
 
 
 def of_run(project: Path, places: Workspaces) -> Workspace:
-    """
-    Return the workspace of a run with a folder of its own in the project.
-    """
+    """Return the workspace of a run with a folder of its own in the project."""
     call = Desk(working_dir=project).call(operations.Check(check="file_exists", subject="x"))
     return places.of(dataclasses.replace(call.run, folder=str(project / ".orchestrate/runs/own")))
 

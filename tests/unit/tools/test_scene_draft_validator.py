@@ -1,6 +1,4 @@
-"""
-The tool `scene_draft_validator`.
-"""
+"""The tool `scene_draft_validator`."""
 
 from __future__ import annotations
 
@@ -26,25 +24,19 @@ DRAFT = "---\nscene: 1\npov: Mira\n---\n# The Ferry\n\nMira boarded the last fer
 
 
 def validate(tmp_path, draft: str = DRAFT, outline: str | None = OUTLINE, **args) -> dict:
-    """
-    Validate a draft's file.
-    """
+    """Validate a draft's file."""
     workspace = stories.write(tmp_path, {"s.md": draft, **({"o.md": outline} if outline is not None else {})})
     further = {"outline_path": "o.md"} if outline is not None else {}
     return stories.payload(TOOL, workspace, scene_path="s.md", **further, **args)
 
 
 def results(payload: dict) -> dict[str, bool]:
-    """
-    Return which checks were passed.
-    """
+    """Return which checks were passed."""
     return {check["check"]: check["pass"] for check in payload["checks"]}
 
 
 def test_a_draft_that_tells_its_beats_passes(tmp_path):
-    """
-    Forms of words do not matter, nor what stands between them.
-    """
+    """Forms of words do not matter, nor what stands between them."""
     payload = validate(tmp_path)
 
     assert payload["pass"]
@@ -59,9 +51,7 @@ def test_a_draft_that_tells_its_beats_passes(tmp_path):
 
 
 def test_a_beat_that_is_not_told_fails(tmp_path):
-    """
-    The finding names the beat; the score says how much of it is there.
-    """
+    """The finding names the beat; the score says how much of it is there."""
     payload = validate(tmp_path, "---\nscene: 1\n---\nMira boarded the ferry.")
 
     assert not payload["pass"]
@@ -81,24 +71,18 @@ def test_a_beat_that_is_not_told_fails(tmp_path):
     ],
 )
 def test_the_scene_of_the_outline_is_found_by_number_or_title(tmp_path, draft, title):
-    """
-    The number first, then the title.
-    """
+    """The number first, then the title."""
     assert validate(tmp_path, draft)["matched"]["title"] == title
 
 
 def test_the_scene_can_be_named(tmp_path):
-    """
-    `beat` wins over what the draft says of itself.
-    """
+    """`beat` wins over what the draft says of itself."""
     assert validate(tmp_path, beat="scene 2")["matched"]["title"] == "The Tower"
     assert results(validate(tmp_path, beat="scene 7"))["in_outline"] is False
 
 
 def test_a_draft_that_fits_no_scene_fails(tmp_path):
-    """
-    Without a scene in the outline there are no beats to check.
-    """
+    """Without a scene in the outline there are no beats to check."""
     payload = validate(tmp_path, "# Something else\n\nRain fell.")
 
     assert (payload["pass"], payload["matched"], payload["beats"]) == (False, None, [])
@@ -115,16 +99,12 @@ def test_a_draft_that_fits_no_scene_fails(tmp_path):
     ],
 )
 def test_length_is_checked_inclusively_and_the_task_wins(tmp_path, args, passed):
-    """
-    What the task says overrides the outline.
-    """
+    """What the task says overrides the outline."""
     assert results(validate(tmp_path, **args))["length"] is passed
 
 
 def test_length_of_the_outline_is_checked(tmp_path):
-    """
-    Too long is a finding, too.
-    """
+    """Too long is a finding, too."""
     payload = validate(tmp_path, DRAFT + "Rain fell on and on. " * 20)
 
     assert "more than 50" in stories.told(payload["findings"], "length")[0]["message"]
@@ -143,16 +123,12 @@ def test_length_of_the_outline_is_checked(tmp_path):
     ],
 )
 def test_the_point_of_view_must_appear(tmp_path, draft, pov, passed):
-    """
-    By name in the narration or as `I`; front matter may not say otherwise.
-    """
+    """By name in the narration or as `I`; front matter may not say otherwise."""
     assert results(validate(tmp_path, draft, outline=None, pov=pov))["pov"] is passed
 
 
 def test_forbidden_words_are_found_as_whole_words(tmp_path):
-    """
-    Case does not matter; `ferryman` is not `ferry`; a phrase is found as well; signs are no patterns.
-    """
+    """Case does not matter; `ferryman` is not `ferry`; a phrase is found as well; signs are no patterns."""
     payload = validate(tmp_path, outline=None, forbidden_words=["FERRY", "old bell", "ferr", ".*", "("])
 
     assert [finding["message"].split("”")[0] for finding in payload["findings"]] == ["“FERRY", "“old bell"]
@@ -160,18 +136,14 @@ def test_forbidden_words_are_found_as_whole_words(tmp_path):
 
 
 def test_required_headings_are_compared_without_case_and_marks(tmp_path):
-    """
-    `the ferry!` is `The Ferry`.
-    """
+    """`the ferry!` is `The Ferry`."""
     payload = validate(tmp_path, outline=None, required_headings=["the ferry!", "Notes"])
 
     assert [finding["message"] for finding in payload["findings"]] == ["The heading “Notes” is missing."]
 
 
 def test_a_text_can_be_validated_without_a_file(tmp_path):
-    """
-    An agent's draft need not be on disk.
-    """
+    """An agent's draft need not be on disk."""
     workspace = stories.write(tmp_path, {"o.md": OUTLINE})
     payload = stories.payload(TOOL, workspace, text=DRAFT, outline_path="o.md")
 
@@ -181,9 +153,7 @@ def test_a_text_can_be_validated_without_a_file(tmp_path):
 
 @pytest.mark.parametrize("draft", ["", "\n", "# Heading\n", "---\nscene: 1\n---\n", "..."])
 def test_an_empty_draft_fails(tmp_path, draft):
-    """
-    Nothing is never a scene.
-    """
+    """Nothing is never a scene."""
     payload = validate(tmp_path, draft, outline=None)
 
     assert results(payload) == {"not_empty": False}
@@ -192,18 +162,14 @@ def test_an_empty_draft_fails(tmp_path, draft):
 
 @pytest.mark.parametrize("args", [{}, {"scene_path": "s.md", "text": "x"}, {"text": ""}, {"text": "x", "max_words": 0}])
 def test_either_a_file_or_a_text_must_be_given(tmp_path, args):
-    """
-    Neither and both are wrong.
-    """
+    """Neither and both are wrong."""
     with pytest.raises(errors.ToolFailed) as caught:
         TOOL.execute(args, stories.write(tmp_path, {"s.md": DRAFT}))
     assert caught.value.code == "invalid_args"
 
 
 def test_the_summary_and_the_report_say_what_failed(tmp_path):
-    """
-    One line for the slot, a few for a prompt.
-    """
+    """One line for the slot, a few for a prompt."""
     workspace = stories.write(tmp_path, {"s.md": DRAFT, "o.md": OUTLINE})
     output = stories.run(TOOL, workspace, scene_path="s.md", outline_path="o.md", forbidden_words=["ferry"])
 

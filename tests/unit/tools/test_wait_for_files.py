@@ -1,6 +1,4 @@
-"""
-Waiting for files, on a clock that moves only when told to.
-"""
+"""Waiting for files, on a clock that moves only when told to."""
 
 from __future__ import annotations
 
@@ -23,18 +21,14 @@ from tests.unit.calls import Desk
 
 
 class Waiting:
-    """
-    A wait in a workspace, and the time around it.
-    """
+    """A wait in a workspace, and the time around it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.time = clock.FakeClock()
 
     def begin(self, *, left: float | None = None, **given: Any) -> asyncio.Task[records.Result]:
-        """
-        Begin a wait of ten seconds, or go on with one that has so many seconds left.
-        """
+        """Begin a wait of ten seconds, or go on with one that has so many seconds left."""
         asked: dict[str, Any] = {"pattern": "*.task", "timeout_seconds": 10.0} | given
         operation = file_operations.WaitForFiles(**asked)
         seconds = operation.timeout_seconds if left is None else left
@@ -43,24 +37,18 @@ class Waiting:
         return asyncio.create_task(performer.perform(Desk(working_dir=self.root).call(operation, due_at=due_at)))
 
     async def pause(self) -> float:
-        """
-        Wait until the next look is due, and return the time until then.
-        """
+        """Wait until the next look is due, and return the time until then."""
         await self.until(lambda: self.time.next_wake_seconds() is not None)
         return self.time.next_wake_seconds() or 0
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """
-        Wait, turn by turn of the loop, until something holds.
-        """
+        """Wait, turn by turn of the loop, until something holds."""
         async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 - one turn of the loop at a time, no time passes
                 await asyncio.sleep(0)
 
     async def go_to_the_end(self, wait: asyncio.Task[records.Result]) -> records.Result:
-        """
-        Let time pass from look to look until a wait is over.
-        """
+        """Let time pass from look to look until a wait is over."""
         while True:
             await self.until(lambda: wait.done() or self.time.next_wake_seconds() is not None)
             if wait.done():
@@ -68,9 +56,7 @@ class Waiting:
             self.time.advance(self.time.next_wake_seconds() or 0)
 
     def put(self, *names: str) -> None:
-        """
-        Make files.
-        """
+        """Make files."""
         for name in names:
             (self.root / name).touch()
 
@@ -83,9 +69,7 @@ def waiting(tmp_path: Path) -> Waiting:
 
 
 def facts(result: records.Result) -> tuple[str, list[str], int, int, bool]:
-    """
-    Return what a record says.
-    """
+    """Return what a record says."""
     told = result.output
     assert list(told) == ["files", "wait_duration_ms", "poll_count", "timed_out"]
     return result.status.value, told["files"], told["wait_duration_ms"], told["poll_count"], told["timed_out"]
@@ -218,9 +202,7 @@ async def test_a_pipe_is_something_that_is_there(waiting: Waiting) -> None:
 
 
 def held(begun: threading.Event, go: threading.Event) -> list[str]:
-    """
-    Say that a look has begun, and find nothing when it may go on.
-    """
+    """Say that a look has begun, and find nothing when it may go on."""
     begun.set()
     go.wait(30)
     return []

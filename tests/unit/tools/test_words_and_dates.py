@@ -1,6 +1,4 @@
-"""
-Dates, numbers and the matching of words.
-"""
+"""Dates, numbers and the matching of words."""
 
 from __future__ import annotations
 
@@ -29,16 +27,12 @@ from app.tools import dates, matching
     ],
 )
 def test_dates_are_read_as_stories_write_them(text, expected):
-    """
-    Figures and words in several orders; months only with a capital.
-    """
+    """Figures and words in several orders; months only with a capital."""
     assert [str(date) for date in dates.find(text)] == expected
 
 
 def test_bare_years_are_read_only_when_asked_for():
-    """
-    A year alone is a date on a card, hardly in prose.
-    """
+    """A year alone is a date on a card, hardly in prose."""
     assert dates.find("founded 1702") == []
     assert [str(date) for date in dates.find("founded 1702", bare_years=True)] == ["1702"]
     assert [str(date) for date in dates.find("12 October 1893", bare_years=True)] == ["12 October 1893"]
@@ -55,9 +49,7 @@ def test_bare_years_are_read_only_when_asked_for():
     ],
 )
 def test_dates_contradict_in_what_both_state(one, other, contradicts):
-    """
-    What one of them leaves open does not count.
-    """
+    """What one of them leaves open does not count."""
     first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
 
     assert first.contradicts(second) is contradicts
@@ -77,9 +69,7 @@ def test_dates_contradict_in_what_both_state(one, other, contradicts):
     ],
 )
 def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
-    """
-    A date without a year is not compared with one that has a year.
-    """
+    """A date without a year is not compared with one that has a year."""
     first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
 
     assert first.is_before(second) is before
@@ -99,9 +89,7 @@ def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
     ],
 )
 def test_numbers_are_read_in_figures_and_words(text, value):
-    """
-    What is no number is none.
-    """
+    """What is no number is none."""
     assert dates.number(text) == value
 
 
@@ -114,9 +102,7 @@ def test_numbers_are_read_in_figures_and_words(text, value):
     ],
 )  # fmt: skip
 def test_forms_of_a_word_have_one_stem(one, other):
-    """
-    Common endings and common irregular verbs are seen through.
-    """
+    """Common endings and common irregular verbs are seen through."""
     assert matching.stem(one) == matching.stem(other)
 
 
@@ -124,23 +110,17 @@ def test_forms_of_a_word_have_one_stem(one, other):
     ("one", "other"), [("key", "keen"), ("rock", "rocket"), ("tower", "town"), ("ring", "rung bell")]
 )
 def test_different_words_keep_different_stems(one, other):
-    """
-    What only looks alike stays apart.
-    """
+    """What only looks alike stays apart."""
     assert matching.stem(one) != matching.stem(other)
 
 
 def test_terms_are_the_words_that_say_something_once_each():
-    """
-    Case, accents, stop words and repetitions go away; the order stays.
-    """
+    """Case, accents, stop words and repetitions go away; the order stays."""
     assert matching.terms("The Ärger of the árger: Kael's KEY, the key!") == ["arger", "kael", "key"]
 
 
 def test_overlap_is_the_part_of_what_is_wanted():
-    """
-    Nothing wanted is nothing found.
-    """
+    """Nothing wanted is nothing found."""
     assert matching.overlap(["a", "b"], {"a", "c"}) == 0.5
     assert matching.overlap([], {"a"}) == 0.0
 
@@ -148,9 +128,7 @@ def test_overlap_is_the_part_of_what_is_wanted():
 @settings(deadline=None)
 @given(st.text(max_size=60))
 def test_stemming_and_date_reading_take_any_text(text):
-    """
-    No text breaks them; a stem is never empty.
-    """
+    """No text breaks them; a stem is never empty."""
     assert all(matching.stem(token) for token in matching.tokens(text))
     dates.find(text, bare_years=True)
     dates.number(text)

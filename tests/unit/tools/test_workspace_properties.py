@@ -1,6 +1,4 @@
-"""
-Properties of confinement: whatever the path and whatever the links, nothing outside is read, listed or changed.
-"""
+"""Properties of confinement: whatever the path and whatever the links, nothing outside is read, listed or changed."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ layouts = st.lists(
 
 
 def build(base: Path, layout) -> tuple[Path, Path]:
-    """
-    Make a project with files and links beside a folder with a secret.
-    """
+    """Make a project with files and links beside a folder with a secret."""
     root, outside = base / "project", base / "outside"
     root.mkdir()
     outside.mkdir()
@@ -63,9 +59,7 @@ def build(base: Path, layout) -> tuple[Path, Path]:
 
 
 def state(folder: Path) -> list[tuple[str, bytes, int]]:
-    """
-    Return what is in a folder, with its contents and times.
-    """
+    """Return what is in a folder, with its contents and times."""
     return sorted((entry.name, entry.read_bytes(), entry.stat().st_mtime_ns) for entry in folder.iterdir())
 
 
@@ -76,9 +70,7 @@ def state(folder: Path) -> list[tuple[str, bytes, int]]:
 @example(layout=[(["a"], "b", "../../outside/secret.md")], path="a/b")
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md")
 def test_nothing_outside_is_ever_read(layout, path):
-    """
-    What a read returns is a file whose real path lies inside the root, and never the secret.
-    """
+    """What a read returns is a file whose real path lies inside the root, and never the secret."""
     with tempfile.TemporaryDirectory() as base:
         root, _ = build(Path(base), layout)
         workspace = Workspace(root)
@@ -100,9 +92,7 @@ def test_nothing_outside_is_ever_read(layout, path):
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md", overwrite=True)
 @example(layout=[([], "x.md", "../outside/new.md")], path="x.md", overwrite=False)
 def test_nothing_outside_is_ever_written(layout, path, overwrite):
-    """
-    Whether a write succeeds or fails, the folder beside the root is as it was; a success is inside and whole.
-    """
+    """Whether a write succeeds or fails, the folder beside the root is as it was; a success is inside and whole."""
     with tempfile.TemporaryDirectory() as base:
         root, outside = build(Path(base), layout)
         before = state(outside)
@@ -122,9 +112,7 @@ def test_nothing_outside_is_ever_written(layout, path, overwrite):
 @settings(max_examples=60, deadline=None)
 @given(layout=layouts)
 def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
-    """
-    Every listed path is a regular file inside, reached without a link; a second scan lists the same.
-    """
+    """Every listed path is a regular file inside, reached without a link; a second scan lists the same."""
     with tempfile.TemporaryDirectory() as base:
         root, _ = build(Path(base), layout)
         workspace = Workspace(root)
@@ -142,9 +130,7 @@ def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
     path=paths,
 )
 def test_without_links_a_file_is_read_exactly_if_it_is_there(files, path):
-    """
-    Confinement costs nothing: in a project without links every plain path to a file works.
-    """
+    """Confinement costs nothing: in a project without links every plain path to a file works."""
     with tempfile.TemporaryDirectory() as base:
         root = Path(base) / "project"
         root.mkdir()

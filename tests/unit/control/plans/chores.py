@@ -1,5 +1,4 @@
-"""
-A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
+"""A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
 
 A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail. If its recipe `asks`,
 a person is asked first.
@@ -25,18 +24,14 @@ SEAT_SECONDS = 60
 
 
 class Chores:
-    """
-    A dialect whose recipes are `{recipe_id, label, task_patterns, args_schema}`.
-    """
+    """A dialect whose recipes are `{recipe_id, label, task_patterns, args_schema}`."""
 
     name = "chores"
     driver_version = 1
     file_suffixes = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Read a recipe.
-        """
+        """Read a recipe."""
         document = json.loads(source)
         schema: dict[str, plain.Json] = {"type": "object", "properties": {}}
         return library.Recipe(
@@ -49,39 +44,27 @@ class Chores:
         )
 
     def check(self, recipe: library.Recipe, shelf: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def flaws(self, source: str, stem: str, shelf: library.Library) -> list[errors.Flaw]:
-        """
-        Find nothing.
-        """
+        """Find nothing."""
         return []
 
     def freeze(self, recipe: library.Recipe, shelf: library.Library) -> dict[str, plain.Json]:
-        """
-        Return nothing.
-        """
+        """Return nothing."""
         return {}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return no graph.
-        """
+        """Return no graph."""
         return {"nodes": [], "edges": []}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of anything.
-        """
+        """Return the schema of anything."""
         return {}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """
-        Ask where that is to be, fetch, then work.
-        """
+        """Ask where that is to be, fetch, then work."""
         if ctx.run.recipe.get("asks"):
             await ctx.gate("ask", operations.Gate(prompt="Now?"))
         for key in (FETCH, WORK):
@@ -95,9 +78,7 @@ CHORES = cast(ports.Dialect, Chores())
 
 
 class Toolbox:
-    """
-    Do chores; whether and when `work` succeeds is told by the number of the task.
-    """
+    """Do chores; whether and when `work` succeeds is told by the number of the task."""
 
     def __init__(self) -> None:
         self.performed: list[Tried] = []
@@ -114,61 +95,43 @@ class Toolbox:
         self._news = asyncio.Condition()
 
     def hold(self, *tasks: int) -> None:
-        """
-        Make tasks wait until they are released.
-        """
+        """Make tasks wait until they are released."""
         for task in tasks:
             self._held[task] = asyncio.Event()
 
     def hold_all(self) -> None:
-        """
-        Make every task wait that is not released.
-        """
+        """Make every task wait that is not released."""
         self._hold_all = True
 
     def release(self, *tasks: int) -> None:
-        """
-        Let tasks go on.
-        """
+        """Let tasks go on."""
         for task in tasks:
             self._held.setdefault(task, asyncio.Event()).set()
 
     def release_all(self) -> None:
-        """
-        Hold nothing back any more.
-        """
+        """Hold nothing back any more."""
         self._hold_all = False
         self.release(*self._held)
 
     def fail(self, *tasks: int) -> None:
-        """
-        Make tasks fail.
-        """
+        """Make tasks fail."""
         self._failing |= {*tasks}
 
     def mend(self, *tasks: int) -> None:
-        """
-        Make tasks succeed again.
-        """
+        """Make tasks succeed again."""
         self._failing -= {*tasks}
 
     async def begun(self, *tasks: int) -> None:
-        """
-        Wait until the `work` of tasks is under way.
-        """
+        """Wait until the `work` of tasks is under way."""
         async with asyncio.timeout(SEAT_SECONDS), self._news:
             await self._news.wait_for(lambda: self.busy.issuperset(tasks))
 
     def tries(self, task: int, key: str = WORK) -> list[tuple[str, int]]:
-        """
-        Return run and attempt of every try of a task's step.
-        """
+        """Return run and attempt of every try of a task's step."""
         return [(run, attempt) for each, run, tried, attempt in self.performed if (each, tried) == (task, key)]
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Do one step.
-        """
+        """Do one step."""
         if call.key not in (FETCH, WORK):
             # The chief looks for files, too.
             return records.Result(output={"matches": []}, summary="nothing")
@@ -196,9 +159,7 @@ class Toolbox:
 
 
 def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a recipe that a description with its name in it is routed to.
-    """
+    """Return a recipe that a description with its name in it is routed to."""
     return {"recipe_id": recipe_id, "label": f"Do {recipe_id}", "task_patterns": [f"{recipe_id} "]} | fields
 
 
@@ -221,8 +182,7 @@ RECIPES = (
 
 
 def world(toolbox: Toolbox, **given: Any) -> bootstrap.World:
-    """
-    Return the real world, in which chores are understood and done with a toolbox.
+    """Return the real world, in which chores are understood and done with a toolbox.
 
     The bundled recipes take half a second to read; those that are read as chores take nothing, the others are left out.
     """

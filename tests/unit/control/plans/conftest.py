@@ -1,6 +1,4 @@
-"""
-The desk at which plans are tried.
-"""
+"""The desk at which plans are tried."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from tests.unit.control.plans import desks
 
 @pytest.fixture
 async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk.
-    """
+    """Return an open desk."""
     opened = await desks.Desk(place).open()
     yield opened
     await opened.close()

@@ -1,5 +1,5 @@
-"""
-Any plan under any sequence of moves: nothing begins too early, nothing stalls, and every status is what the table says.
+"""Any plan under any sequence of moves: nothing begins too early, nothing stalls, and every status is what the table
+says.
 """
 
 from __future__ import annotations
@@ -26,16 +26,12 @@ NUMBERS = st.integers(1, 9)
 
 
 def steps(table: dict[object, frozenset[object]], source: object, target: object, left: int) -> bool:
-    """
-    Tell whether a state is reached from another in at most so many moves.
-    """
+    """Tell whether a state is reached from another in at most so many moves."""
     return source == target or (left > 0 and any(steps(table, each, target, left - 1) for each in table[source]))
 
 
 class AnyMoves(RuleBasedStateMachine):
-    """
-    A person, a planner and the runs, each doing anything at any time.
-    """
+    """A person, a planner and the runs, each doing anything at any time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,9 +41,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @initialize(graph=st.lists(st.tuples(st.sets(st.integers(0, 6)), st.booleans()), max_size=6))
     def made(self, graph: list[tuple[set[int], bool]]) -> None:
-        """
-        Make any plan without a cycle.
-        """
+        """Make any plan without a cycle."""
         tasks = []
         for index, (before, asks) in enumerate(graph):
             deps = sorted(each + 1 for each in before if each < index)
@@ -61,25 +55,19 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(move=st.sampled_from([moves.approved, moves.started, moves.started, moves.paused, moves.resumed]))
     def moved(self, move: Callable[[Plan, str], Plan]) -> None:
-        """
-        Move the plan.
-        """
+        """Move the plan."""
         with self.allowed():
             self.become(move(self.plan, LATER))
 
     @rule(number=NUMBERS)
     def forced(self, number: int) -> None:
-        """
-        Force a task.
-        """
+        """Force a task."""
         with self.allowed():
             self.become(moves.forced(self.plan, number, LATER))
 
     @rule(number=NUMBERS, fresh=st.booleans())
     def retried(self, number: int, fresh: bool) -> None:
-        """
-        Retry a task; its run is sent on where it is there.
-        """
+        """Retry a task; its run is sent on where it is there."""
         with self.allowed():
             run_id = rules.the_task(self.plan, number).run_id
             gone = run_id is not None and self.runs[run_id].status is None
@@ -91,9 +79,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def answered(self, number: int) -> None:
-        """
-        Answer what is asked.
-        """
+        """Answer what is asked."""
         with self.allowed():
             asked = edits.answerable(self.plan, number)
             self.become(
@@ -104,9 +90,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(deps=st.lists(NUMBERS, max_size=3), asks=st.booleans())
     def added(self, deps: list[int], asks: bool) -> None:
-        """
-        Add a task.
-        """
+        """Add a task."""
         with self.allowed():
             number = self.plan.highest_task_id + 1
             self.become(edits.with_new_task(self.plan, (asking if asks else task)(number, *deps), LATER))
@@ -115,9 +99,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, deps=st.lists(NUMBERS, max_size=3), text=st.sampled_from(["a", "b"]), asks=st.booleans())
     def edited(self, number: int, deps: list[int], text: str, asks: bool) -> None:
-        """
-        Give a task other dependencies and other words, and perhaps a question.
-        """
+        """Give a task other dependencies and other words, and perhaps a question."""
         with self.allowed():
             known = edits.editable(self.plan, number)
             changed = dataclasses.replace(known, deps=tuple(deps), description=text)
@@ -127,17 +109,13 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def removed(self, number: int) -> None:
-        """
-        Remove a task.
-        """
+        """Remove a task."""
         with self.allowed():
             self.become(edits.without_task(self.plan, number, LATER))
 
     @rule(order=st.randoms(use_true_random=False))
     def reordered(self, order: object) -> None:
-        """
-        Put the tasks into any order.
-        """
+        """Put the tasks into any order."""
         with self.allowed():
             ids = [each.id for each in self.plan.tasks]
             order.shuffle(ids)  # type: ignore[attr-defined]
@@ -147,9 +125,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def begun(self, count: int) -> None:
-        """
-        Begin tasks as far as there is room.
-        """
+        """Begin tasks as far as there is room."""
         for found in rules.startable(self.plan, ROOM)[:count]:
             after = moves.begun(self.plan, found.id, LATER)
             self._began_in_time(after, found.id)
@@ -157,9 +133,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(refused=st.booleans())
     def completed(self, refused: bool) -> None:
-        """
-        Make the runs of tasks that were begun, or learn that they cannot be made.
-        """
+        """Make the runs of tasks that were begun, or learn that they cannot be made."""
         for found in rules.unbegun(self.plan):
             if refused:
                 self.become(moves.refused(self.plan, found.id, ERROR, LATER))
@@ -172,9 +146,7 @@ class AnyMoves(RuleBasedStateMachine):
     @rule(status=st.sampled_from([None, *RunState]), which=st.integers(0, 9))
     @precondition(lambda self: self.runs)
     def went_on(self, status: RunState | None, which: int) -> None:
-        """
-        Let anything become of a run that may become of it, and tell the plan.
-        """
+        """Let anything become of a run that may become of it, and tell the plan."""
         run_id = sorted(self.runs)[which % len(self.runs)]
         if self.runs[run_id].status in (None, RunState.DONE):
             status = None
@@ -185,9 +157,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @invariant()
     def the_table_is_kept(self) -> None:
-        """
-        Statuses are what fields and runs say, and no task stands before one that it needs.
-        """
+        """Statuses are what fields and runs say, and no task stands before one that it needs."""
         assert rules.settled(self.plan, {}) is self.plan
         done = {each.id for each in self.plan.tasks if each.status is TaskState.DONE}
         seen: set[int] = set()
@@ -198,9 +168,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @invariant()
     def nothing_stalls(self) -> None:
-        """
-        While a plan runs, something is to be begun, under way or asked.
-        """
+        """While a plan runs, something is to be begun, under way or asked."""
         busy = [each for each in self.plan.tasks if each.status in (TaskState.RUNNING, TaskState.NEEDS_SCOPING)]
         if self.plan.status is PlanState.RUNNING:
             assert busy or rules.startable(self.plan, ROOM)
@@ -210,15 +178,11 @@ class AnyMoves(RuleBasedStateMachine):
 
     @invariant()
     def the_file_is_the_plan(self) -> None:
-        """
-        What is written is read back.
-        """
+        """What is written is read back."""
         assert plan_files.read(plain.encode(self.plan.to_json())) == self.plan
 
     def teardown(self) -> None:
-        """
-        Bring every plan to its end: with all answered and every run ending well, it is done.
-        """
+        """Bring every plan to its end: with all answered and every run ending well, it is done."""
         if not self.plan.tasks:
             return
         for _ in range(200):
@@ -252,9 +216,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """
-        Let a refusal be, if its code is one of those that are told.
-        """
+        """Let a refusal be, if its code is one of those that are told."""
         try:
             yield
         except errors.ControlRoomError as error:
@@ -262,9 +224,7 @@ class AnyMoves(RuleBasedStateMachine):
                 raise
 
     def become(self, after: Plan) -> None:
-        """
-        Go on with a plan that was changed, if at all, by moves that there are.
-        """
+        """Go on with a plan that was changed, if at all, by moves that there are."""
         before, self.plan = self.plan, after
         assert after.revision == before.revision + (after != before)
         # A move of a person and what follows from it are one change.
@@ -276,9 +236,7 @@ class AnyMoves(RuleBasedStateMachine):
 
 
 def _expected(found: Task, done: set[int], runs: dict[str, rules.RunFact]) -> TaskState:
-    """
-    Return where a task stands, written down once more by another rule.
-    """
+    """Return where a task stands, written down once more by another rule."""
     status = runs[found.run_id].status if found.run_id is not None else None
     if found.status in (TaskState.DONE, TaskState.FAILED):
         # Whether they are right is told by what brought them about.

@@ -1,6 +1,4 @@
-"""
-Any plan, any orders, at any time: whatever people, failures and crashes do to a plan, its promises hold.
-"""
+"""Any plan, any orders, at any time: whatever people, failures and crashes do to a plan, its promises hold."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ def _new(kind: str, number: int, deps: tuple[int, ...]) -> requests.NewTask:
 
 
 class Watch:
-    """
-    Probes that note every version of the plan's file, and take the disk away at a chosen passing.
-    """
+    """Probes that note every version of the plan's file, and take the disk away at a chosen passing."""
 
     def __init__(self) -> None:
         self.versions: list[Json] = []
@@ -62,21 +58,15 @@ class Watch:
 
     @property
     def armed(self) -> bool:
-        """
-        Tell whether a crash is to come, or has come.
-        """
+        """Tell whether a crash is to come, or has come."""
         return self._armed is not None or self.left is not None
 
     def arm(self, passings: int, lose_unsynced: bool) -> None:
-        """
-        Crash after so many passings of any point.
-        """
+        """Crash after so many passings of any point."""
         self._armed = (passings, lose_unsynced)
 
     def reach(self, point: str) -> None:
-        """
-        Note a passing.
-        """
+        """Note a passing."""
         assert self.store is not None
         self.look()
         if self._armed is not None:
@@ -86,18 +76,14 @@ class Watch:
                 self.left = (self.store.disk.crashed(lose_unsynced=lose), self.store.index.copy())
 
     def look(self) -> None:
-        """
-        Note the plan's file if it has changed.
-        """
+        """Note the plan's file if it has changed."""
         content = self.content()
         if content and content != self._last and self.left is None:
             self._last = content
             self.versions.append(json.loads(content))
 
     def content(self) -> bytes:
-        """
-        Return the plan's file.
-        """
+        """Return the plan's file."""
         assert self.store is not None
         for name in self.store.disk.names("sessions"):
             with contextlib.suppress(FileNotFoundError):
@@ -105,16 +91,13 @@ class Watch:
         return b""
 
     def disarm(self) -> None:
-        """
-        Let no crash happen any more, and note the file anew.
-        """
-        self._armed, self.left = None, None
+        """Let no crash happen any more, and note the file anew."""
+        self._armed = None
+        self.left = None
 
 
 class House:
-    """
-    The real use cases of a project over a memory, in which chores are done as a test wants.
-    """
+    """The real use cases of a project over a memory, in which chores are done as a test wants."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="any-plan-"))
@@ -127,14 +110,13 @@ class House:
         self.toolbox = chores.Toolbox()
         self.toolbox.hold_all()
         self.watch = Watch()
-        self.disk, self.index = memory_disk.MemoryDisk(), memory_index.MemoryIndex()
+        self.disk = memory_disk.MemoryDisk()
+        self.index = memory_index.MemoryIndex()
         self._closing: contextlib.AsyncExitStack | None = None
         self.room: bootstrap.Room
 
     async def open(self) -> None:
-        """
-        Start the service over what the disk holds.
-        """
+        """Start the service over what the disk holds."""
         chosen = settings.load({}, project=self.folder, home=self.folder, max_running=LIMIT, stop_grace_seconds=0)
         world = chores.world(
             self.toolbox,
@@ -148,17 +130,13 @@ class House:
         self.room = await self._closing.enter_async_context(bootstrap.build(chosen, use, world))
 
     async def close(self) -> None:
-        """
-        Stop it.
-        """
+        """Stop it."""
         assert self._closing is not None
         self.room.runs.release()
         await self._closing.aclose()
 
     async def crash(self, left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex]) -> None:
-        """
-        End it, and start it over what a crash had left.
-        """
+        """End it, and start it over what a crash had left."""
         # Whatever it still writes while it ends reaches a disk that nobody reads any more.
         await self.close()
         self.disk, self.index = left
@@ -166,9 +144,7 @@ class House:
         await self.open()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
-        """
-        Let everything go on, and time pass, until something holds; tell whether it came to hold.
-        """
+        """Let everything go on, and time pass, until something holds; tell whether it came to hold."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while not await holds():
             if asyncio.get_running_loop().time() > deadline:
@@ -187,9 +163,7 @@ class House:
 
 
 class AnyPlan(stateful.RuleBasedStateMachine):
-    """
-    One plan, and everybody who meddles with it.
-    """
+    """One plan, and everybody who meddles with it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,9 +181,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         begin=st.sampled_from([True, True, True, False]),
     )
     def make(self, given: list[tuple[str, list[int]]], begin: bool) -> None:
-        """
-        Make a plan of tasks that depend on earlier ones.
-        """
+        """Make a plan of tasks that depend on earlier ones."""
         tasks = []
         for number, (kind, picks) in enumerate(given, 1):
             deps = tuple(sorted({1 + pick % (number - 1) for pick in picks})) if number > 1 else ()
@@ -224,16 +196,12 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.last["status"] in _NEXT)
     @stateful.rule()
     def move_on(self) -> None:
-        """
-        Take the plan a step nearer to its work.
-        """
+        """Take the plan a step nearer to its work."""
         self.move(_NEXT[self.last["status"]])
 
     @stateful.rule(verb=st.sampled_from(["approve", "start", "pause", "resume"]))
     def move(self, verb: str) -> None:
-        """
-        Give an order to the plan as a whole.
-        """
+        """Give an order to the plan as a whole."""
         status, living = self.last["status"], any(task["status"] in GOES_ON for task in self.last["tasks"])
         allowed = {
             "approve": status == "draft",
@@ -248,9 +216,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.house.toolbox.busy)
     @stateful.rule(pick=_numbers, well=st.booleans())
     def finish(self, pick: int, well: bool) -> None:
-        """
-        Let a task that is at work come to its end, well or badly.
-        """
+        """Let a task that is at work come to its end, well or badly."""
         busy = sorted(self.house.toolbox.busy)
         task = busy[pick % len(busy)]
         (self.house.toolbox.mend if well else self.house.toolbox.fail)(task)
@@ -261,9 +227,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(well=st.booleans())
     def finish_all(self, well: bool) -> None:
-        """
-        Let all that is at work come to its end.
-        """
+        """Let all that is at work come to its end."""
         for _ in range(len(self.house.toolbox.busy)):
             if self.house.toolbox.busy:
                 self.finish(0, well)
@@ -277,9 +241,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.has("failed"))
     @stateful.rule(pick=_numbers, fresh=st.booleans())
     def retry(self, pick: int, fresh: bool) -> None:
-        """
-        Retry a task.
-        """
+        """Retry a task."""
         task = self.task(pick, "failed")
         allowed = task["status"] == "failed" and self.last["status"] in AT_WORK
         self.order(self.house.room.plans.retry(self.session_id, task["id"], fresh), allowed)
@@ -287,9 +249,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.has("blocked"))
     @stateful.rule(pick=_numbers)
     def force_start(self, pick: int) -> None:
-        """
-        Begin a task by force.
-        """
+        """Begin a task by force."""
         task = self.task(pick, "blocked")
         allowed = task["status"] == "blocked" and self.last["status"] in AT_WORK
         self.order(self.house.room.plans.force_start(self.session_id, task["id"]), allowed)
@@ -297,9 +257,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.has("needs_scoping"))
     @stateful.rule(pick=_numbers, said=st.sampled_from(["sweep it", "carry it", "hm"]), what=st.booleans())
     def answer(self, pick: int, said: str, what: bool) -> None:
-        """
-        Answer a question.
-        """
+        """Answer a question."""
         task = self.task(pick, "needs_scoping")
         args = {"what": "a thing"} if what and task["recipe_id"] == "carry" else {}
         # A failed task may have a question since it was changed.
@@ -309,9 +267,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(kind=_kinds, picks=_few)
     def add(self, kind: str, picks: list[int]) -> None:
-        """
-        Add a task.
-        """
+        """Add a task."""
         if len(self.last["tasks"]) < MOST:
             new = _new(kind, 10 + len(self.last["tasks"]), self.some(picks))
             self.order(self.house.room.plans.add_task(self.session_id, new), True)
@@ -319,9 +275,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.last["tasks"])
     @stateful.rule(pick=_numbers, picks=_few)
     def let_depend(self, pick: int, picks: list[int]) -> None:
-        """
-        Let a task depend on others, be it in a circle.
-        """
+        """Let a task depend on others, be it in a circle."""
         task = self.task(pick)
         deps = self.some(picks)
         edges = {each["id"]: tuple(each["deps"]) for each in self.last["tasks"]} | {task["id"]: deps}
@@ -335,9 +289,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.last["tasks"])
     @stateful.rule(pick=_numbers, kind=_kinds)
     def describe(self, pick: int, kind: str) -> None:
-        """
-        Describe a task otherwise.
-        """
+        """Describe a task otherwise."""
         task = self.task(pick)
         edit = requests.TaskEdit(description=f"{kind} something else")
         self.order(self.house.room.plans.edit_task(self.session_id, task["id"], edit), self.open_to_edits(task))
@@ -345,9 +297,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.last["tasks"])
     @stateful.rule(pick=_numbers)
     def remove(self, pick: int) -> None:
-        """
-        Remove a task.
-        """
+        """Remove a task."""
         task = self.task(pick)
         needed = any(task["id"] in each["deps"] for each in self.last["tasks"])
         allowed = task["status"] != "running" and not needed
@@ -355,9 +305,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(chance=st.randoms(use_true_random=False))
     def reorder(self, chance: random.Random) -> None:
-        """
-        Put the tasks in some order.
-        """
+        """Put the tasks in some order."""
         if order := [task["id"] for task in self.last["tasks"]]:
             chance.shuffle(order)
             needs = {task["id"]: task["deps"] for task in self.last["tasks"]}
@@ -366,26 +314,20 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule()
     def restart(self) -> None:
-        """
-        Stop the service and start it again.
-        """
+        """Stop the service and start it again."""
         self.runner.run(self.house.close())
         self.runner.run(self.house.open())
         self.settle()
 
     @stateful.rule(passings=st.integers(1, 25), lose_unsynced=st.booleans())
     def crash_soon(self, passings: int, lose_unsynced: bool) -> None:
-        """
-        Let the service die in the midst of whatever happens next.
-        """
+        """Let the service die in the midst of whatever happens next."""
         self.house.watch.arm(passings, lose_unsynced)
 
     # -- what must hold
 
     def order(self, asked: Any, allowed: bool | None) -> None:
-        """
-        Give an order, and see that it is refused exactly when it must be; None where both are right.
-        """
+        """Give an order, and see that it is refused exactly when it must be; None where both are right."""
         revision, crashing = self.last["revision"], self.house.watch.armed
         answered, refusal = self.runner.run(_told(asked))
         hypothesis.note(f"refused: {refusal}" if answered is None else f"answered: revision {answered['revision']}")
@@ -398,9 +340,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         self.settle()
 
     def settle(self) -> None:
-        """
-        Wait until nothing happens any more by itself, and see that all is as it must be.
-        """
+        """Wait until nothing happens any more by itself, and see that all is as it must be."""
         at_rest = self.runner.run(self.house.until(self._rests))
         if self.house.watch.left is not None:
             promised = self.last
@@ -445,18 +385,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         return True
 
     def is_held(self, task: Json) -> bool:
-        """
-        Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan.
-        """
+        """Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan."""
         engine = self.house.room.engine
         known = engine.view(task["run_id"]) or engine.standing(task["run_id"])
         queued = known is not None and known.status is states.RunState.PENDING
         return queued or task["id"] in self.house.toolbox.busy
 
     async def check_runs(self) -> None:
-        """
-        See that each attempt of each task is one run.
-        """
+        """See that each attempt of each task is one run."""
         rows = await self.house.room.store.list_runs(stores.RunQuery(limit=1000))
         made: dict[int, set[str]] = {}
         for row in rows:
@@ -469,16 +405,12 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             assert len(named) == task["attempt"], task
 
     async def shown(self) -> Json:
-        """
-        Return the plan as it is answered.
-        """
+        """Return the plan as it is answered."""
         plan: Json = (await self.house.room.plans.show(self.session_id)).to_json()
         return plan
 
     def teardown(self) -> None:
-        """
-        Help the plan to its end, which it must come to.
-        """
+        """Help the plan to its end, which it must come to."""
         try:
             if self.session_id and self.last:
                 self.help_to_the_end()
@@ -488,9 +420,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             shutil.rmtree(self.house.folder)
 
     def help_to_the_end(self) -> None:
-        """
-        Do what a patient person does until everything is done.
-        """
+        """Do what a patient person does until everything is done."""
         self.house.watch.disarm()
         self.house.toolbox.mend(*range(100))
         self.house.toolbox.release_all()
@@ -502,9 +432,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         raise AssertionError(f"it came not to its end: {json.dumps(self.last, indent=1)}")
 
     def settle_released(self) -> None:
-        """
-        Wait until everything that is begun has ended.
-        """
+        """Wait until everything that is begun has ended."""
 
         async def rests() -> bool:
             shown = await self.shown()
@@ -516,9 +444,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         self.last = self.runner.run(self.shown())
 
     async def help(self) -> None:
-        """
-        Do one thing that helps.
-        """
+        """Do one thing that helps."""
         use, plan = self.house.room.plans, self.last
         asking = next((task for task in plan["tasks"] if task["status"] == "needs_scoping"), None)
         failed = next((task for task in plan["tasks"] if task["status"] == "failed"), None)
@@ -542,37 +468,27 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     # -- what may be picked
 
     def has(self, status: str) -> bool:
-        """
-        Tell whether a task is in a state.
-        """
+        """Tell whether a task is in a state."""
         return any(task["status"] == status for task in self.last["tasks"])
 
     def task(self, pick: int, status: str | None = None) -> Json:
-        """
-        Return a task; if there are some, in a given state, save for one time in five.
-        """
+        """Return a task; if there are some, in a given state, save for one time in five."""
         fitting = [task for task in self.last["tasks"] if task["status"] == status]
         some = fitting if fitting and pick % 5 else self.last["tasks"]
         return dict(some[pick % len(some)])
 
     def some(self, picks: list[int]) -> tuple[int, ...]:
-        """
-        Return numbers of tasks.
-        """
+        """Return numbers of tasks."""
         known = [task["id"] for task in self.last["tasks"]]
         return tuple(sorted({known[pick % len(known)] for pick in picks})) if known else ()
 
     def open_to_edits(self, task: Json) -> bool:
-        """
-        Tell whether a task may be changed.
-        """
+        """Tell whether a task may be changed."""
         return task["status"] not in ("running", "done")
 
 
 async def _told(asked: Awaitable[plans.Plan | requests.Created]) -> tuple[Json | None, str]:
-    """
-    Return the plan that an order is answered with, or why it is refused.
-    """
+    """Return the plan that an order is answered with, or why it is refused."""
     try:
         found = await asked
         return (found.plan if isinstance(found, requests.Created) else found).to_json(), ""
@@ -581,9 +497,7 @@ async def _told(asked: Awaitable[plans.Plan | requests.Created]) -> tuple[Json |
 
 
 def _check_step(before: Json, after: Json) -> None:
-    """
-    See that a change of the file is one that may be.
-    """
+    """See that a change of the file is one that may be."""
     assert after["revision"] == before["revision"] + 1, (before, after)
     known = {task["id"]: task for task in before["tasks"]}
     done = {task["id"] for task in after["tasks"] if task["status"] == "done"}
@@ -603,9 +517,7 @@ def _check_step(before: Json, after: Json) -> None:
 
 
 def _check_shape(plan: Json) -> None:
-    """
-    See that a plan says what its fields say, in the shape of execution-modes, appendix G.
-    """
+    """See that a plan says what its fields say, in the shape of execution-modes, appendix G."""
     done = {task["id"] for task in plan["tasks"] if task["status"] == "done"}
     found = [task["status"] for task in plan["tasks"]]
     assert {"session_id", "created_by", "status", "created_at", "tasks"} <= plan.keys()

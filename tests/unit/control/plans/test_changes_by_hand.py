@@ -1,6 +1,4 @@
-"""
-What a person writes into the file of a plan while a change of it is under way: nobody writes over it unread.
-"""
+"""What a person writes into the file of a plan while a change of it is under way: nobody writes over it unread."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ MAKING = ("storage.create.before_start", "storage.create.before_rename", "pool.q
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks.
-    """
+    """Return a project for all desks."""
     return desks.Place(tmp_path_factory.mktemp("place"))
 
 
 def meddle(desk: desks.Desk, session_id: str, change: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-    """
-    Return what changes the file of a plan as a person does.
-    """
+    """Return what changes the file of a plan as a person does."""
 
     def act() -> None:
         content = json.loads(desk.store.disk.read(f"sessions/{session_id}/plan.json"))
@@ -45,23 +39,17 @@ def meddle(desk: desks.Desk, session_id: str, change: Callable[[dict[str, Any]],
 
 
 def at_next(desk: desks.Desk, point: str, act: Callable[[], None]) -> None:
-    """
-    Do something at the next passing of a point.
-    """
+    """Do something at the next passing of a point."""
     desk.probes.at(point, desk.probes.count(point) + 1, act)
 
 
 def mark(content: dict[str, Any]) -> None:
-    """
-    Write something that is not ours.
-    """
+    """Write something that is not ours."""
     content["mood"] = "good"
 
 
 def describe(content: dict[str, Any]) -> None:
-    """
-    Change what the last task is to do.
-    """
+    """Change what the last task is to do."""
     content["tasks"][-1]["description"] = "sweep the attic"
 
 

@@ -1,6 +1,4 @@
-"""
-Plans that the chief makes: what becomes of its tasks, and of a chief that makes none.
-"""
+"""Plans that the chief makes: what becomes of its tasks, and of a chief that makes none."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ SPLIT: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture
 async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk whose chief splits every intent the same way.
-    """
+    """Return an open desk whose chief splits every intent the same way."""
     place = desks.Place(tmp_path_factory.mktemp("place"))
     place.project.say("chief*", text=desks.says(*SPLIT))
     opened = await desks.Desk(place).open()

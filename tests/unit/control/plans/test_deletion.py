@@ -1,6 +1,4 @@
-"""
-Plans that are deleted: only where nothing is under way, once and for good, and nothing of them comes back.
-"""
+"""Plans that are deleted: only where nothing is under way, once and for good, and nothing of them comes back."""
 
 from __future__ import annotations
 
@@ -20,18 +18,14 @@ CHIEF_SAYS = desks.says({"id": 1, "description": "sweep room 1"})
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks.
-    """
+    """Return a project for all desks."""
     made = desks.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=CHIEF_SAYS)
     return made
 
 
 async def gone(desk: desks.Desk, session_id: str) -> bool:
-    """
-    Tell whether a plan is neither shown nor listed.
-    """
+    """Tell whether a plan is neither shown nor listed."""
     listed, _ = await desk.room.plans.page(plans.PlanQuery())
     with pytest.raises(errors.NotFound):
         await desk.show(session_id)
@@ -39,9 +33,7 @@ async def gone(desk: desks.Desk, session_id: str) -> bool:
 
 
 async def refused(desk: desks.Desk, session_id: str) -> errors.WrongState:
-    """
-    Try to delete a plan, and return why it cannot be.
-    """
+    """Try to delete a plan, and return why it cannot be."""
     before = await desk.show(session_id)
     with pytest.raises(errors.WrongState) as told:
         await desk.room.plans.delete(session_id)

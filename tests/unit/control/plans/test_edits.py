@@ -1,6 +1,4 @@
-"""
-What people change of a plan: every flaw is told at its place, and what has begun stays.
-"""
+"""What people change of a plan: every flaw is told at its place, and what has begun stays."""
 
 from __future__ import annotations
 
@@ -18,23 +16,17 @@ DRAFT = PlanState.DRAFT
 
 
 def edited(before: Plan, task_id: int, **fields: Any) -> Plan:
-    """
-    Change fields of a task.
-    """
+    """Change fields of a task."""
     return edits.with_edit(before, dataclasses.replace(edits.editable(before, task_id), **fields), LATER)
 
 
 def ids(found: Plan) -> list[int]:
-    """
-    Return the order of tasks.
-    """
+    """Return the order of tasks."""
     return [each.id for each in found.tasks]
 
 
 class TestOrder:
-    """
-    The order in which tasks are shown and begun.
-    """
+    """The order in which tasks are shown and begun."""
 
     def test_any_that_keeps_dependencies(self) -> None:
         """Tasks are begun in their new order."""
@@ -71,9 +63,7 @@ class TestOrder:
 
 
 class TestNewTasks:
-    """
-    Tasks that are added.
-    """
+    """Tasks that are added."""
 
     def test_numbers_are_never_given_twice(self) -> None:
         """The number of a removed task is not given again."""
@@ -123,9 +113,7 @@ class TestNewTasks:
 
 
 class TestEdits:
-    """
-    Tasks that are changed.
-    """
+    """Tasks that are changed."""
 
     @pytest.mark.parametrize("begun", [running(1), done(1), running(1, run_id=None)])
     def test_what_has_begun_stays(self, begun: Any) -> None:
@@ -192,9 +180,7 @@ class TestEdits:
 
 
 class TestRemovals:
-    """
-    Tasks that are taken out.
-    """
+    """Tasks that are taken out."""
 
     def test_what_others_need_stays(self) -> None:
         """A task that others depend on is not removed; they are named."""

@@ -1,5 +1,5 @@
-"""
-Crashes of the planner: wherever its process dies, the next one brings the plan to the same end, with one run per task.
+"""Crashes of the planner: wherever its process dies, the next one brings the plan to the same end, with one run per
+task.
 """
 
 from __future__ import annotations
@@ -23,18 +23,14 @@ LOST = ("storage.plan.", "storage.create.", "storage.issue.", "storage.decide.",
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks.
-    """
+    """Return a project for all desks."""
     made = desks.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=CHIEF_SAYS)
     return made
 
 
 async def begin(place: desks.Place) -> tuple[desks.Desk, str]:
-    """
-    Open a desk with a plan that is about to be started: one task, two that need it, the second of which fails.
-    """
+    """Open a desk with a plan that is about to be started: one task, two that need it, the second of which fails."""
     desk = await desks.Desk(place).open()
     desk.toolbox.fail(3)
     session_id = await desk.create(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1))
@@ -44,9 +40,7 @@ async def begin(place: desks.Place) -> tuple[desks.Desk, str]:
 
 
 async def left_by(desk: desks.Desk, session_id: str) -> dict[str, object]:
-    """
-    Return what counts of a plan at its end.
-    """
+    """Return what counts of a plan at its end."""
     plan = await desk.rested(session_id)
     issues = await desk.issues()
     left: dict[str, object] = {
@@ -64,9 +58,7 @@ async def left_by(desk: desks.Desk, session_id: str) -> dict[str, object]:
 
 
 async def undisturbed(place: desks.Place) -> tuple[list[str], dict[str, object]]:
-    """
-    Let the plan come to its end, and return the points that were passed and what it left.
-    """
+    """Let the plan come to its end, and return the points that were passed and what it left."""
     desk, session_id = await begin(place)
     await desk.room.plans.start(session_id)
     await desk.rested(session_id)

@@ -1,6 +1,4 @@
-"""
-Trouble of plans: a full disk, runs that cannot be made or read, and what is written down about it.
-"""
+"""Trouble of plans: a full disk, runs that cannot be made or read, and what is written down about it."""
 
 from __future__ import annotations
 
@@ -20,17 +18,13 @@ from tests.unit.execution import failing, pools
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks.
-    """
+    """Return a project for all desks."""
     return desks.Place(tmp_path_factory.mktemp("place"))
 
 
 @pytest.fixture
 async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk whose disk can be full, and whose time stands still.
-    """
+    """Return an open desk whose disk can be full, and whose time stands still."""
     made = desks.Desk(place, time=clock.FakeClock())
     made.store = memory.MemoryStore(clock=made.clock, probes=made.probes, disk=failing.FullDisk())
     opened = await made.open()
@@ -39,17 +33,13 @@ async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
 
 
 def disk_of(desk: desks.Desk) -> failing.FullDisk:
-    """
-    Return the disk of a desk.
-    """
+    """Return the disk of a desk."""
     assert isinstance(desk.store.disk, failing.FullDisk)
     return desk.store.disk
 
 
 def advance(desk: desks.Desk, seconds: float) -> None:
-    """
-    Move the time.
-    """
+    """Move the time."""
     assert isinstance(desk.clock, clock.FakeClock)
     desk.clock.advance(seconds)
 
@@ -181,16 +171,12 @@ async def test_a_damaged_run_fails_its_task(desk: desks.Desk) -> None:
 
 
 def fill(desk: desks.Desk) -> None:
-    """
-    Use up all room.
-    """
+    """Use up all room."""
     disk_of(desk).full = True
 
 
 async def ended(desk: desks.Desk, session_id: str) -> plans.Plan:
-    """
-    Move the time on until a plan has ended.
-    """
+    """Move the time on until a plan has ended."""
     for _ in range(200):
         plan = await desk.show(session_id)
         if plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED):

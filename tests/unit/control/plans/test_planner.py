@@ -1,6 +1,4 @@
-"""
-The planner over a store in memory: what it begins and when, and what people do to a plan meanwhile.
-"""
+"""The planner over a store in memory: what it begins and when, and what people do to a plan meanwhile."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ from tests.unit.execution import pools
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks.
-    """
+    """Return a project for all desks."""
     return desks.Place(tmp_path_factory.mktemp("place"))
 
 

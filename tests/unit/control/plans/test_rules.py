@@ -1,6 +1,4 @@
-"""
-What a plan makes of its runs, which tasks it begins, and what counts as a change.
-"""
+"""What a plan makes of its runs, which tasks it begins, and what counts as a change."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.unit.control.plans.given import AT, ERROR, LATER, asking, done, fact,
 
 
 class TestRuns:
-    """
-    What the runs of tasks say.
-    """
+    """What the runs of tasks say."""
 
     def test_a_run_that_ends_well_sets_others_free(self) -> None:
         """A task is done with its run, at its time, and what depended on it is pending in the same moment."""
@@ -81,9 +77,7 @@ class TestRuns:
 
 
 class TestByHand:
-    """
-    Plans whose file a person has written.
-    """
+    """Plans whose file a person has written."""
 
     def test_statuses_that_do_not_fit_are_settled(self) -> None:
         """What a file says of tasks that were never begun is what their fields say."""
@@ -107,9 +101,7 @@ class TestByHand:
 
 
 class TestStartable:
-    """
-    Which tasks are begun.
-    """
+    """Which tasks are begun."""
 
     def test_in_their_order_as_far_as_there_is_room(self) -> None:
         """Pending tasks come in the order of the list; those that run take of the room."""
@@ -142,9 +134,7 @@ class TestStartable:
 
 
 class TestRetry:
-    """
-    Failed tasks tried once more.
-    """
+    """Failed tasks tried once more."""
 
     def test_its_run_is_sent_on(self) -> None:
         """A retry keeps the run, and the plan runs again."""
@@ -171,9 +161,7 @@ class TestRetry:
 
 
 class TestFailedPlans:
-    """
-    Ways out of a failed plan.
-    """
+    """Ways out of a failed plan."""
 
     def test_done_when_all_that_failed_was_sent_on_by_hand(self) -> None:
         """A failed plan whose failed run was resumed and ended well is done."""
@@ -202,9 +190,7 @@ class TestFailedPlans:
 
 
 class TestChanges:
-    """
-    What counts as a change.
-    """
+    """What counts as a change."""
 
     def test_several_moves_can_count_as_one(self) -> None:
         """A plan is one revision above the one that is known, however it was reached."""

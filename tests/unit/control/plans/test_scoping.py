@@ -1,6 +1,4 @@
-"""
-Scoping: which recipe does a task with which arguments, what is asked before that is known, and what is refused.
-"""
+"""Scoping: which recipe does a task with which arguments, what is asked before that is known, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ NEEDS = plans.TaskState.NEEDS_SCOPING
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
-    """
-    Return a project for all desks, with a recipe that takes what the router finds.
-    """
+    """Return a project for all desks, with a recipe that takes what the router finds."""
     made = desks.Place(tmp_path_factory.mktemp("place"))
     schema = {
         "type": "object",
@@ -33,9 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
 
 
 async def only(desk: desks.Desk, new: requests.NewTask) -> tuple[str, plans.Task]:
-    """
-    Make a plan of one task, and return both.
-    """
+    """Make a plan of one task, and return both."""
     session_id = await desk.create(new)
     return session_id, await desk.task(session_id, 1)
 

@@ -1,6 +1,4 @@
-"""
-Every state of a session plan and of a task against everything that can be done to it.
-"""
+"""Every state of a session plan and of a task against everything that can be done to it."""
 
 from __future__ import annotations
 

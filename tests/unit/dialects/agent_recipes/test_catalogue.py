@@ -1,6 +1,4 @@
-"""
-Tests of the eight bundled recipes: their machines, their prompts, and what they share (agent-recipes, 5, 7, 20).
-"""
+"""Tests of the eight bundled recipes: their machines, their prompts, and what they share (agent-recipes, 5, 7, 20)."""
 
 from __future__ import annotations
 
@@ -106,18 +104,14 @@ def _drawn(transition):
 
 
 def test_the_eight_recipes():
-    """
-    They stand in files of their names, beside a folder of what they share.
-    """
+    """They stand in files of their names, beside a folder of what they share."""
     assert sorted(path.stem for path in workshop.CATALOGUE.glob("*.json")) == ALL
     assert all(bundled(recipe_id).recipe_id == recipe_id for recipe_id in ALL)
 
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_a_recipe_is_sound(recipe_id):
-    """
-    Neither the parser nor the check beside the other recipes finds anything.
-    """
+    """Neither the parser nor the check beside the other recipes finds anything."""
     recipes = {name: bundled(name) for name in ALL}
 
     assert workshop.DIALECT.check(recipes[recipe_id], library.Library(recipes=recipes)) == []
@@ -125,9 +119,7 @@ def test_a_recipe_is_sound(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_a_machine_is_that_of_its_table(recipe_id):
-    """
-    Initial step, steps, outcomes, transitions and models are as specified, and every outcome is covered.
-    """
+    """Initial step, steps, outcomes, transitions and models are as specified, and every outcome is covered."""
     document = bundled(recipe_id).document
     machine = {
         name: {outcome: _drawn(step["onOutcome"][outcome]) for outcome in step["outcomes"]}
@@ -143,9 +135,7 @@ def test_a_machine_is_that_of_its_table(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_transitions_lead_somewhere(recipe_id):
-    """
-    Each next step exists, each exit has a reason, each step takes `other` and exits with the usual reason then.
-    """
+    """Each next step exists, each exit has a reason, each step takes `other` and exits with the usual reason then."""
     steps = _steps(recipe_id)
     for step in steps.values():
         assert set(step["outcomes"]) == set(step["onOutcome"])
@@ -157,9 +147,7 @@ def test_transitions_lead_somewhere(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_guardrails_are_written_down(recipe_id):
-    """
-    Both limits stand in the file as positive numbers; only the recipe of many passes has higher ones.
-    """
+    """Both limits stand in the file as positive numbers; only the recipe of many passes has higher ones."""
     written = json.loads((workshop.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["guardrails"]
     high = {"maxStepVisits": 5, "maxTotalSteps": 150, "exitOnOther": True}
     usual = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
@@ -179,9 +167,7 @@ def test_guardrails_are_written_down(recipe_id):
     ],
 )
 def test_reasons_of_good_ends(recipe_id, outcome, reason):
-    """
-    Exits have the reasons of their drawings.
-    """
+    """Exits have the reasons of their drawings."""
     step, reported = outcome
 
     assert _steps(recipe_id)[step]["onOutcome"][reported] == {"action": "exit", "reason": reason}
@@ -192,9 +178,7 @@ def test_reasons_of_good_ends(recipe_id, outcome, reason):
 
 @pytest.mark.parametrize("step", ["code-review", "fix", "commit"])
 def test_shared_steps_are_written_once(step):
-    """
-    The three recipes take the very same step out of one file; one of them changes one transition of it.
-    """
+    """The three recipes take the very same step out of one file; one of them changes one transition of it."""
     shared = json.loads((workshop.CATALOGUE / "shared" / "review-commit-steps.json").read_text(encoding="utf-8"))
     restart = {"action": "restart-new-session", "recipeId": "implement-and-review-all"}
     for recipe_id in SHARING:
@@ -210,9 +194,7 @@ def test_shared_steps_are_written_once(step):
 
 
 def test_both_implementing_recipes_share_their_first_step():
-    """
-    What is implemented does not depend on how many tasks follow.
-    """
+    """What is implemented does not depend on how many tasks follow."""
     one, all_ = _steps("implement-and-review"), _steps("implement-and-review-all")
 
     assert one["implement"] == all_["implement"]
@@ -220,9 +202,7 @@ def test_both_implementing_recipes_share_their_first_step():
 
 
 def test_nothing_lies_about_that_no_recipe_takes():
-    """
-    Every shared step is used.
-    """
+    """Every shared step is used."""
     texts = "".join(path.read_text(encoding="utf-8") for path in workshop.CATALOGUE.glob("*.json"))
     for path in (workshop.CATALOGUE / "shared").glob("*.json"):
         name = f"shared/{path.name}"
@@ -234,9 +214,7 @@ def test_nothing_lies_about_that_no_recipe_takes():
 
 
 def test_prompts_follow_the_conventions():
-    """
-    Actions have preparations, requirements, a checklist and a limit; reviews have a checklist and constraints.
-    """
+    """Actions have preparations, requirements, a checklist and a limit; reviews have a checklist and constraints."""
     for name, prompt in _actions():
         for heading in (
             "## Before Starting",
@@ -256,9 +234,7 @@ def test_prompts_follow_the_conventions():
 
 
 def test_prompts_say_when_to_report_what():
-    """
-    Every outcome of a step is named in its prompt; `other` needs no mention, since every step has it.
-    """
+    """Every outcome of a step is named in its prompt; `other` needs no mention, since every step has it."""
     for recipe_id in ALL:
         for name, step in _steps(recipe_id).items():
             for outcome in set(step["outcomes"]) - {"other"}:
@@ -266,9 +242,7 @@ def test_prompts_say_when_to_report_what():
 
 
 def test_prompts_are_whole_and_clean():
-    """
-    No line end is left over, and every placeholder is an argument.
-    """
+    """No line end is left over, and every placeholder is an argument."""
     for name, prompt in _prompts():
         assert prompt == prompt.strip(), name
         assert all(line == line.rstrip() for line in prompt.splitlines()), name
@@ -276,9 +250,7 @@ def test_prompts_are_whole_and_clean():
 
 
 def test_prompts_for_the_small_model_are_simple():
-    """
-    Steps on the small tier have shorter prompts than any review.
-    """
+    """Steps on the small tier have shorter prompts than any review."""
     simple = [prompt for name, prompt in _prompts() if name.partition(".")[2] in HAIKU]
     shortest = min(len(_steps("review-and-commit")["code-review"]["prompt"]), 1600)
 
@@ -465,18 +437,14 @@ REQUIRED = {
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
 def test_a_prompt_holds_what_its_section_demands(name):
-    """
-    Commands, criteria, files and constraints that are required stand in the prompt.
-    """
+    """Commands, criteria, files and constraints that are required stand in the prompt."""
     prompt = dict(_prompts())[name]
 
     assert [words for words in REQUIRED[name] if words not in prompt] == []
 
 
 def test_every_command_of_the_list_is_in_some_prompt():
-    """
-    Git and task commands that recipes are specified to use are used.
-    """
+    """Git and task commands that recipes are specified to use are used."""
     text = "\n".join(prompt for _, prompt in _prompts())
     git = ["git diff", "git status", "git fetch origin", "git rebase", "git commit --amend", "git push"]
     tasks = ["ready --limit 1", "add", "close <id>", "update <id>", "dep add", "list", "blocked", "show <id>"]
@@ -486,9 +454,7 @@ def test_every_command_of_the_list_is_in_some_prompt():
 
 
 def test_arguments_of_the_recipes():
-    """
-    The main branch and the design have defaults, a subject must be given, a retrospective needs a conversation.
-    """
+    """The main branch and the design have defaults, a subject must be given, a retrospective needs a conversation."""
     schemas = {recipe_id: bundled(recipe_id).args_schema for recipe_id in ALL}
     own = {
         recipe_id: [name for name in schema["properties"] if name not in schemas["review-and-commit"]["properties"]]
@@ -520,9 +486,7 @@ def _best(step):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 async def test_a_recipe_runs_to_its_good_end(recipe_id, tmp_path):
-    """
-    Where every step goes well, the straight way through the machine is taken, in one conversation each.
-    """
+    """Where every step goes well, the straight way through the machine is taken, in one conversation each."""
     made = bundled(recipe_id)
     script = {f"*{name}": says(_best(step)) for name, step in made.document["steps"].items()}
     args = {"subject": "Caching"} if recipe_id == "document-design" else {}
@@ -539,9 +503,7 @@ async def test_a_recipe_runs_to_its_good_end(recipe_id, tmp_path):
 
 
 async def test_a_task_loop_takes_a_conversation_for_each_task(tmp_path):
-    """
-    Three tasks are implemented, reviewed, mended and committed; then no task is left.
-    """
+    """Three tasks are implemented, reviewed, mended and committed; then no task is left."""
     script = {
         "*implement": says("complete"),
         "restart3/implement": says("no-tasks"),
@@ -566,9 +528,7 @@ async def test_a_task_loop_takes_a_conversation_for_each_task(tmp_path):
 
 
 async def test_a_missing_tool_ends_the_run_with_its_name(tmp_path):
-    """
-    What the agent says about `bd` reaches whoever looks at the run.
-    """
+    """What the agent says about `bd` reaches whoever looks at the run."""
     said = OTHER_SAID.replace("there is no repository", "bd is not installed")
     play = Play(tmp_path, bundled("implement-and-review"), {"implement": said})
 
@@ -579,9 +539,7 @@ async def test_a_missing_tool_ends_the_run_with_its_name(tmp_path):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_review_loops_are_bounded(recipe_id):
-    """
-    Only recipes with a loop have no number of steps; each loop goes through a review.
-    """
+    """Only recipes with a loop have no number of steps; each loop goes through a review."""
     made = bundled(recipe_id)
 
     assert (made.total_steps is None) is (recipe_id != "retrospective")

@@ -1,6 +1,4 @@
-"""
-Tests of the dialect beside other recipes: restarts, drawings, the published schema and the language reference.
-"""
+"""Tests of the dialect beside other recipes: restarts, drawings, the published schema and the language reference."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ TARGET_AT = "$.steps.commit.onOutcome.committed.recipeId"
 
 
 def test_a_restart_leads_to_a_recipe_that_is_there():
-    """
-    To itself, to another one, over others and in circles; all but itself are frozen with a run.
-    """
+    """To itself, to another one, over others and in circles; all but itself are frozen with a run."""
     one, two, three = _leading_to("one", "two"), _leading_to("two", "three"), _leading_to("three", "one")
 
     assert _check(_leading_to("one", "one")) == []
@@ -54,9 +50,7 @@ def test_a_restart_leads_to_a_recipe_that_is_there():
 
 
 def test_a_restart_that_leads_nowhere_is_a_fault():
-    """
-    Unknown recipes and recipes of other languages are told, further on the way too.
-    """
+    """Unknown recipes and recipes of other languages are told, further on the way too."""
     foreign = library.Recipe(recipe_id="two", dialect="control_room", label="", document={}, args_schema={})
 
     assert _check(_leading_to("one", "tow"), parsed(recipe(id="two"))) == [
@@ -80,9 +74,7 @@ def test_a_restart_that_leads_nowhere_is_a_fault():
     ],
 )
 def test_a_restart_has_the_arguments_that_it_needs(own, fits):
-    """
-    What the other recipe requires is among the arguments that every run of this one has.
-    """
+    """What the other recipe requires is among the arguments that every run of this one has."""
     needing = {"properties": {"branch": {}, "depth": {"default": 3}, "free": {}}, "required": ["branch"]}
     two = parsed(recipe(id="two", args_schema=needing))
     found = _check(_leading_to("one", "two", args_schema=own), two)
@@ -93,9 +85,7 @@ def test_a_restart_has_the_arguments_that_it_needs(own, fits):
 
 
 def test_all_faults_of_a_text():
-    """
-    A broken text is told by the parser, a sound one is held against the other recipes.
-    """
+    """A broken text is told by the parser, a sound one is held against the other recipes."""
     sound = json.dumps(_leading_to("one", "two").document)
 
     assert [flaw.code for flaw in workshop.DIALECT.flaws("{", "x", _registry())] == ["syntax"]
@@ -104,9 +94,7 @@ def test_all_faults_of_a_text():
 
 
 def test_the_graph():
-    """
-    Steps, exits and restarts are its nodes, and each outcome is an edge.
-    """
+    """Steps, exits and restarts are its nodes, and each outcome is an edge."""
     document = recipe(steps={**RECIPE["steps"], "commit": workshop.AGAIN})
     graph = workshop.DIALECT.graph(parsed(document))
 
@@ -148,16 +136,12 @@ Recipe: small
 
 
 def test_a_recipe_is_drawn():
-    """
-    A dry run shows the machine in the form of its document.
-    """
+    """A dry run shows the machine in the form of its document."""
     assert agent_recipes.render(parsed(RECIPE)) == DRAWN
 
 
 def test_a_drawing_shows_what_would_hold():
-    """
-    Arguments, the recipe's model, restarts and a followed `other` are drawn as a run would take them.
-    """
+    """Arguments, the recipe's model, restarts and a followed `other` are drawn as a run would take them."""
     puzzled = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
     steps = {"review": workshop.REVIEW | {"onOutcome": puzzled}, "fix": workshop.FIX, "commit": workshop.AGAIN}
     made = parsed(recipe(steps=steps, model="opus", guardrails={"exitOnOther": False}))
@@ -171,9 +155,7 @@ def test_a_drawing_shows_what_would_hold():
 
 
 def test_every_object_of_the_schema_is_strict():
-    """
-    No object of a recipe takes fields that it does not name; steps and outcomes have names of their own.
-    """
+    """No object of a recipe takes fields that it does not name; steps and outcomes have names of their own."""
     published = schema.json_schema()
     parts = [published, *(part for name, part in published["$defs"].items() if name != "transition")]
 
@@ -181,9 +163,7 @@ def test_every_object_of_the_schema_is_strict():
 
 
 def test_the_schema_takes_what_the_catalogue_holds():
-    """
-    Recipes as they stand in their files fit it, references included.
-    """
+    """Recipes as they stand in their files fit it, references included."""
     from app.engine import json_schemas
 
     for path in workshop.CATALOGUE.glob("*.json"):
@@ -191,9 +171,7 @@ def test_the_schema_takes_what_the_catalogue_holds():
 
 
 def test_the_reference_documents_every_field():
-    """
-    The field tables of docs/agent_recipes.md have the fields of the schema, with type and necessity.
-    """
+    """The field tables of docs/agent_recipes.md have the fields of the schema, with type and necessity."""
     published = schema.json_schema()
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": published} | {
@@ -216,9 +194,7 @@ def test_the_reference_documents_every_field():
 
 
 def test_the_reference_documents_every_argument_and_default():
-    """
-    Arguments of every run and values of open guardrails are those of the code.
-    """
+    """Arguments of every run and values of open guardrails are those of the code."""
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     guardrails = {row[0]: row[3] for row in tables["Guardrails"]}
 
@@ -229,9 +205,7 @@ def test_the_reference_documents_every_argument_and_default():
 
 
 def test_the_reference_names_every_code_and_event():
-    """
-    Each code of a flaw or failure, each reason and each event stands in docs/agent_recipes.md.
-    """
+    """Each code of a flaw or failure, each reason and each event stands in docs/agent_recipes.md."""
     folder = workshop.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'
@@ -247,9 +221,7 @@ def test_the_reference_names_every_code_and_event():
 
 
 def test_a_text_that_is_no_recipe_is_refused():
-    """
-    The parser's error carries every flaw, and tells the first one in its message.
-    """
+    """The parser's error carries every flaw, and tells the first one in its message."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
         workshop.DIALECT.parse("{}", "x")
 

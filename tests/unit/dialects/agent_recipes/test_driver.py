@@ -1,5 +1,5 @@
-"""
-Tests of the driver with the scripted backend: what it asks for and tells, and how runs end (agent-recipes, 20.2, 20.4).
+"""Tests of the driver with the scripted backend: what it asks for and tells, and how runs end (agent-recipes, 20.2,
+20.4).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ ONE_LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2":
 
 
 async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
-    """
-    Each step's outcome leads to the next one; the exit's reason is the run's ending.
-    """
+    """Each step's outcome leads to the next one; the exit's reason is the run's ending."""
     play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "commit": says("committed")})
 
     assert await play.run() is RunState.DONE
@@ -34,9 +32,7 @@ async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
 
 
 async def test_lines_say_step_visit_and_slot(tmp_path):
-    """
-    A line names the step, its place in the recipe, the visit, and the slot that it fills.
-    """
+    """A line names the step, its place in the recipe, the visit, and the slot that it fills."""
     play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
     await play.run()
     names = ("key", "step_id", "step_index", "visit", "output_slot", "agent_id", "attempt")
@@ -50,9 +46,7 @@ async def test_lines_say_step_visit_and_slot(tmp_path):
 
 
 async def test_what_a_step_sends(tmp_path):
-    """
-    The prompt is the step's text and the block, nothing before it; agents use their tools.
-    """
+    """The prompt is the step's text and the block, nothing before it; agents use their tools."""
     play = Play(tmp_path, workshop.RECIPE, STRAIGHT)
     await play.run()
     first, last = play.prompts
@@ -65,9 +59,7 @@ async def test_what_a_step_sends(tmp_path):
 
 
 async def test_one_conversation_is_created_and_then_resumed(tmp_path):
-    """
-    Its id is made of the run's, has the form of a UUID, and stands in the lines.
-    """
+    """Its id is made of the run's, has the form of a UUID, and stands in the lines."""
     play = Play(tmp_path, workshop.RECIPE, {"review": "Hm.", "review.reminder": says("no-issues"), **_commit()})
     await play.run()
     session_id = driver.agent_session_id(RUN_ID, 0)
@@ -82,9 +74,7 @@ async def test_one_conversation_is_created_and_then_resumed(tmp_path):
 
 
 def test_conversations_are_different():
-    """
-    Other runs and further restarts have others, the same ones for ever.
-    """
+    """Other runs and further restarts have others, the same ones for ever."""
     ids = {driver.agent_session_id(run_id, restarts) for run_id in ("a", "b") for restarts in range(50)}
 
     assert len(ids) == 100
@@ -92,9 +82,7 @@ def test_conversations_are_different():
 
 
 async def test_an_existing_conversation_goes_on(tmp_path):
-    """
-    A conversation that is given is resumed from the first prompt.
-    """
+    """A conversation that is given is resumed from the first prompt."""
     play = Play(tmp_path, workshop.RECIPE, STRAIGHT, {"agent_session_id": "ses_1"})
     await play.run()
 
@@ -102,9 +90,7 @@ async def test_an_existing_conversation_goes_on(tmp_path):
 
 
 async def test_a_reply_without_an_outcome_is_asked_for_again(tmp_path):
-    """
-    One reminder goes to the same conversation, with the model of the step; then the run goes on.
-    """
+    """One reminder goes to the same conversation, with the model of the step; then the run goes on."""
     play = Play(
         tmp_path,
         with_step("review", model="opus"),
@@ -132,8 +118,8 @@ async def test_a_reply_without_an_outcome_is_asked_for_again(tmp_path):
     ],
 )
 async def test_a_second_reply_without_an_outcome_ends_the_run(tmp_path, reply, malformed):
-    """
-    Nothing, prose, broken JSON, foreign outcomes and `other` without a description are asked for again exactly once.
+    """Nothing, prose, broken JSON, foreign outcomes and `other` without a description are asked for
+    again exactly once.
     """
     play = Play(tmp_path, workshop.RECIPE, {"*": reply})
 
@@ -147,9 +133,7 @@ async def test_a_second_reply_without_an_outcome_ends_the_run(tmp_path, reply, m
 
 
 async def test_each_visit_has_its_own_reminder(tmp_path):
-    """
-    What was forgiven once is forgiven again at the next visit.
-    """
+    """What was forgiven once is forgiven again at the next visit."""
     reminded = {"review": "Hm.", "review.reminder": says("issues-found"), "fix": says("complete")}
     play = Play(
         tmp_path, workshop.RECIPE, {**reminded, "review#2": "Hm.", "review#2.reminder": says("no-issues"), **_commit()}
@@ -167,9 +151,7 @@ async def test_each_visit_has_its_own_reminder(tmp_path):
     ],
 )
 async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
-    """
-    A crash or a time-out is a backend error; it is not asked again, and what it cost is counted.
-    """
+    """A crash or a time-out is a backend error; it is not asked again, and what it cost is counted."""
     play = Play(tmp_path, workshop.RECIPE, {"review": {**said, "usage": {"cost_usd": 0.5}}})
 
     assert await play.run() is RunState.FAILED
@@ -181,9 +163,7 @@ async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
 
 
 async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, monkeypatch):
-    """
-    The wall-clock limit of a step ends the run as any backend error does.
-    """
+    """The wall-clock limit of a step ends the run as any backend error does."""
     monkeypatch.setattr("app.agents.performer.DEFAULT_TIMEOUT_SECONDS", 0.05)
     play = Play(tmp_path, workshop.RECIPE, {"review": {"hang": True}})
 
@@ -192,9 +172,7 @@ async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, mon
 
 
 async def test_an_unknown_backend_ends_the_run(tmp_path):
-    """
-    The error names it and those that there are.
-    """
+    """The error names it and those that there are."""
     play = Play(tmp_path, workshop.RECIPE, STRAIGHT, {"backend": "codex"})
 
     assert await play.run() is RunState.FAILED
@@ -202,9 +180,7 @@ async def test_an_unknown_backend_ends_the_run(tmp_path):
 
 
 async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
-    """
-    The fourth visit is not made; the ending names the step.
-    """
+    """The fourth visit is not made; the ending names the step."""
     play = Play(tmp_path, workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")})
 
     assert await play.run() is RunState.FAILED
@@ -224,9 +200,7 @@ async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
     ],
 )
 async def test_arguments_go_before_guardrails(tmp_path, args, steps, reason):
-    """
-    A run may be held shorter than its recipe says, or longer.
-    """
+    """A run may be held shorter than its recipe says, or longer."""
     play = Play(tmp_path, workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}, args)
 
     assert await play.run() is RunState.FAILED
@@ -243,9 +217,7 @@ async def test_arguments_go_before_guardrails(tmp_path, args, steps, reason):
     ],
 )
 async def test_the_model_of_a_step(tmp_path, run, recipe_model, step, expected):
-    """
-    The run's argument goes before the step, the step before the recipe, and without any the backend decides.
-    """
+    """The run's argument goes before the step, the step before the recipe, and without any the backend decides."""
     document = with_step("review", **({"model": step} if step else {}))
     document |= {"model": recipe_model} if recipe_model else {}
     play = Play(tmp_path, document, STRAIGHT, {"model": run} if run else {})
@@ -255,9 +227,7 @@ async def test_the_model_of_a_step(tmp_path, run, recipe_model, step, expected):
 
 
 async def test_a_system_prompt_reaches_every_prompt(tmp_path):
-    """
-    It is appended to the backend's own, reminders included.
-    """
+    """It is appended to the backend's own, reminders included."""
     play = Play(tmp_path, workshop.RECIPE, {"*": "Hm."}, {"system_prompt": "Answer in Latin."})
     await play.run()
 
@@ -265,9 +235,7 @@ async def test_a_system_prompt_reaches_every_prompt(tmp_path):
 
 
 async def test_arguments_stand_in_prompts(tmp_path):
-    """
-    Defaults of the recipe stand in for arguments that are not given.
-    """
+    """Defaults of the recipe stand in for arguments that are not given."""
     schema = {"properties": {"branch": {"type": "string", "default": "main"}, "what": {}}, "required": ["what"]}
     document = with_step("review", prompt="On {{args.branch}}: {{args.what}}.") | {"args_schema": schema}
     play = Play(tmp_path, document, STRAIGHT, {"what": {"deep": [1]}})
@@ -277,9 +245,7 @@ async def test_arguments_stand_in_prompts(tmp_path):
 
 
 async def test_other_is_an_exit(tmp_path):
-    """
-    An agent that is at a loss ends the run well, and says why.
-    """
+    """An agent that is at a loss ends the run well, and says why."""
     play = Play(tmp_path, workshop.RECIPE, {"review": OTHER_SAID})
 
     assert await play.run() is RunState.DONE
@@ -289,9 +255,7 @@ async def test_other_is_an_exit(tmp_path):
 
 @pytest.mark.parametrize(("exit_on_other", "keys"), [(True, ["review"]), (False, ["review", "commit"])])
 async def test_other_may_be_followed(tmp_path, exit_on_other, keys):
-    """
-    Only a recipe that says so goes on after it.
-    """
+    """Only a recipe that says so goes on after it."""
     onwards = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "puzzled"}}
     document = with_step("review", onOutcome=onwards) | {"guardrails": {"exitOnOther": exit_on_other}}
     play = Play(tmp_path, document, {"review": OTHER_SAID, **_commit()})
@@ -302,9 +266,7 @@ async def test_other_may_be_followed(tmp_path, exit_on_other, keys):
 
 
 async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
-    """
-    A later visit, or the answer to a reminder, replaces what was there.
-    """
+    """A later visit, or the answer to a reminder, replaces what was there."""
     script = {
         "review": "First.",
         "review.reminder": says("issues-found"),
@@ -322,9 +284,7 @@ async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
 
 
 async def test_a_reply_too_large_for_the_journal_is_read_from_its_blob(tmp_path):
-    """
-    The outcome of a megabyte is found, and the slot leads to the whole text.
-    """
+    """The outcome of a megabyte is found, and the slot leads to the whole text."""
     reply = says("no-issues", "word " * 200_000)
     play = Play(tmp_path, workshop.RECIPE, {"review": reply, **_commit()})
 
@@ -354,9 +314,7 @@ TWICE = {
 
 
 async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
-    """
-    Conversation, counts and keys are fresh; the run is the same, and so is its folder to work in.
-    """
+    """Conversation, counts and keys are fresh; the run is the same, and so is its folder to work in."""
     play = Play(tmp_path, _restarting(), TWICE, working_dir="/somewhere")
 
     assert await play.run() is RunState.DONE
@@ -376,9 +334,7 @@ async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
 
 
 async def test_restarts_go_on_until_there_is_nothing_to_do(tmp_path):
-    """
-    Without a limit the loop is ended by the agent alone; each turn has a conversation of its own.
-    """
+    """Without a limit the loop is ended by the agent alone; each turn has a conversation of its own."""
     script = {"*review": says("no-issues"), "*commit": says("committed"), "restart30/review": OTHER_SAID}
     play = Play(tmp_path, _restarting(), script)
 
@@ -389,9 +345,7 @@ async def test_restarts_go_on_until_there_is_nothing_to_do(tmp_path):
 
 @pytest.mark.parametrize(("limit", "keys"), [(0, 2), (1, 4), (2, 6)])
 async def test_restarts_can_be_limited(tmp_path, limit, keys):
-    """
-    The restart that would be one too many ends the run.
-    """
+    """The restart that would be one too many ends the run."""
     play = Play(
         tmp_path, _restarting(), {"*review": says("no-issues"), "*commit": says("committed")}, {"max_restarts": limit}
     )
@@ -401,9 +355,7 @@ async def test_restarts_can_be_limited(tmp_path, limit, keys):
 
 
 async def test_a_restart_may_lead_to_another_recipe(tmp_path):
-    """
-    The other recipe was frozen with the run; its guardrails, model and defaults hold, and it may lead back.
-    """
+    """The other recipe was frozen with the run; its guardrails, model and defaults hold, and it may lead back."""
     back = {"action": "restart-new-session", "recipeId": "small"}
     step = {
         "prompt": "Tidy up {{args.depth}}.",
@@ -429,9 +381,7 @@ async def test_a_restart_may_lead_to_another_recipe(tmp_path):
 
 
 async def test_the_machine_is_seen(tmp_path):
-    """
-    State, conversation and cost stand in the manifest by the names of their document.
-    """
+    """State, conversation and cost stand in the manifest by the names of their document."""
     usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}
     script = {name: {"text": text, "usage": usage} for name, text in {**ONE_LOOP, **_commit()}.items()}
     play = Play(tmp_path, workshop.RECIPE, script)
@@ -454,9 +404,7 @@ async def test_the_machine_is_seen(tmp_path):
 
 
 async def test_the_machine_is_seen_while_an_agent_works(tmp_path):
-    """
-    A run that is asked in the middle says at which step and visit it is, and whether it was asked again.
-    """
+    """A run that is asked in the middle says at which step and visit it is, and whether it was asked again."""
     play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": {"hang": True}})
     running = asyncio.ensure_future(play.run())
     while len(play.prompts) < 4:  # noqa: ASYNC110 - nothing else tells of a prompt
@@ -488,9 +436,7 @@ FIELDS = [
 
 
 async def test_events_tell_the_whole_story(tmp_path):
-    """
-    Each event has every field of the list, and the story is told in its order.
-    """
+    """Each event has every field of the list, and the story is told in its order."""
     play = Play(
         tmp_path,
         _restarting(),
@@ -525,9 +471,7 @@ async def test_events_tell_the_whole_story(tmp_path):
 
 
 async def test_events_bring_their_facts(tmp_path):
-    """
-    Lengths, model, outcome, error, cost and the reason stand where they are known.
-    """
+    """Lengths, model, outcome, error, cost and the reason stand where they are known."""
     play = Play(
         tmp_path,
         workshop.RECIPE,
@@ -550,9 +494,7 @@ async def test_events_bring_their_facts(tmp_path):
 
 
 async def test_failures_are_told_as_exits(tmp_path):
-    """
-    Whoever follows the events hears of every end, with the error of a bad one.
-    """
+    """Whoever follows the events hears of every end, with the error of a bad one."""
     broken = Play(tmp_path, workshop.RECIPE, {"review": {"error": {"code": "c", "message": "It died."}}})
     await broken.run()
     lost = Play(tmp_path, workshop.RECIPE, {"*": "Hm."})
@@ -568,8 +510,8 @@ async def test_failures_are_told_as_exits(tmp_path):
 
 
 async def test_a_restart_of_the_service_repeats_nothing(tmp_path):
-    """
-    Behind each line of the journal, another process asks only for the rest, tells only the rest, and ends the same.
+    """Behind each line of the journal, another process asks only for the rest, tells only the rest,
+    and ends the same.
     """
     script = {**TWICE, "review": "Hm.", "review.reminder": says("no-issues")}
     whole = Play(tmp_path, _restarting(), script)
@@ -590,9 +532,7 @@ async def test_a_restart_of_the_service_repeats_nothing(tmp_path):
 
 
 async def test_a_prompt_that_was_cut_off_is_sent_again_as_another_try(tmp_path):
-    """
-    The first prompt may have created its conversation or not: the backend is told that it is another try.
-    """
+    """The first prompt may have created its conversation or not: the backend is told that it is another try."""
     play = Play(tmp_path, workshop.RECIPE, {"review": [{"hang": True}, says("no-issues")], **_commit()})
     running = asyncio.ensure_future(play.run())
     while not play.prompts:  # noqa: ASYNC110 - nothing else tells of a prompt
@@ -615,9 +555,7 @@ def _resumed(play, dead, overrides=None):
 
 
 async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
-    """
-    Only the reminder is sent again, to the same conversation.
-    """
+    """Only the reminder is sent again, to the same conversation."""
     play = Play(tmp_path, workshop.RECIPE, {"*": "Hm."})
     await play.run()
     play.say({"review.reminder": says("no-issues"), **_commit()})
@@ -629,9 +567,7 @@ async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
 
 
 async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tmp_path):
-    """
-    Nothing is repeated: what was refused is allowed now.
-    """
+    """Nothing is repeated: what was refused is allowed now."""
     play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, **_commit()}, {"max_steps": 3})
 
     assert await play.run() is RunState.FAILED
@@ -641,9 +577,7 @@ async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tm
 
 
 async def test_another_failure_after_a_resume_is_told_again(tmp_path):
-    """
-    Each end of a run that was sent on has its own event.
-    """
+    """Each end of a run that was sent on has its own event."""
     play = Play(tmp_path, workshop.RECIPE, {"*": {"error": {"code": "c", "message": "It died."}}})
     await play.run()
     _resumed(play, [0])

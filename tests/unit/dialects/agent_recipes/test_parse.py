@@ -1,6 +1,4 @@
-"""
-Tests of the parser: what makes a recipe, and every fault with its place (agent-recipes, 8).
-"""
+"""Tests of the parser: what makes a recipe, and every fault with its place (agent-recipes, 8)."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def _on(**transitions):
 
 
 def test_a_recipe():
-    """
-    What its guardrails leave open is filled in, so that it holds for as long as a run of it lasts.
-    """
+    """What its guardrails leave open is filled in, so that it holds for as long as a run of it lasts."""
     made = workshop.parsed(RECIPE)
 
     assert (made.recipe_id, made.dialect, made.label, made.task_patterns) == ("small", "agent_recipes", "Small", ())
@@ -34,17 +30,15 @@ def test_a_recipe():
 
 
 def test_a_recipe_without_a_loop_has_a_number_of_steps():
-    """
-    Where no step comes twice, all of them are counted.
-    """
+    """Where no step comes twice, all of them are counted."""
     steps = {"commit": RECIPE["steps"]["commit"]}
 
     assert workshop.parsed(recipe(initialStep="commit", steps=steps)).total_steps == 1
 
 
 def test_every_run_takes_the_same_arguments():
-    """
-    Beside its own a recipe takes backend, model, limits, system prompt and conversation; only the backend has a value.
+    """Beside its own a recipe takes backend, model, limits, system prompt and conversation; only the backend has a
+    value.
     """
     own = {"properties": {"subject": {"type": "string"}}, "required": ["subject"]}
     schema = workshop.parsed(recipe(args_schema=own)).args_schema
@@ -158,9 +152,7 @@ def test_every_run_takes_the_same_arguments():
     ],
 )
 def test_each_fault_is_told_with_its_place(document, told):
-    """
-    Path and kind of a fault are exact, and nothing else is blamed.
-    """
+    """Path and kind of a fault are exact, and nothing else is blamed."""
     assert workshop.flaws(document) == told
 
 
@@ -173,9 +165,7 @@ def test_each_fault_is_told_with_its_place(document, told):
     ],
 )
 def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
-    """
-    A prompt names what every run has: required arguments, and those with a default.
-    """
+    """A prompt names what every run has: required arguments, and those with a default."""
     schema = {"properties": {"branch": rule}, "required": required}
     document = with_step("review", prompt="On {{args.branch}}.") | {"args_schema": schema}
 
@@ -183,9 +173,7 @@ def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
 
 
 def test_faults_are_told_in_words():
-    """
-    What is not there is named, and the nearest name is offered.
-    """
+    """What is not there is named, and the nearest name is offered."""
     document = recipe(initialStep="revue", model="opsu")
     messages = {flaw.path: flaw.message for flaw in workshop.told(document)}
 
@@ -196,9 +184,7 @@ def test_faults_are_told_in_words():
 
 
 def test_all_faults_are_told_at_once():
-    """
-    One fault does not hide another.
-    """
+    """One fault does not hide another."""
     broken = {"prompt": "{{args.x}}", "outcomes": ["a"], "onOutcome": {"b": {"nextStep": "c"}}}
     document = recipe(label=3, initialStep="d", steps={"e": broken})
 
@@ -221,9 +207,7 @@ _json = st.recursive(
 
 @given(st.sampled_from([*RECIPE, "args_schema", "model", "steps.review", "steps.review.onOutcome"]), _json)
 def test_any_value_anywhere_is_read_or_refused(place, value):
-    """
-    Nothing that JSON can hold breaks the parser; what it takes, it takes again.
-    """
+    """Nothing that JSON can hold breaks the parser; what it takes, it takes again."""
     document = recipe()
     *outer, name = place.split(".")
     inside = document

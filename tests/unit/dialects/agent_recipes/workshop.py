@@ -1,6 +1,4 @@
-"""
-A workshop for agent recipes: the real dialect, runner, performer and scripted backend, and small recipes.
-"""
+"""A workshop for agent recipes: the real dialect, runner, performer and scripted backend, and small recipes."""
 
 from __future__ import annotations
 
@@ -60,39 +58,29 @@ AGAIN = COMMIT | {
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
-    """
-    Return the small recipe, changed.
-    """
+    """Return the small recipe, changed."""
     return plain.plain({**RECIPE, **changes})
 
 
 def with_step(name: str, **changes: Any) -> dict[str, Any]:
-    """
-    Return the small recipe with one step changed.
-    """
+    """Return the small recipe with one step changed."""
     steps = RECIPE["steps"]
     return recipe(steps={**steps, name: {**steps[name], **changes}})
 
 
 def parsed(document: Mapping[str, Any]) -> library.Recipe:
-    """
-    Return a recipe read from a document's text.
-    """
+    """Return a recipe read from a document's text."""
     made: library.Recipe = DIALECT.parse(json.dumps(document), "recipe")
     return made
 
 
 def flaws(document: Any) -> set[tuple[str, str]]:
-    """
-    Return place and kind of everything that the parser says to a document, or to a text.
-    """
+    """Return place and kind of everything that the parser says to a document, or to a text."""
     return {(flaw.path, flaw.code) for flaw in told(document)}
 
 
 def told(document: Any) -> list[errors.Flaw]:
-    """
-    Return everything that the parser says to a document, or to a text.
-    """
+    """Return everything that the parser says to a document, or to a text."""
     try:
         DIALECT.parse(document if isinstance(document, str) else json.dumps(document), "recipe")
     except errors.RecipeInvalid as error:
@@ -101,9 +89,7 @@ def told(document: Any) -> list[errors.Flaw]:
 
 
 def bundled(recipe_id: str) -> library.Recipe:
-    """
-    Return a recipe of the catalogue, with the steps in that it shares.
-    """
+    """Return a recipe of the catalogue, with the steps in that it shares."""
     source = (CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8")
     composed = DIALECT.compose(source, lambda name: (CATALOGUE / name).read_text(encoding="utf-8"))
     assert composed.flaws == ()
@@ -112,9 +98,7 @@ def bundled(recipe_id: str) -> library.Recipe:
 
 
 def says(outcome: str, words: str = "Looked at it.") -> str:
-    """
-    Return a reply that reports an outcome.
-    """
+    """Return a reply that reports an outcome."""
     return f'{words}\n\n{{"outcome": "{outcome}"}}'
 
 
@@ -126,25 +110,24 @@ STRAIGHT = {"review": says("no-issues"), "commit": says("committed")}
 
 
 class Listening(Backends):
-    """
-    Backends that note every prompt before they pass it on.
-    """
+    """Backends that note every prompt before they pass it on."""
 
     def __init__(self, configs: Mapping[str, BackendConfig]) -> None:
         super().__init__(configs, around.surroundings())
         self.prompts: list[ports.AgentPrompt] = []
 
     def get(self, name: str) -> ports.AgentBackend:
-        """
-        Return the backend of that name, listened to.
-        """
+        """Return the backend of that name, listened to."""
         return _Listened(super().get(name), self.prompts)
 
 
 class _Listened:
     def __init__(self, backend: ports.AgentBackend, prompts: list[ports.AgentPrompt]) -> None:
-        self._backend, self._prompts = backend, prompts
-        self.get_name, self.resolve_model, self.close = backend.get_name, backend.resolve_model, backend.close
+        self._backend = backend
+        self._prompts = prompts
+        self.get_name = backend.get_name
+        self.resolve_model = backend.resolve_model
+        self.close = backend.close
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         self._prompts.append(prompt)
@@ -152,9 +135,7 @@ class _Listened:
 
 
 class Play:
-    """
-    One run of an agent recipe that can be taken up again and again.
-    """
+    """One run of an agent recipe that can be taken up again and again."""
 
     def __init__(
         self,
@@ -186,15 +167,11 @@ class Play:
         self.last: Any = None
 
     def say(self, script: Mapping[str, Any]) -> None:
-        """
-        Give the backend its replies, by step key.
-        """
+        """Give the backend its replies, by step key."""
         self.script.write_text(json.dumps(dict(script)), encoding="utf-8")
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         equipment = runner.Equipment(
             performers={"agent_call": AgentPerformer(self.backends, around.conversations())},
             clock=clock.FakeClock(),
@@ -208,51 +185,37 @@ class Play:
 
     @property
     def prompts(self) -> list[ports.AgentPrompt]:
-        """
-        Return every prompt that the backend was sent.
-        """
+        """Return every prompt that the backend was sent."""
         return self.backends.prompts
 
     @property
     def keys(self) -> list[str]:
-        """
-        Return the keys of the journal.
-        """
+        """Return the keys of the journal."""
         return self.disk.recorded()
 
     def lines(self) -> list[dict[str, Any]]:
-        """
-        Return the journal.
-        """
+        """Return the journal."""
         return [json.loads(line) for line in self.disk.steps]
 
     def notes(self, event: str = "") -> list[dict[str, Any]]:
-        """
-        Return what the driver told, all of it or the events of one name.
-        """
+        """Return what the driver told, all of it or the events of one name."""
         told = [dict(each.data) for each in self.disk.events if each.type == "recipe.note"]
         return [note for note in told if event in ("", note["event"])]
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """
-        Return run.json.
-        """
+        """Return run.json."""
         manifest: dict[str, Any] = self.disk.files["run.json"]
         return manifest
 
     @property
     def reason(self) -> str:
-        """
-        Return why the run ended.
-        """
+        """Return why the run ended."""
         reason: str = self.manifest["ending"]["reason"]
         return reason
 
     @property
     def slots(self) -> dict[str, Any]:
-        """
-        Return cache.json.
-        """
+        """Return cache.json."""
         slots: dict[str, Any] = self.disk.files["cache.json"]
         return slots

@@ -1,6 +1,4 @@
-"""
-Which test shows which row of the document (amplifier-recipe-schema), section by section.
-"""
+"""Which test shows which row of the document (amplifier-recipe-schema), section by section."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Runs of amplifier recipes that are recorded for ever, each with one line of control.
-"""
+"""Runs of amplifier recipes that are recorded for ever, each with one line of control."""
 
 from __future__ import annotations
 
@@ -167,9 +165,7 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 
 
 def made(name: str) -> Callable[[Path], workshop.Run]:
-    """
-    Return what makes a run anew; nothing of it depends on the folder that it is given.
-    """
+    """Return what makes a run anew; nothing of it depends on the folder that it is given."""
 
     def make(_: Path) -> workshop.Run:
         document, replies = RUNS[name]

@@ -1,6 +1,4 @@
-"""
-Tests of agents: who is meant, and how a step changes what is set for it.
-"""
+"""Tests of agents: who is meant, and how a step changes what is set for it."""
 
 from __future__ import annotations
 
@@ -30,17 +28,15 @@ CREW = (_agent("zen-architect"), _agent("reviewer-001"), _agent("foundation:expl
     ],
 )
 def test_who_is_meant(name, meant):
-    """
-    An agent is found by its id, by its id without the namespace, or by its role.
-    """
+    """An agent is found by its id, by its id without the namespace, or by its role."""
     found = agents.find(name, CREW)
 
     assert (found.id if found else None) == meant
 
 
 def test_deep_merge():
-    """
-    Given fields win, others are inherited; objects are merged inside, modules by their name, other lists as a whole.
+    """Given fields win, others are inherited; objects are merged inside, modules by their name,
+    other lists as a whole.
     """
     below = {
         "role": "r",
@@ -90,9 +86,7 @@ FROZEN = _agent("a", model="sonnet", role="You review.").to_json()
     ],
 )
 def test_voices(step, expected):
-    """
-    Backend, model, instruction and length are the agent's, but for what the step says.
-    """
+    """Backend, model, instruction and length are the agent's, but for what the step says."""
     voices = agents.voices(FROZEN, step)
 
     assert [(voice.backend, voice.model, voice.system, voice.max_tokens) for voice in voices] == expected
@@ -100,9 +94,7 @@ def test_voices(step, expected):
 
 
 def test_settings_that_nobody_understands():
-    """
-    What a step sets and no agent here can be told is named.
-    """
+    """What a step sets and no agent here can be told is named."""
     config = {"role": "r", "tools": [], "providers": [{"module": "p", "config": {"temperature": 0.8, "model": "m"}}, 3]}
 
     assert agents.unused(config) == ["tools", "providers.temperature"]

@@ -1,5 +1,5 @@
-"""
-Any recipe that is valid, with any replies: it comes to an end, tells its failures, and repeats nothing after a restart.
+"""Any recipe that is valid, with any replies: it comes to an end, tells its failures, and repeats nothing after a
+restart.
 """
 
 from __future__ import annotations
@@ -113,9 +113,7 @@ def _numbered(steps: list[Any], counter: Any) -> list[Any]:
 
 
 def _fitting(document: dict[str, Any]) -> dict[str, Any] | None:
-    """
-    Return a recipe without the fields and steps that are refused, or None if nothing is left.
-    """
+    """Return a recipe without the fields and steps that are refused, or None if nothing is left."""
     for _ in range(12):
         found = workshop.told(document)
         if not found:
@@ -170,8 +168,8 @@ def _run(document: Any, said: list[Any]) -> workshop.Run:
     st.lists(_steps, min_size=1, max_size=3), _limits, st.lists(_replies, min_size=1, max_size=5), st.integers(0, 40)
 )
 def test_any_run_ends_and_can_be_cut_anywhere(steps: list[Any], limits: Any, said: list[Any], cut: int) -> None:
-    """
-    No valid recipe parks its run; one cut behind any record ends alike, and a resume asks for nothing that is kept.
+    """No valid recipe parks its run; one cut behind any record ends alike, and a resume asks for
+    nothing that is kept.
     """
     document = _fitting(later(*_numbered(steps, itertools.count(1)), context=CONTEXT, **limits))
     hypothesis.assume(document is not None)

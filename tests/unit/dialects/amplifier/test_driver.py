@@ -1,6 +1,4 @@
-"""
-Tests of the driver: steps, variables, conditions, failures and what is shown of a run.
-"""
+"""Tests of the driver: steps, variables, conditions, failures and what is shown of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ LONG = "long text " * 8_000
 
 
 async def test_steps_in_order():
-    """
-    Steps are taken in the order of the file; what one sets, later ones are told.
-    """
+    """Steps are taken in the order of the file; what one sets, later ones are told."""
     run = await ran(
         recipe(
             step("a", prompt="Look at {{file}}.", output="seen"),
@@ -41,8 +37,8 @@ async def test_steps_in_order():
 
 
 async def test_secrets_reach_commands():
-    """
-    A command gets the secrets that the recipe and its own step name; the recipe tells which those are, texts included.
+    """A command gets the secrets that the recipe and its own step name; the recipe tells which those are, texts
+    included.
     """
     one = {"type": "bash", "command": "true", "secrets": ["B", "A"], "env": {"B": "text", "C": "plain"}}
     document = later(step("one", **one), step("two", type="bash", command="true"), secrets=["A"])
@@ -67,18 +63,14 @@ async def test_secrets_reach_commands():
     ],
 )
 async def test_reserved_variables(name, expected):
-    """
-    Each reserved variable of the document has its value in every step.
-    """
+    """Each reserved variable of the document has its value in every step."""
     run = await ran(recipe(step("first"), step("second", prompt=f"<{{{{{name}}}}}>")))
 
     assert run.prompt("second") == f"<{expected}>"
 
 
 async def test_step_outputs_come_before_the_context():
-    """
-    A variable of the context holds until a step sets it; arguments come before the context.
-    """
+    """A variable of the context holds until a step sets it; arguments come before the context."""
     document = recipe(step("a", prompt="{{x}}"), step("b", output="x"), step("c", prompt="{{x}}"), context={"x": "old"})
     run = await ran(document, {"b": "new"})
     other = await ran(document, {"b": "new"}, x="given")
@@ -88,9 +80,7 @@ async def test_step_outputs_come_before_the_context():
 
 
 async def test_replies_that_are_json_are_data():
-    """
-    Dots lead into a reply that is JSON, to any depth.
-    """
+    """Dots lead into a reply that is JSON, to any depth."""
     said = '```json\n{"severity": "high", "issues": [{"at": {"line": 3}}]}\n```'
     run = await ran(
         recipe(step("a", output="found"), step("b", prompt="{{found.severity}} in line {{found.issues.0.at.line}}")),
@@ -102,9 +92,7 @@ async def test_replies_that_are_json_are_data():
 
 
 async def test_replies_are_read_as_the_step_says():
-    """
-    `parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON a text.
-    """
+    """`parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON a text."""
     document = later(
         step("a", output="x", parse_json=True),
         step("b", output="y", parse_json=False),
@@ -121,8 +109,8 @@ async def test_replies_are_read_as_the_step_says():
 
 
 async def test_replies_that_must_fit():
-    """
-    With `reply_schema` the agent is told of it, and a reply that does not fit fails the step; a resume asks again.
+    """With `reply_schema` the agent is told of it, and a reply that does not fit fails the step; a
+    resume asks again.
     """
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     run = await ran(
@@ -138,9 +126,7 @@ async def test_replies_that_must_fit():
 
 
 async def test_long_replies_are_not_copied():
-    """
-    A prompt names a long reply by its blob.
-    """
+    """A prompt names a long reply by its blob."""
     run = await ran(recipe(step("a", output="x"), step("b", prompt="See {{x}}!")), {"a": LONG})
     call = run.world.operations["b"]
 
@@ -150,9 +136,7 @@ async def test_long_replies_are_not_copied():
 
 
 async def test_an_undefined_variable_fails_the_step():
-    """
-    The error names the variable and what there is; with the variable given, the run can be sent on from there.
-    """
+    """The error names the variable and what there is; with the variable given, the run can be sent on from there."""
     run = await ran(
         recipe(
             step("a", output="analysis"),
@@ -175,9 +159,7 @@ async def test_an_undefined_variable_fails_the_step():
 
 @pytest.mark.parametrize(("severity", "taken"), [("critical", True), ("low", False)])
 async def test_conditions_that_hold_and_do_not(severity, taken):
-    """
-    A step whose condition holds is taken; otherwise it is skipped, and the next one follows.
-    """
+    """A step whose condition holds is taken; otherwise it is skipped, and the next one follows."""
     condition = "{{severity}} == 'critical'"
     run = await ran(
         recipe(step("fix", condition=condition), step("report"), context={"severity": ""}), severity=severity
@@ -190,9 +172,7 @@ async def test_conditions_that_hold_and_do_not(severity, taken):
 
 
 async def test_an_undefined_variable_in_a_condition_fails_the_run():
-    """
-    The message is the document's, whatever `on_error` says; nothing after it is taken.
-    """
+    """The message is the document's, whatever `on_error` says; nothing after it is taken."""
     run = await ran(
         recipe(
             step("a", condition="{{severity}} == 'high'", output="missing"),
@@ -210,9 +190,7 @@ async def test_an_undefined_variable_in_a_condition_fails_the_run():
 
 
 async def test_a_condition_that_cannot_be_decided_fails_the_run():
-    """
-    An order between words is an error of the recipe.
-    """
+    """An order between words is an error of the recipe."""
     run = await ran(later(step("a", condition="{{n}} > 3"), context={"n": "many"}))
 
     assert (run.error["code"], run.error["key"]) == ("undecidable_condition", "a")
@@ -222,9 +200,7 @@ async def test_a_condition_that_cannot_be_decided_fails_the_run():
 
 
 async def test_a_failed_step_ends_the_run():
-    """
-    Without `on_error` the first failure stops the recipe; a resume repeats that step alone.
-    """
+    """Without `on_error` the first failure stops the recipe; a resume repeats that step alone."""
     run = await ran(recipe(step("a"), step("b", output="x"), step("c", prompt="{{x}}")), {"b": broke()})
 
     assert (run.manifest["status"], run.error["code"], run.error["key"]) == ("failed", "agent_error", "b")
@@ -235,9 +211,7 @@ async def test_a_failed_step_ends_the_run():
 
 
 async def test_continue_goes_on():
-    """
-    With `continue` the next step follows, the run is done in part, and what failed is named.
-    """
+    """With `continue` the next step follows, the run is done in part, and what failed is named."""
     run = await ran(recipe(step("a", on_error="continue", output="x"), step("b")), {"a": broke()})
 
     assert run.statuses() == {"a": "failed", "b": "done"}
@@ -246,9 +220,7 @@ async def test_continue_goes_on():
 
 
 async def test_skip_remaining_ends_the_run_well():
-    """
-    With `skip_remaining` no further step is taken, and the run is done in part.
-    """
+    """With `skip_remaining` no further step is taken, and the run is done in part."""
     run = await ran(recipe(step("a"), step("b", on_error="skip_remaining"), step("c"), step("d")), {"b": broke()})
 
     assert run.statuses() == {"a": "done", "b": "failed", "c": "skipped", "d": "skipped"}
@@ -273,9 +245,7 @@ async def test_skip_remaining_ends_the_run_well():
     ],
 )
 async def test_delays_of_retries(retry, delays):
-    """
-    Delays double, or grow by their first length, up to the longest; three tries by default.
-    """
+    """Delays double, or grow by their first length, up to the longest; three tries by default."""
     run = await ran(recipe(step("a", retry=retry)), {"a": broke("rate_limited")})
 
     assert run.manifest["status"] == "failed"
@@ -287,9 +257,7 @@ async def test_delays_of_retries(retry, delays):
     "code", ["rate_limited", "agent_timeout", "agent_idle", "backend_unavailable", "model_crashed"]
 )
 async def test_errors_that_pass_are_retried(code):
-    """
-    Network, time and rate limits are worth another try; the driver sees the last one only.
-    """
+    """Network, time and rate limits are worth another try; the driver sees the last one only."""
     run = await ran(recipe(step("a", retry={}, output="x")), {"a": [broke(code), "fine"]})
 
     assert (run.manifest["status"], run.slots) == ("done", {"x": "fine"})
@@ -299,9 +267,7 @@ async def test_errors_that_pass_are_retried(code):
     "code", ["agent_error", "empty_reply", "unauthorized", "prompt_too_large", "undefined_variable"]
 )
 async def test_other_errors_are_not_retried(code):
-    """
-    Failures of agents and of validation are final at once.
-    """
+    """Failures of agents and of validation are final at once."""
     run = await ran(recipe(step("a", retry={"max_attempts": 5})), {"a": broke(code)})
 
     assert (run.manifest["status"], len(run.world.asked)) == ("failed", 1)
@@ -309,9 +275,7 @@ async def test_other_errors_are_not_retried(code):
 
 @pytest.mark.parametrize(("given", "expected"), [({}, 600), ({"timeout": 300}, 300)])
 async def test_time_outs(given, expected):
-    """
-    Each try has the step's time-out, ten minutes by default.
-    """
+    """Each try has the step's time-out, ten minutes by default."""
     run = await ran(recipe(step("a", **given)))
 
     assert run.world.operations["a"].timeout_seconds == expected
@@ -321,9 +285,7 @@ async def test_time_outs(given, expected):
 
 
 async def test_how_an_agent_is_asked():
-    """
-    Mode, settings and preferences of a step change how its agent is asked; what nobody understands is told.
-    """
+    """Mode, settings and preferences of a step change how its agent is asked; what nobody understands is told."""
     run = await ran(
         later(
             step("a", mode="ANALYZE"),
@@ -342,9 +304,7 @@ async def test_how_an_agent_is_asked():
 
 
 async def test_preferences_are_tried_in_order():
-    """
-    A backend that cannot be reached is passed over; one that answered badly is not.
-    """
+    """A backend that cannot be reached is passed over; one that answered badly is not."""
     preferred = [{"provider": "one"}, {"provider": "two", "model": "m"}, {"provider": "three"}]
     document = later(step("a", provider_preferences=preferred, output="x"))
     run = await ran(document, {"a": broke("unknown_backend"), "a.preference2": "second"})
@@ -361,9 +321,7 @@ async def test_preferences_are_tried_in_order():
 
 
 async def test_rate_limiting():
-    """
-    Prompts are paced, and those that were refused as too many are tried again.
-    """
+    """Prompts are paced, and those that were refused as too many are tried again."""
     limits = {"min_delay_ms": 1500, "backoff": {"initial_delay_ms": 500, "multiplier": 3, "max_attempts": 3}}
     run = await ran(
         later(step("a"), step("b", output="x"), rate_limiting=limits), {"b": [broke("rate_limited")] * 2 + ["fine"]}
@@ -379,9 +337,7 @@ async def test_rate_limiting():
 
 
 async def test_commands():
-    """
-    A command's output is its result; values reach bash as variables, never as code.
-    """
+    """A command's output is its result; values reach bash as variables, never as code."""
     made = {"id": "a", "type": "bash", "command": 'grep "{{what}}" {{what}} {{n.x}}', "env": {"OUT": "<{{what}}>"}}
     run = await ran(
         later(
@@ -401,9 +357,7 @@ async def test_commands():
 
 
 async def test_exit_codes():
-    """
-    An exit code fails the step, unless it is asked for; then conditions can look at it.
-    """
+    """An exit code fails the step, unless it is asked for; then conditions can look at it."""
     failing = records.Result(
         status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
     )
@@ -419,9 +373,7 @@ async def test_exit_codes():
 
 
 async def test_commands_are_retried():
-    """
-    Nothing tells why a command failed, so every exit code and a time-out are worth another try.
-    """
+    """Nothing tells why a command failed, so every exit code and a time-out are worth another try."""
     failing = records.Result(
         status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
     )
@@ -448,9 +400,7 @@ def _ended(slots, status="done", partial=False):
 
 
 async def test_recipes_get_what_they_are_given_and_nothing_else():
-    """
-    A sub-recipe gets its `context` alone; its variables, or its `final_output`, are the step's result.
-    """
+    """A sub-recipe gets its `context` alone; its variables, or its `final_output`, are the step's result."""
     document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
     run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})
     final = await ran(document, {"a": _ended({"report": "fine", "final_output": '{"n": 2}'})})
@@ -462,9 +412,7 @@ async def test_recipes_get_what_they_are_given_and_nothing_else():
 
 
 async def test_recipes_that_fail_and_that_are_partial():
-    """
-    A sub-recipe that failed fails the step; one that is done in part makes the run so.
-    """
+    """A sub-recipe that failed fails the step; one that is done in part makes the run so."""
     document = later(CHILD, context={"file": "f", "files": []})
     failing = records.Result(
         status=StepState.FAILED, output=_ended({}, "failed"), error=records.StepError(code="child_failed", message="no")
@@ -477,9 +425,7 @@ async def test_recipes_that_fail_and_that_are_partial():
 
 
 async def test_recursion_has_limits():
-    """
-    A run deep below others starts none, and a run takes no more steps than allowed.
-    """
+    """A run deep below others starts none, and a run takes no more steps than allowed."""
     deep = workshop.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
     await deep.run()
     looped = step("a", foreach="{{l}}")
@@ -503,9 +449,7 @@ STAGED = staged(
 
 
 async def test_an_approval_lets_the_flow_go_on():
-    """
-    After the stage a person is asked; the answer's message can be named by later steps.
-    """
+    """After the stage a person is asked; the answer's message can be named by later steps."""
     run = await ran(
         STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
     )
@@ -524,9 +468,7 @@ async def test_an_approval_lets_the_flow_go_on():
 
 @pytest.mark.parametrize("by_default", [True, False])
 async def test_a_denial_is_final(by_default):
-    """
-    A denied approval fails the run; sent on again and again, it fails again, and no later step is ever taken.
-    """
+    """A denied approval fails the run; sent on again and again, it fails again, and no later step is ever taken."""
     denial = {"decision": "deny", "message": "no", "by_default": by_default}
     run = await ran(STAGED, {"approval:look": denial})
 
@@ -538,9 +480,7 @@ async def test_a_denial_is_final(by_default):
 
 
 async def test_where_approvals_stand():
-    """
-    An approval may stand before its stage, wait for ever, approve by default, or be switched off.
-    """
+    """An approval may stand before its stage, wait for ever, approve by default, or be switched off."""
     run = await ran(
         staged(
             {"name": "one", "steps": [step("a")], "approval": _approval(prompt="1?", when="before")},
@@ -557,9 +497,7 @@ async def test_where_approvals_stand():
 
 
 async def test_skip_remaining_asks_nobody():
-    """
-    What is skipped needs no approval.
-    """
+    """What is skipped needs no approval."""
     run = await ran(
         staged(
             {"name": "one", "steps": [step("a", on_error="skip_remaining")], "approval": _approval(prompt="1?")},
@@ -572,9 +510,7 @@ async def test_skip_remaining_asks_nobody():
 
 
 async def test_final_output():
-    """
-    The result of a run is the variable that the recipe names.
-    """
+    """The result of a run is the variable that the recipe names."""
     run = await ran(later(step("a", output="x"), step("b", output="y"), final_output="x"), {"a": "result"})
 
     assert run.slots["final_output"] == "result"
@@ -592,8 +528,8 @@ _HOSTILE = st.one_of(
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(_HOSTILE)
 def test_a_value_changes_neither_condition_nor_prompt(value):
-    """
-    Whatever an argument or a reply holds, it stands in prompts as it is and decides conditions only by being equal.
+    """Whatever an argument or a reply holds, it stands in prompts as it is and decides conditions
+    only by being equal.
     """
     import asyncio
 

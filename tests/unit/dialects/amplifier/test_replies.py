@@ -1,6 +1,4 @@
-"""
-Tests of replies: what is data and what stays text.
-"""
+"""Tests of replies: what is data and what stays text."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ PROSE = 'Here it is:\n\n```json\n{"severity": "high"}\n```\n\nThat is all.'
     ],
 )
 def test_a_reply_that_is_json_is_data(said, expected):
-    """
-    A whole reply that is an object or a list, in one fence or without, is data; all else is text.
-    """
+    """A whole reply that is an object or a list, in one fence or without, is data; all else is text."""
     assert replies.read(said, None) == expected
 
 
@@ -45,8 +41,8 @@ HALF = '{"x": "\\ud800"}'
 
 @pytest.mark.parametrize("said", [HALF, f"```json\n{HALF}\n```", f"Here: {HALF}"])
 def test_half_a_character_is_not_json(said):
-    """
-    JSON with half of a surrogate pair is text, and a fault where JSON is asked for; version 1 put a mark in its place.
+    """JSON with half of a surrogate pair is text, and a fault where JSON is asked for; version 1 put a mark in its
+    place.
     """
     assert replies.read(said, None) == said
     with pytest.raises(replies.NoData) as refused:
@@ -69,25 +65,19 @@ def test_half_a_character_is_not_json(said):
     ],
 )
 def test_json_is_looked_for(said, expected):
-    """
-    With `parse_json: true` the JSON may stand in the midst of words, a fenced block first, and may be any value.
-    """
+    """With `parse_json: true` the JSON may stand in the midst of words, a fenced block first, and may be any value."""
     assert replies.read(said, True) == expected
 
 
 @pytest.mark.parametrize("said", ["Fine.", "", "[them]", "{x}", "[" * 5000])
 def test_json_that_must_be_there(said):
-    """
-    With `parse_json: true` a reply without JSON is refused.
-    """
+    """With `parse_json: true` a reply without JSON is refused."""
     with pytest.raises(replies.NoData):
         replies.read(said, True)
 
 
 @hypothesis.given(st.text())
 def test_text_stays_text(said):
-    """
-    With `parse_json: false` nothing is read into a reply.
-    """
+    """With `parse_json: false` nothing is read into a reply."""
     assert replies.read(said, False) == said
     assert replies.read('{"x": 1}', False) == '{"x": 1}'

@@ -1,6 +1,4 @@
-"""
-Tests of the schemas and of the language reference: they say what the parser does.
-"""
+"""Tests of the schemas and of the language reference: they say what the parser does."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from tests.unit.dialects.amplifier.workshop import later, recipe, step
 
 @pytest.mark.parametrize("name", sorted(schema.published()))
 def test_the_published_schema_is_the_one_in_use(name):
-    """
-    recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema.
-    """
+    """recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema."""
     path = workshop.ROOT / "recipes" / "schema" / f"{name}.json"
     published = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
@@ -32,9 +28,7 @@ def test_the_published_schema_is_the_one_in_use(name):
 
 @pytest.mark.parametrize("version", fields.VERSIONS)
 def test_every_object_of_a_schema_is_strict(version):
-    """
-    No object takes a field that its version does not name, and each part of a schema is used.
-    """
+    """No object takes a field that its version does not name, and each part of a schema is used."""
     made = schema.json_schema(version)
     text = json.dumps(made)
 
@@ -43,9 +37,7 @@ def test_every_object_of_a_schema_is_strict(version):
 
 
 def test_versions_only_add():
-    """
-    What a version knows, the higher one knows too; it knows more.
-    """
+    """What a version knows, the higher one knows too; it knows more."""
     names = [
         {
             (kind, name)
@@ -60,9 +52,7 @@ def test_versions_only_add():
 
 
 def test_editors_see_which_version_it_is():
-    """
-    A recipe without a version is one of the first; each schema takes the recipes of its own version.
-    """
+    """A recipe without a version is one of the first; each schema takes the recipes of its own version."""
     assert not json_schemas.flaws(schema.json_schema("1.1"), recipe(step()))
     assert not json_schemas.flaws(schema.json_schema("1.7"), later(step()))
     assert json_schemas.flaws(schema.json_schema("1.7"), recipe(step()))
@@ -70,9 +60,7 @@ def test_editors_see_which_version_it_is():
 
 
 def test_defaults_are_values_that_are_allowed():
-    """
-    What holds where a field is left out fits the schema.
-    """
+    """What holds where a field is left out fits the schema."""
     for kind in fields.KINDS.values():
         for field in kind:
             if "default" in field.rule:
@@ -96,9 +84,7 @@ TITLES = {
 
 @pytest.mark.parametrize("kind", fields.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """
-    The tables of docs/amplifier.md have the fields of the language, with all that the schemas say of them.
-    """
+    """The tables of docs/amplifier.md have the fields of the language, with all that the schemas say of them."""
     documented = {row[0]: row[1:7] for row in reference.tables(REFERENCE, 5)[TITLES[kind]]}
 
     assert documented == {
@@ -116,9 +102,7 @@ def test_the_reference_documents_every_field(kind):
 
 
 def test_the_reference_names_every_code():
-    """
-    Each code of a flaw, and of a failure of the language's own, stands in docs/amplifier.md.
-    """
+    """Each code of a flaw, and of a failure of the language's own, stands in docs/amplifier.md."""
     folder = workshop.ROOT / "app" / "dialects" / "amplifier"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|code=|Unfit\(|NoData\(|refuse\([^"\n]*?)"([a-z]+_[a-z_0-9]+)"'
@@ -135,9 +119,7 @@ def test_the_reference_names_every_code():
 
 
 def test_the_example_of_the_reference():
-    """
-    The recipe in docs/amplifier.md is valid.
-    """
+    """The recipe in docs/amplifier.md is valid."""
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert workshop.parsed(example).recipe_id == "review-changes"

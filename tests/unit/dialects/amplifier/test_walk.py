@@ -1,6 +1,4 @@
-"""
-The walk through a recipe, with what is known at each step and without.
-"""
+"""The walk through a recipe, with what is known at each step and without."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Small recipes for the tests of the dialect amplifier.
-"""
+"""Small recipes for the tests of the dialect amplifier."""
 
 from __future__ import annotations
 
@@ -33,46 +31,34 @@ DIALECT: Any = Amplifier()
 
 
 def recipe(*steps: Any, **more: Any) -> dict[str, Any]:
-    """
-    Return a recipe of the first version.
-    """
+    """Return a recipe of the first version."""
     made = {"name": "small", "description": "A small one.", "version": "1.0.0", "steps": list(steps), **more}
     return {name: value for name, value in made.items() if value is not None}
 
 
 def later(*steps: Any, **more: Any) -> dict[str, Any]:
-    """
-    Return a recipe of the newest version.
-    """
+    """Return a recipe of the newest version."""
     return recipe(*steps, **{"schema": "1.7", **more})
 
 
 def staged(*stages: Any, **more: Any) -> dict[str, Any]:
-    """
-    Return a recipe of stages.
-    """
+    """Return a recipe of stages."""
     return later(**{"steps": None, "stages": list(stages), **more})
 
 
 def step(id: str = "a", **more: Any) -> dict[str, Any]:
-    """
-    Return a step, which asks an agent unless it says otherwise.
-    """
+    """Return a step, which asks an agent unless it says otherwise."""
     other = "type" in more or "substeps" in more
     return {"id": id, **({} if other else {"agent": "helper", "prompt": "Do it."}), **more}
 
 
 def parsed(document: Any) -> library.Recipe:
-    """
-    Parse a recipe that is given as a value, or as a text; JSON is YAML.
-    """
+    """Parse a recipe that is given as a value, or as a text; JSON is YAML."""
     return parse.parse(document if isinstance(document, str) else json.dumps(document))
 
 
 def told(document: Any) -> tuple[errors.Flaw, ...]:
-    """
-    Return everything that is wrong with a recipe, but for agents and recipes that there are not.
-    """
+    """Return everything that is wrong with a recipe, but for agents and recipes that there are not."""
     try:
         found = DIALECT.check(parsed(document), library.Library())
     except errors.RecipeInvalid as error:
@@ -81,9 +67,7 @@ def told(document: Any) -> tuple[errors.Flaw, ...]:
 
 
 def flaws(document: Any) -> set[tuple[str, str]]:
-    """
-    Return path and code of everything that is wrong with a recipe.
-    """
+    """Return path and code of everything that is wrong with a recipe."""
     return {(flaw.path, flaw.code) for flaw in told(document)}
 
 
@@ -95,27 +79,21 @@ AGENT: dict[str, Any] = {
 
 
 class HastyClock(clock.FakeClock):
-    """
-    A clock on which every sleep is over at once; it keeps how long they were.
-    """
+    """A clock on which every sleep is over at once; it keeps how long they were."""
 
     def __init__(self) -> None:
         super().__init__()
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """
-        Let the time pass.
-        """
+        """Let the time pass."""
         self.slept.append(round(seconds, 3))
         self.advance(max(seconds, 0))
         await asyncio.sleep(0)
 
 
 class World:
-    """
-    Perform from tables, and keep what was asked.
-    """
+    """Perform from tables, and keep what was asked."""
 
     def __init__(self) -> None:
         self.replies: dict[str, Any] = {}
@@ -133,9 +111,7 @@ class World:
         """Steps that wait until they are let go."""
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self.asked.append((call.key, call.attempt))
         self.operations[call.key] = call.operation
         self.going += 1
@@ -173,23 +149,17 @@ class World:
 
 
 def printed(stdout: str, exit_code: int = 0) -> dict[str, Any]:
-    """
-    Return the output of a command.
-    """
+    """Return the output of a command."""
     return {"exit_code": exit_code, "stdout": stdout, "stderr": "", "stdout_truncated": False}
 
 
 def broke(code: str = "agent_error", message: str = "it broke") -> errors.StepError:
-    """
-    Return the failure of an agent.
-    """
+    """Return the failure of an agent."""
     return errors.StepError(message, code=code)
 
 
 class Run:
-    """
-    One run of a recipe that can be taken up again and again.
-    """
+    """One run of a recipe that can be taken up again and again."""
 
     def __init__(self, document: Any, args: Mapping[str, Any] | None = None, **facts: Any) -> None:
         self.recipe = parsed(document)
@@ -212,15 +182,11 @@ class Run:
 
     @property
     def replies(self) -> dict[str, Any]:
-        """
-        Return the table of what steps are answered.
-        """
+        """Return the table of what steps are answered."""
         return self.world.replies
 
     def runner(self) -> runner.Runner:
-        """
-        Load the run, as a new process would.
-        """
+        """Load the run, as a new process would."""
         kinds = ("agent_call", "command", "timer", "gate", "child_run")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.world)
         performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
@@ -231,15 +197,11 @@ class Run:
         return runner.Runner(self.last, DIALECT, equipment, logs.CountedSlots(), lambda: None)
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         return await asyncio.wait_for(self.runner().run(), 60)
 
     async def resume(self, **overrides: Any) -> RunState:
-        """
-        Send the ended run on, as a person does.
-        """
+        """Send the ended run on, as a person does."""
         log = logs.ListLog(self.disk)
         dead = sorted(resumption.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": overrides}
@@ -248,68 +210,50 @@ class Run:
         return await self.run()
 
     def lines(self) -> list[dict[str, Any]]:
-        """
-        Return the journal.
-        """
+        """Return the journal."""
         return [json.loads(line) for line in self.disk.steps]
 
     def statuses(self) -> dict[str, str]:
-        """
-        Return how each step ended, by key.
-        """
+        """Return how each step ended, by key."""
         return {line["key"]: line["status"] for line in self.lines()}
 
     def prompt(self, key: str) -> str:
-        """
-        Return what an agent was told.
-        """
+        """Return what an agent was told."""
         parts = self.world.operations[key].prompt
         return "".join(part if isinstance(part, str) else f"<{part['blob']['size_bytes']}>" for part in parts)
 
     @property
     def prompts(self) -> dict[str, str]:
-        """
-        Return what agents were told, by key.
-        """
+        """Return what agents were told, by key."""
         asked = self.world.operations.items()
         return {key: self.prompt(key) for key, operation in asked if isinstance(operation, operations.AgentCall)}
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """
-        Return run.json.
-        """
+        """Return run.json."""
         manifest: dict[str, Any] = self.disk.files["run.json"]
         return manifest
 
     @property
     def slots(self) -> dict[str, Any]:
-        """
-        Return the text of each slot.
-        """
+        """Return the text of each slot."""
         return {name: slot["text"] for name, slot in self.disk.files["cache.json"].items()}
 
     @property
     def error(self) -> dict[str, Any]:
-        """
-        Return why the run failed.
-        """
+        """Return why the run failed."""
         error: dict[str, Any] = self.manifest["error"]
         return error
 
     @property
     def skipped(self) -> list[dict[str, Any]]:
-        """
-        Return the steps that were skipped.
-        """
+        """Return the steps that were skipped."""
         skipped: list[dict[str, Any]] = self.disk.files["session.json"]["skipped_steps"]
         return skipped
 
 
 async def ran(document: Any, replies: Mapping[str, Any] | None = None, **args: Any) -> Run:
-    """
-    Run a recipe to its end.
-    """
+    """Run a recipe to its end."""
     made = Run(document, args)
     made.replies.update(replies or {})
     await made.run()

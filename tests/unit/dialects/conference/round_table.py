@@ -1,6 +1,4 @@
-"""
-Conferences at a table: the real driver and the real runner, with tools, agents and files that answer from tables.
-"""
+"""Conferences at a table: the real driver and the real runner, with tools, agents and files that answer from tables."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ PAYLOADS: Mapping[str, Any] = {
 
 
 def call(tool: str, **args: Any) -> str:
-    """
-    Return a reply of the chief that calls a tool.
-    """
+    """Return a reply of the chief that calls a tool."""
     return json.dumps({"tool": tool, "args": args})
 
 
@@ -47,9 +43,7 @@ FIND, READ = call("finder", query="arrival"), call("reader", path=PATH)
 
 
 def agent(agent_id: str, archetype: str | None = None, **more: Any) -> library.Agent:
-    """
-    Return an agent.
-    """
+    """Return an agent."""
     given = {"tier": "t3", "backend": "table", "role": f"You are {agent_id}.", "evidence": "any"}
     return library.Agent(id=agent_id, archetype=archetype or agent_id, **(given | more))
 
@@ -60,9 +54,7 @@ ALL = ("critic", "editor", "writer")
 
 
 def tool(name: str, *required: str) -> library.ToolSpec:
-    """
-    Return a tool that takes texts.
-    """
+    """Return a tool that takes texts."""
     rules = {"query": {"type": "string", "description": "Words."}, "path": {"type": "string", "maxLength": 1024}}
     count = {"count": {"type": "integer", "minimum": 1, "default": 3}}
     args = {"type": "object", "properties": rules | count, "required": list(required), "additionalProperties": False}
@@ -70,9 +62,7 @@ def tool(name: str, *required: str) -> library.ToolSpec:
 
 
 def stock(*agents: library.Agent) -> library.Library:
-    """
-    Return a library with the chief, two tools, and agents beside it.
-    """
+    """Return a library with the chief, two tools, and agents beside it."""
     others = agents or tuple(agent(name) for name in ALL)
     return library.Library(
         tools={"finder": tool("finder", "query"), "reader": tool("reader", "path")}, agents=(CHIEF, *others)
@@ -80,9 +70,7 @@ def stock(*agents: library.Agent) -> library.Library:
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """
-    Return a configuration.
-    """
+    """Return a configuration."""
     usual = {
         "id": conference.NAME,
         "agents": list(ALL),
@@ -95,9 +83,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def flaws(shelf: library.Library | None = None, **changes: Any) -> set[tuple[str, str]]:
-    """
-    Return path and code of everything that is wrong with a configuration.
-    """
+    """Return path and code of everything that is wrong with a configuration."""
     try:
         found = DIALECT.check(DIALECT.recipe(document(**changes)), shelf or stock())
     except errors.RecipeInvalid as refused:
@@ -106,15 +92,11 @@ def flaws(shelf: library.Library | None = None, **changes: Any) -> set[tuple[str
 
 
 class Died(BaseException):
-    """
-    The process is gone.
-    """
+    """The process is gone."""
 
 
 class Table:
-    """
-    Perform from tables, and keep what was asked.
-    """
+    """Perform from tables, and keep what was asked."""
 
     def __init__(self) -> None:
         self.payloads: dict[str, Any] = dict(PAYLOADS)
@@ -136,9 +118,7 @@ class Table:
         """Most steps that went on at a time."""
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self.asked.append((call.key, call.attempt))
         self.operations[call.key] = call.operation
         if call.key == self.dying:
@@ -182,9 +162,7 @@ class Table:
 
 
 def broke_or(answer: str, mark: str) -> Any:
-    """
-    Return a reply of a kind that holds a mark, or a failure.
-    """
+    """Return a reply of a kind that holds a mark, or a failure."""
     return {
         "plain": f"I think {mark}.",
         "quoted": f"{mark} {QUOTED}",
@@ -196,16 +174,12 @@ def broke_or(answer: str, mark: str) -> Any:
 
 
 def rejected(code: str) -> errors.EvidenceRejected:
-    """
-    Return what a look at evidence that is not there ends with.
-    """
+    """Return what a look at evidence that is not there ends with."""
     return errors.EvidenceRejected("It is not there.", code=code, detail={"evidence": {}})
 
 
 class Held:
-    """
-    One conference that can be taken up again and again.
-    """
+    """One conference that can be taken up again and again."""
 
     def __init__(self, shelf: library.Library | None = None, message: str = MESSAGE, **configuration: Any) -> None:
         shelf = shelf or stock()
@@ -227,9 +201,7 @@ class Held:
         self.replies = self.table.replies
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         kinds = ("tool_call", "agent_call", "check_evidence", "open_issue")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.table)
         performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
@@ -242,9 +214,7 @@ class Held:
         return await asyncio.wait_for(made.run(), 60)
 
     async def resume(self) -> RunState:
-        """
-        Send the ended run on, as a person does.
-        """
+        """Send the ended run on, as a person does."""
         log = logs.ListLog(self.disk)
         dead = sorted(resumption.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": {}}
@@ -254,39 +224,27 @@ class Held:
         return await self.run()
 
     def lines(self) -> list[dict[str, Any]]:
-        """
-        Return the journal.
-        """
+        """Return the journal."""
         return [json.loads(line) for line in self.disk.steps]
 
     def statuses(self) -> dict[str, str]:
-        """
-        Return how each step ended, by key.
-        """
+        """Return how each step ended, by key."""
         return {line["key"]: line["status"] for line in self.lines()}
 
     def receipt(self, key: str) -> str:
-        """
-        Return the receipt of a tool call.
-        """
+        """Return the receipt of a tool call."""
         return str(next(line["receipt_id"] for line in self.lines() if line["key"] == key))
 
     def asked(self, key: str) -> Any:
-        """
-        Return the operation that was performed under a key.
-        """
+        """Return the operation that was performed under a key."""
         return self.table.operations[key]
 
     def prompt(self, key: str) -> str:
-        """
-        Return the prompt that was sent under a key.
-        """
+        """Return the prompt that was sent under a key."""
         return "".join(self.asked(key).prompt)
 
     def opinions(self) -> dict[str, Any]:
-        """
-        Return what every participant was asked, by agent.
-        """
+        """Return what every participant was asked, by agent."""
         asked = self.table.operations.items()
         return {
             operation.agent_id: operation
@@ -295,40 +253,30 @@ class Held:
         }
 
     def verdicts(self) -> dict[str, str]:
-        """
-        Return the verdict on each participant, as the transcript has it.
-        """
+        """Return the verdict on each participant, as the transcript has it."""
         return {each["agent_id"]: each["verdict"] for each in self.asked("transcript").facts["opinions"]}
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """
-        Return run.json.
-        """
+        """Return run.json."""
         manifest: dict[str, Any] = self.disk.files["run.json"]
         return manifest
 
     @property
     def error(self) -> dict[str, Any]:
-        """
-        Return why the run failed.
-        """
+        """Return why the run failed."""
         error: dict[str, Any] = self.manifest["error"]
         return error
 
     @property
     def slots(self) -> dict[str, Any]:
-        """
-        Return cache.json.
-        """
+        """Return cache.json."""
         slots: dict[str, Any] = self.disk.files["cache.json"]
         return slots
 
 
 def recorded(configuration: Mapping[str, Any], replies: Mapping[str, Any]) -> Any:
-    """
-    Return what makes a conference with one participant: so that its journal has one line of control.
-    """
+    """Return what makes a conference with one participant: so that its journal has one line of control."""
 
     def made(project: Path) -> Held:
         held = Held(stock(agent("critic")), **configuration)

@@ -1,6 +1,4 @@
-"""
-Conferences by chance: what holds of every one.
-"""
+"""Conferences by chance: what holds of every one."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ EVIDENCE = st.sampled_from(["none", "any", "file", "receipt"])
 
 @st.composite
 def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
-    """
-    Return a conference, and a mark that only the reply of each agent holds.
-    """
+    """Return a conference, and a mark that only the reply of each agent holds."""
     names = draw(NAMES)
     people = [agent(name, evidence=draw(EVIDENCE), role=draw(SAID)) for name in names]
     tools = draw(st.sampled_from([None, [], ["finder"], ["finder", "reader"]]))

@@ -1,6 +1,4 @@
-"""
-Configurations: whom and what a conference can have.
-"""
+"""Configurations: whom and what a conference can have."""
 
 from __future__ import annotations
 

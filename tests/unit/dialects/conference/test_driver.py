@@ -1,6 +1,4 @@
-"""
-Conferences: how evidence is gathered, how everybody is asked, and what is left.
-"""
+"""Conferences: how evidence is gathered, how everybody is asked, and what is left."""
 
 from __future__ import annotations
 
@@ -16,16 +14,12 @@ from tests.unit.dialects.conference.round_table import DONE, FIND, NAMED, QUOTED
 
 
 def broke(code: str = "agent_error", message: str = "it broke") -> errors.StepError:
-    """
-    Return the failure of an agent or a tool.
-    """
+    """Return the failure of an agent or a tool."""
     return errors.StepError(message, code=code)
 
 
 class TestGathering:
-    """
-    Phase 1.
-    """
+    """Phase 1."""
 
     async def test_the_chief_calls_tools_until_it_is_done(self) -> None:
         """Turns and calls alternate under keys of their own, each turn shows what the calls before have brought."""
@@ -224,9 +218,7 @@ class TestGathering:
 
 
 class TestRequiringATool:
-    """
-    `require_tool`.
-    """
+    """`require_tool`."""
 
     async def test_only_a_call_is_allowed_at_first(self) -> None:
         """The schema has no form to be done, and `{"done": true}` is told back."""
@@ -289,9 +281,7 @@ class TestRequiringATool:
 
 
 class TestOpinions:
-    """
-    Phase 2.
-    """
+    """Phase 2."""
 
     async def test_everybody_is_asked_the_same_at_once(self) -> None:
         """Prompts are the same to the byte, tools are off, and nobody waits for another."""
@@ -462,9 +452,7 @@ class TestOpinions:
 
 
 class TestTheClose:
-    """
-    The round is closed.
-    """
+    """The round is closed."""
 
     async def test_the_transcript_is_an_issue(self) -> None:
         """It has message, evidence with receipts, and every opinion with its verdict; the slot has the same text."""

@@ -1,6 +1,4 @@
-"""
-An intent that a scripted chief splits into tasks: the real driver, the real runner, and the real agent performer.
-"""
+"""An intent that a scripted chief splits into tasks: the real driver, the real runner, and the real agent performer."""
 
 from __future__ import annotations
 
@@ -63,30 +61,22 @@ MATCHES = {
 
 
 def reply(*tasks: Mapping[str, Any]) -> str:
-    """
-    Return a reply that holds tasks.
-    """
+    """Return a reply that holds tasks."""
     return json.dumps({"tasks": tasks})
 
 
 def task(id: int = 1, *deps: int, **more: Any) -> dict[str, Any]:
-    """
-    Return a task of a reply.
-    """
+    """Return a task of a reply."""
     return {"id": id, "description": f"Write scene {id}", "deps": list(deps), "dod": "It is there.", **more}
 
 
 def chief(tier: library.Tier = "t3") -> library.Agent:
-    """
-    Return a chief that speaks from a script.
-    """
+    """Return a chief that speaks from a script."""
     return library.Agent(id="chief-1", archetype="chief", tier=tier, backend="script", role="You are the chief.")
 
 
 def recipe(recipe_id: str = "write", *patterns: str, args: Mapping[str, Any] | None = None) -> library.Recipe:
-    """
-    Return a recipe as far as the driver looks at it.
-    """
+    """Return a recipe as far as the driver looks at it."""
     return library.Recipe(
         recipe_id=recipe_id,
         dialect="control_room",
@@ -115,47 +105,36 @@ RECIPES = (
 
 
 def stock(tier: library.Tier = "t3", recipes: tuple[library.Recipe, ...] = RECIPES) -> library.Library:
-    """
-    Return a library with a chief and recipes.
-    """
+    """Return a library with a chief and recipes."""
     return library.Library(agents=(chief(tier),), recipes={each.recipe_id: each for each in recipes})
 
 
 class Tool:
-    """
-    Find the same files for everybody, or fail.
-    """
+    """Find the same files for everybody, or fail."""
 
     def __init__(self, result: records.Result | None = None) -> None:
         self.result = result or records.Result(output=MATCHES, summary="2 files found")
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Return the result.
-        """
+        """Return the result."""
         return self.result
 
 
 class Kept:
-    """
-    Perform as another performer does, and keep what was asked.
-    """
+    """Perform as another performer does, and keep what was asked."""
 
     def __init__(self, inner: ports.Performer, asked: list[tuple[str, operations.Operation]]) -> None:
-        self._inner, self._asked = inner, asked
+        self._inner = inner
+        self._asked = asked
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """
-        Perform one try.
-        """
+        """Perform one try."""
         self._asked.append((call.key, call.operation))
         return await self._inner.perform(call)
 
 
 class Split:
-    """
-    One run that can be taken up again and again.
-    """
+    """One run that can be taken up again and again."""
 
     def __init__(
         self,
@@ -190,41 +169,29 @@ class Split:
 
     @property
     def keys(self) -> list[str]:
-        """
-        Return the keys of what was performed, over all lives.
-        """
+        """Return the keys of what was performed, over all lives."""
         return [key for key, _ in self.asked]
 
     def call(self, key: str) -> Any:
-        """
-        Return the operation that was performed last under a key.
-        """
+        """Return the operation that was performed last under a key."""
         return dict(self.asked)[key]
 
     def prompt(self, key: str = "chief") -> str:
-        """
-        Return the prompt that was sent last under a key.
-        """
+        """Return the prompt that was sent last under a key."""
         (text,) = self.call(key).prompt
         return str(text)
 
     def error(self) -> dict[str, Any]:
-        """
-        Return why the run failed.
-        """
+        """Return why the run failed."""
         found: dict[str, Any] = json.loads(self.disk.control[-1])["error"]
         return found
 
     def tasks(self) -> tuple[decomposition.TaskDraft, ...]:
-        """
-        Return the tasks of the slot.
-        """
+        """Return the tasks of the slot."""
         return decomposition.tasks(self.disk.files["cache.json"][decomposition.SLOT]["text"])
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         equipment = runner.Equipment(
             performers={kind: Kept(each, self.asked) for kind, each in self._performers.items()},
             clock=clock.FakeClock(),
@@ -237,9 +204,7 @@ class Split:
         return state
 
     async def resume(self) -> RunState:
-        """
-        Send the failed run on.
-        """
+        """Send the failed run on."""
         log: Any = logs.ListLog(self.disk)
         dead = resumption.dead_positions(log.loaded, None)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})

@@ -1,6 +1,4 @@
-"""
-Tests of the chief's one call: what is asked, what is kept, and what a faulty reply leads to.
-"""
+"""Tests of the chief's one call: what is asked, what is kept, and what a faulty reply leads to."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ BROKEN = {"error": {"code": "rate_limited", "message": "Too much.", "detail": {"
 
 
 async def test_an_intent_becomes_tasks(tmp_path):
-    """
-    One look and one call: the tasks stand in the slot as the chief gave them, what it left out filled in.
-    """
+    """One look and one call: the tasks stand in the slot as the chief gave them, what it left out filled in."""
     split = Split(tmp_path, splitting.REPLY)
 
     assert await split.run() is RunState.DONE
@@ -50,9 +46,7 @@ async def test_an_intent_becomes_tasks(tmp_path):
 
 
 async def test_the_chief_is_asked_as_it_is_configured(tmp_path):
-    """
-    Its role is the standing instruction, tools are off, and the reply is bound by its schema.
-    """
+    """Its role is the standing instruction, tools are off, and the reply is bound by its schema."""
     split = Split(tmp_path, splitting.REPLY)
     await split.run()
     call = split.call("chief")
@@ -65,9 +59,7 @@ async def test_the_chief_is_asked_as_it_is_configured(tmp_path):
 
 
 async def test_the_files_are_found_and_told(tmp_path):
-    """
-    The look has the intent for its criteria and a receipt in the session; what it found stands in the prompt.
-    """
+    """The look has the intent for its criteria and a receipt in the session; what it found stands in the prompt."""
     split = Split(tmp_path, splitting.REPLY)
     await split.run()
     look, found = split.call("look"), split.disk.files["cache.json"]["found"]
@@ -82,9 +74,7 @@ async def test_the_files_are_found_and_told(tmp_path):
     "result", [verdicts.failed("tool_timeout", "It took too long."), records.Result(output={"matches": []})]
 )
 async def test_a_plan_needs_no_files(tmp_path, result):
-    """
-    A look that fails, or finds nothing, ends nothing; the chief is told.
-    """
+    """A look that fails, or finds nothing, ends nothing; the chief is told."""
     split = Split(tmp_path, splitting.REPLY, tool=Tool(result))
 
     assert await split.run() is RunState.DONE
@@ -92,9 +82,7 @@ async def test_a_plan_needs_no_files(tmp_path, result):
 
 
 async def test_many_files_are_read_from_where_they_are_kept(tmp_path):
-    """
-    A payload too large for the journal is told as any other, the first files of it.
-    """
+    """A payload too large for the journal is told as any other, the first files of it."""
     matches = [{"path": f"{n}.md", "category": "scene", "title": "x" * 2_000} for n in range(100)]
     split = Split(tmp_path, splitting.REPLY, tool=Tool(records.Result(output={"matches": matches})))
 
@@ -106,9 +94,7 @@ async def test_many_files_are_read_from_where_they_are_kept(tmp_path):
 
 @pytest.mark.parametrize("faulty", [FAULTY, "", "ABSTAIN: too vague", "Gladly!", CUT, '{"tasks": []}'])
 async def test_a_faulty_reply_is_corrected_once(tmp_path, faulty):
-    """
-    The second call holds the first prompt, the reply and what is wrong with it; its tasks are those that count.
-    """
+    """The second call holds the first prompt, the reply and what is wrong with it; its tasks are those that count."""
     split = Split(tmp_path, faulty, splitting.REPLY)
 
     assert await split.run() is RunState.DONE
@@ -124,9 +110,7 @@ async def test_a_faulty_reply_is_corrected_once(tmp_path, faulty):
 
 
 async def test_the_correction_names_each_flaw_and_its_place(tmp_path):
-    """
-    Every flaw is told with its path, not the first alone.
-    """
+    """Every flaw is told with its path, not the first alone."""
     split = Split(tmp_path, reply(task(1, 1), task(2, 7), task(2)), splitting.REPLY)
     await split.run()
     again = split.prompt("chief.correction")
@@ -137,9 +121,7 @@ async def test_the_correction_names_each_flaw_and_its_place(tmp_path):
 
 
 async def test_a_long_faulty_reply_is_shown_from_its_beginning(tmp_path):
-    """
-    A correction does not grow beyond what an agent can read, and says so; of many flaws it counts the rest.
-    """
+    """A correction does not grow beyond what an agent can read, and says so; of many flaws it counts the rest."""
     wrong = reply(*({"id": 0, "description": "x" * 3_000} for _ in range(35)))
     split = Split(tmp_path, wrong, splitting.REPLY)
 
@@ -151,9 +133,7 @@ async def test_a_long_faulty_reply_is_shown_from_its_beginning(tmp_path):
 
 
 async def test_a_second_faulty_reply_ends_the_run(tmp_path):
-    """
-    There is one correction; then the run fails with the flaws and with what a person can do.
-    """
+    """There is one correction; then the run fails with the flaws and with what a person can do."""
     split = Split(tmp_path, "Gladly!", FAULTY)
 
     assert await split.run() is RunState.FAILED
@@ -167,9 +147,7 @@ async def test_a_second_faulty_reply_ends_the_run(tmp_path):
 
 
 async def test_a_resume_after_two_faulty_replies_asks_anew(tmp_path):
-    """
-    Both calls are made again, the look is not.
-    """
+    """Both calls are made again, the look is not."""
     split = Split(tmp_path, ["no", "still no"], ["no", splitting.REPLY])
     await split.run()
 
@@ -179,9 +157,7 @@ async def test_a_resume_after_two_faulty_replies_asks_anew(tmp_path):
 
 @pytest.mark.parametrize(("said", "corrected"), [([BROKEN, splitting.REPLY], None), ("no", [BROKEN, splitting.REPLY])])
 async def test_a_broken_agent_ends_the_run_and_only_its_call_is_repeated(tmp_path, said, corrected):
-    """
-    Its error is the run's; what was paid before is not paid again.
-    """
+    """Its error is the run's; what was paid before is not paid again."""
     split = Split(tmp_path, said, corrected)
 
     assert await split.run() is RunState.FAILED
@@ -194,9 +170,8 @@ async def test_a_broken_agent_ends_the_run_and_only_its_call_is_repeated(tmp_pat
 
 
 async def test_secrets_stay_out(tmp_path):
-    """
-    A secret that the chief says is in nothing that is kept: not in the journal, the slot, the prompt of the correction,
-    or the error.
+    """A secret that the chief says is in nothing that is kept: not in the journal, the slot, the prompt of the
+    correction, or the error.
     """
     for corrected in (reply(task(1, dod="hunter22")), "hunter22"):
         split = Split(tmp_path, "I know hunter22.", corrected)
@@ -221,14 +196,13 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
-    """
-    Nothing recorded is performed again, and the rest leads to the same records, slots and ending.
-    """
+    """Nothing recorded is performed again, and the rest leads to the same records, slots and ending."""
     whole = Split(tmp_path, *RUNS[name])
     ended = await whole.run()
     for length in range(len(whole.disk.steps)):
         cut = Split(tmp_path, *RUNS[name])
-        cut.disk.steps, cut.disk.blobs = whole.disk.steps[:length], dict(whole.disk.blobs)
+        cut.disk.steps = whole.disk.steps[:length]
+        cut.disk.blobs = dict(whole.disk.blobs)
 
         assert await cut.run() is ended
         assert cut.keys == whole.keys[length:]
@@ -238,9 +212,7 @@ async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
 
 
 def test_without_a_chief_there_is_no_plan():
-    """
-    It is told as a flaw, and nothing can be frozen.
-    """
+    """It is told as a flaw, and nothing can be frozen."""
     shelf = library.Library(agents=())
 
     assert [(flaw.path, flaw.code) for flaw in decomposition.check(shelf)] == [("$.intent", "no_chief")]
@@ -253,9 +225,7 @@ def test_without_a_chief_there_is_no_plan():
 
 
 def test_the_chief_is_the_first_who_takes_part():
-    """
-    Who is kept for conferences is passed over.
-    """
+    """Who is kept for conferences is passed over."""
     chiefs = [dataclasses.replace(splitting.chief(), id=f"chief-{n}", modes=modes) for n, modes in enumerate(MODES)]
 
     assert DRIVER.freeze(decomposition.RECIPE, library.Library(agents=tuple(chiefs)))["agent"]["id"] == "chief-1"
@@ -264,9 +234,7 @@ def test_the_chief_is_the_first_who_takes_part():
 
 @pytest.mark.parametrize("intent", [splitting.INTENT, "x", "write scene 22 " * 1_333])
 async def test_the_look_is_the_real_tool(tmp_path, intent):
-    """
-    The file locator takes every intent that a run can have, and what it tells is what the prompt shows.
-    """
+    """The file locator takes every intent that a run can have, and what it tells is what the prompt shows."""
     project = example_project.copy(tmp_path / "project")
     tool = performer.ToolPerformer(example.TOOLS, workspaces.Workspaces([project]))
     split = Split(tmp_path, splitting.REPLY, tool=tool, intent=intent, working_dir=str(project))

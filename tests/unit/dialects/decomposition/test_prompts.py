@@ -1,6 +1,4 @@
-"""
-Tests of what the chief is told: kinds of tasks, files and rules, as much as fits its size.
-"""
+"""Tests of what the chief is told: kinds of tasks, files and rules, as much as fits its size."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ FILES = [{"path": f"Story/{n}.md", "category": "scene", "title": f"Scene {n}"} f
 
 @functools.cache
 def bundled() -> list[Any]:
-    """
-    Return the kinds of tasks of the bundled recipes.
-    """
+    """Return the kinds of tasks of the bundled recipes."""
     dialect: Any = bench.DIALECT
     return kinds.frozen(
         dialect.parse(path.read_text(encoding="utf-8"), path.stem) for path in example.RECIPES.glob("*.json")
@@ -34,9 +30,7 @@ def bundled() -> list[Any]:
 
 
 def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
-    """
-    Return the prompt of a chief of a tier.
-    """
+    """Return the prompt of a chief of a tier."""
     size = schema.SIZES[tier]
     fitting = kinds.fitting(bundled() if known is None else known, intent)[: size.kinds]
     if not size.whole:
@@ -45,8 +39,8 @@ def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
 
 
 def test_kinds_are_what_can_be_routed_to():
-    """
-    Of each recipe with task patterns its label, its phrases without expressions, and its arguments, needed ones first.
+    """Of each recipe with task patterns its label, its phrases without expressions, and its arguments, needed ones
+    first.
     """
     check, write = kinds.frozen(RECIPES)
 
@@ -82,9 +76,7 @@ def test_kinds_are_what_can_be_routed_to():
     ],
 )
 def test_odd_recipes_are_survived(made):
-    """
-    Patterns that are none, and schemas that say little, leave what can be told.
-    """
+    """Patterns that are none, and schemas that say little, leave what can be told."""
     (kind,) = kinds.frozen([made])
 
     assert kind["phrases"] == ["fine"]
@@ -92,9 +84,7 @@ def test_odd_recipes_are_survived(made):
 
 
 def test_what_is_frozen_is_bounded():
-    """
-    However many recipes there are and however much they say: the kinds of a run stay small.
-    """
+    """However many recipes there are and however much they say: the kinds of a run stay small."""
     rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
     many = [
         recipe(f"r{n}", *(f"phrase {n} {m}" for m in range(100)), args={"type": "object", "properties": rules})
@@ -105,9 +95,7 @@ def test_what_is_frozen_is_bounded():
 
 
 def test_what_the_intent_names_comes_first():
-    """
-    Kinds and phrases whose words stand in the intent are told before the others, the longest first.
-    """
+    """Kinds and phrases whose words stand in the intent are told before the others, the longest first."""
     fitting = kinds.fitting(bundled(), INTENT)
 
     assert [kind["phrases"][0] for kind in fitting[:3]] == ["foreshadowing audit", "check consistency", "write scene"]
@@ -115,9 +103,7 @@ def test_what_the_intent_names_comes_first():
 
 
 def test_a_whole_prompt_says_what_is_needed():
-    """
-    Intent, files, kinds with their words and arguments, rules and form; no recipe and no tool is named.
-    """
+    """Intent, files, kinds with their words and arguments, rules and form; no recipe and no tool is named."""
     for tier in ("t3", "t5"):
         prompt = asked(tier)
 
@@ -132,9 +118,7 @@ def test_a_whole_prompt_says_what_is_needed():
 
 
 def test_a_small_prompt_is_short():
-    """
-    A T1 agent is told the parts of the intent and shown one example; there is nothing about files and arguments.
-    """
+    """A T1 agent is told the parts of the intent and shown one example; there is nothing about files and arguments."""
     small_prompt, middle, large = asked("t1"), asked("t3"), asked("t5")
 
     assert len(small_prompt) < 1_000 < len(middle) < len(large)
@@ -145,26 +129,20 @@ def test_a_small_prompt_is_short():
 
 
 def test_without_kinds_the_chief_is_told_to_ask():
-    """
-    A project without recipes that can be found gets tasks with questions.
-    """
+    """A project without recipes that can be found gets tasks with questions."""
     assert "ask a scoping_question of every task" in asked("t3", known=[])
     assert asked("t1", known=[])
 
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_an_intent_is_told_as_it_is(intent):
-    """
-    Whatever an intent holds stands in the prompt once, and nothing in it is expanded.
-    """
+    """Whatever an intent holds stands in the prompt once, and nothing in it is expanded."""
     assert intent.strip() in asked("t3", intent)
 
 
 @pytest.mark.parametrize("tier", ["t3", "t5"])
 def test_what_fits_the_form_is_accepted(tier):
-    """
-    A backend that holds the chief to the form can give no reply that is refused for its form.
-    """
+    """A backend that holds the chief to the form can give no reply that is refused for its form."""
     size = schema.SIZES[tier]
     form = schema.form(size, kinds.arguments(bundled()))
     args = {"scene_path": "x", "canon_paths": ["y"]}
@@ -183,9 +161,7 @@ def test_what_fits_the_form_is_accepted(tier):
 
 
 def test_one_name_for_two_forms_allows_both():
-    """
-    Where kinds mean something else by the same argument, the form binds nobody.
-    """
+    """Where kinds mean something else by the same argument, the form binds nobody."""
     number = {"type": "object", "properties": {"scene_path": {"type": "integer"}}}
     form: Any = schema.form(
         schema.SIZES["t3"],
@@ -199,9 +175,7 @@ def test_one_name_for_two_forms_allows_both():
 
 @pytest.mark.parametrize("tier", ["t1", "t3", "t5"])
 async def test_the_size_goes_by_the_tier(tier, tmp_path):
-    """
-    Tasks, tokens and the form that is asked for are those of the chief's tier.
-    """
+    """Tasks, tokens and the form that is asked for are those of the chief's tier."""
     size = schema.SIZES[tier]
     replied = splitting.reply(*(splitting.task(n) for n in range(1, size.tasks + 2)))
     split = Split(tmp_path, replied, splitting.REPLY, shelf=splitting.stock(tier))
@@ -214,9 +188,7 @@ async def test_the_size_goes_by_the_tier(tier, tmp_path):
 
 
 def test_a_correction_counts_what_it_leaves_out():
-    """
-    As many flaws as the size allows, and how many more.
-    """
+    """As many flaws as the size allows, and how many more."""
     flaws = [errors.Flaw(path=f"$.tasks[{n}]", message="is wrong") for n in range(9)]
     told = prompts.correction("ASKED", schema.SIZES["t1"], "REPLY", flaws)
 

@@ -1,6 +1,4 @@
-"""
-Tests of what a T1 chief is told and held to: the parts of an intent, and a form in which every reply is a plan.
-"""
+"""Tests of what a T1 chief is told and held to: the parts of an intent, and a form in which every reply is a plan."""
 
 from __future__ import annotations
 
@@ -27,23 +25,17 @@ MOST = schema.SIZES["t1"].tasks
 
 
 def parts(intent: str, known: Any = KINDS) -> list[tuple[str, str, int]]:
-    """
-    Return phrase, text and number of tasks of each part.
-    """
+    """Return phrase, text and number of tasks of each part."""
     return [(part.phrase, part.text, part.tasks) for part in small.parts(intent, known)]
 
 
 def form(intent: str) -> dict[str, Any]:
-    """
-    Return the form for an intent.
-    """
+    """Return the form for an intent."""
     return small.form(small.parts(intent, KINDS), MOST)
 
 
 def fits(intent: str, *tasks: Any) -> bool:
-    """
-    Tell whether a reply fits the form for an intent.
-    """
+    """Tell whether a reply fits the form for an intent."""
     return not json_schemas.flaws(form(intent), {"tasks": list(tasks)})
 
 
@@ -89,16 +81,15 @@ def test_of_intents_that_pages_show_nothing_is_lost(page: str) -> None:
     ],
 )
 def test_an_intent_has_parts(intent, found):
-    """
-    Each begins where a phrase or an expression of a recipe is found, the longest first, and means a task per number.
+    """Each begins where a phrase or an expression of a recipe is found, the longest first, and
+    means a task per number.
     """
     assert parts(intent) == found
 
 
 def test_the_form_of_the_plan_of_the_specification():
-    """
-    Two scenes, a check and an audit: nothing more, nothing less, in their words, each behind another and done when what
-    its recipe makes is there.
+    """Two scenes, a check and an audit: nothing more, nothing less, in their words, each behind another and done when
+    what its recipe makes is there.
     """
     plan = [task(1), task(2, 1), task(3, 1, 2), task(4, 2)]
     said = ["write scene 21", "write scene 22", "check consistency", "foreshadowing audit"]
@@ -122,17 +113,13 @@ def test_the_form_of_the_plan_of_the_specification():
 
 
 def test_where_nothing_is_named_the_words_are_free():
-    """
-    One task, in words of the chief's own.
-    """
+    """One task, in words of the chief's own."""
     assert fits("Make it better", task(1) | {"description": "Mend what is dull", "dod": "nothing dull is left"})
     assert not fits("Make it better", task(1), task(2))
 
 
 def test_a_long_intent_means_no_more_tasks_than_fit():
-    """
-    A hundred scenes are as many tasks as a small chief may make.
-    """
+    """A hundred scenes are as many tasks as a small chief may make."""
     intent = "write scene " + " and ".join(map(str, range(100)))
 
     assert len(form(intent)["$defs"]) == MOST
@@ -159,8 +146,7 @@ def test_a_long_intent_means_no_more_tasks_than_fit():
     ).map(" ".join)
 )
 def test_any_intent_has_a_sound_form(intent):
-    """
-    Whatever an intent holds, its form is a schema, the plainest reply fits it, and is a plan whose named tasks are
+    """Whatever an intent holds, its form is a schema, the plainest reply fits it, and is a plan whose named tasks are
     routed to a recipe.
     """
     made, found = form(intent), small.parts(intent, KINDS)
@@ -181,9 +167,7 @@ def test_any_intent_has_a_sound_form(intent):
 
 
 def test_phrases_with_odd_signs_bind_nobody():
-    """
-    What a grammar might not understand is left to the chief's own words.
-    """
+    """What a grammar might not understand is left to the chief's own words."""
     known = kinds.frozen([recipe("odd", 'say "hi" (now)')])
     made = small.form(small.parts('say "hi" (now)', known), MOST)
 
@@ -191,15 +175,11 @@ def test_phrases_with_odd_signs_bind_nobody():
 
 
 def test_the_form_is_no_strict_one():
-    """
-    Services that know closed forms without tuples must not take it for such a one.
-    """
+    """Services that know closed forms without tuples must not take it for such a one."""
     assert "additionalProperties" not in form(INTENT)
 
 
 def test_every_reply_in_the_form_can_be_read():
-    """
-    What the form lets pass, the check lets pass.
-    """
+    """What the form lets pass, the check lets pass."""
     with pytest.raises(errors.InputRefused):
         replies.read(reply(*(task(n) for n in range(1, MOST + 2))), MOST)

@@ -1,5 +1,5 @@
-"""
-Workflows that nobody would write: steps of every form, loops in loops, jumps from anywhere to anywhere, by chance.
+"""Workflows that nobody would write: steps of every form, loops in loops, jumps from anywhere to
+anywhere, by chance.
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ CODES = (0, 0, 0, 1, 2, 3, 124)
 
 
 class Chance:
-    """
-    A workflow by chance, the same for the same seed.
-    """
+    """A workflow by chance, the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
-        self._seed, self._random = seed, random.Random(seed)
+        self._seed = seed
+        self._random = random.Random(seed)
 
     def workflow(self) -> dict[str, Any]:
-        """
-        Return a workflow, which need not be valid.
-        """
+        """Return a workflow, which need not be valid."""
         template = {"command": ["chance", "${PROMPT}", "${m}"], "defaults": {"m": "d"} if self._is(0.8) else {}}
         return {
             "version": "1.3",
@@ -42,15 +39,11 @@ class Chance:
         }
 
     def options(self) -> dict[str, Any]:
-        """
-        Return what the command line could say.
-        """
+        """Return what the command line could say."""
         return {"on_error": "continue"} if self._is(0.2) else {"max_retries": 2} if self._is(0.2) else {}
 
     def program(self, command: operations.Command) -> tuple[int, str]:
-        """
-        Be a program whose end and output depend on its arguments alone.
-        """
+        """Be a program whose end and output depend on its arguments alone."""
         told = f"{self._seed} {json.dumps(command.argv)}".encode()
         number = int.from_bytes(hashlib.sha256(told).digest()[:4], "big")
         return CODES[number % len(CODES)], OUTPUTS[number // 7 % len(OUTPUTS)]

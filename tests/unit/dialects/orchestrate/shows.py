@@ -1,6 +1,4 @@
-"""
-Workflows with everything in them, ready to be run.
-"""
+"""Workflows with everything in them, ready to be run."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ MOVES = {"success": {"move_to": "ok/${run.timestamp_utc}"}, "failure": {"move_to
 
 
 def queue() -> Play:
-    """
-    Return tasks out of an inbox, one of which fails: conditions, dependencies, prompts, a wait, a lifecycle.
-    """
+    """Return tasks out of an inbox, one of which fails: conditions, dependencies, prompts, a wait, a lifecycle."""
     needs = {"required": ["doc/*"], "optional": ["none/*"], "inject": {"mode": "content"}}
     play = Play(
         step("Begin", command=["echo", "${context.who}"], when={"equals": {"left": "${context.on}", "right": "true"}}),
@@ -40,9 +36,7 @@ def queue() -> Play:
 
 
 def winding() -> Play:
-    """
-    Return nested loops, jumps back, jumps out, and steps that are tried again.
-    """
+    """Return nested loops, jumps back, jumps out, and steps that are tried again."""
     inner = loop(
         "In",
         step("S", command=["echo", "${x}${y}"], on={"failure": {"goto": "Fix"}}),
@@ -73,17 +67,15 @@ def winding() -> Play:
 
 
 def failing() -> Play:
-    """
-    Return a loop whose second item ends the run.
-    """
+    """Return a loop whose second item ends the run."""
     play = Play(loop("Each", step("S", command=["echo", "${context.who}"]), step("T")), context={"who": "me"})
     play.world.results["Each[1].S"] = [9]
     return play
 
 
 def names() -> Play:
-    """
-    Return what the driver's second version asks for otherwise: merged parameters, names with wildcards, told waits.
+    """Return what the driver's second version asks for otherwise: merged parameters, names with
+    wildcards, told waits.
     """
     needs = {"required": ["${task}"], "inject": True}
     ask = step("Ask", provider="gemini", provider_params={"o": {"a": 1}}, input_file="p.md", depends_on=needs)
@@ -100,7 +92,5 @@ def names() -> Play:
 
 
 def goto(target: str) -> dict[str, str]:
-    """
-    Return a branch.
-    """
+    """Return a branch."""
     return {"goto": target}

@@ -1,6 +1,4 @@
-"""
-Tests of conditions.
-"""
+"""Tests of conditions."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def _condition(**when):
     ],
 )
 def test_equals(left, right, holds):
-    """
-    Both sides are compared as texts; numbers and booleans count as JSON writes them.
-    """
+    """Both sides are compared as texts; numbers and booleans count as JSON writes them."""
     condition, gaps = _condition(equals={"left": left, "right": right})
 
     assert (condition.holds({}), condition.patterns, gaps) == (holds, (), ())
@@ -48,9 +44,7 @@ def test_equals(left, right, holds):
     [((1, 0), True), ((3, 0), True), ((0, 0), False), ((1, 1), False), ((0, 1), False)],
 )
 def test_files(fitting, holds):
-    """
-    `exists` needs a file, `not_exists` none, and both must hold.
-    """
+    """`exists` needs a file, `not_exists` none, and both must hold."""
     condition, _ = _condition(exists="a/${context.glob}", not_exists="b")
 
     assert condition.patterns == ("a/*.txt", "b")
@@ -58,9 +52,7 @@ def test_files(fitting, holds):
 
 
 def test_nothing_is_looked_up_in_vain():
-    """
-    Where the texts differ already, no file has to be looked for.
-    """
+    """Where the texts differ already, no file has to be looked for."""
     condition, _ = _condition(equals={"left": "a", "right": "b"}, exists="x")
     other, _ = _condition(equals={"left": "a", "right": "a"}, exists="x", not_exists="x")
 
@@ -69,9 +61,7 @@ def test_nothing_is_looked_up_in_vain():
 
 
 def test_names_that_stand_for_nothing():
-    """
-    They are left with the filler, for the step to fail with all of them.
-    """
+    """They are left with the filler, for the step to fail with all of them."""
     _, gaps = _condition(equals={"left": "${context.b}", "right": "${steps.A.json.x}"}, exists="${nope}")
 
     assert [gap.name for gap in gaps] == ["context.b", "steps.A.json.x", "nope"]

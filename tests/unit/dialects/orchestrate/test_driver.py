@@ -1,6 +1,4 @@
-"""
-Tests of the driver: order, jumps, loops, failures, and what the state tells of them.
-"""
+"""Tests of the driver: order, jumps, loops, failures, and what the state tells of them."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ def goto(target):
 
 
 async def test_steps_in_order():
-    """
-    Steps are taken in order, and later ones can name what earlier ones have said.
-    """
+    """Steps are taken in order, and later ones can name what earlier ones have said."""
     play = Play(
         step("A", command=["echo", "one"]),
         step("B", command=["echo", "${steps.A.output}", "${context.x}", "${run.root}"]),
@@ -36,9 +32,7 @@ async def test_steps_in_order():
 
 
 async def test_the_state_has_its_head():
-    """
-    The state tells the workflow, its hash, when the run began, and its context.
-    """
+    """The state tells the workflow, its hash, when the run began, and its context."""
     play = Play(step(), context={"a": 1}, options={"workflow_file": "workflows/x.yaml"})
     await play.run()
 
@@ -51,9 +45,7 @@ async def test_the_state_has_its_head():
 
 
 async def test_a_failure_ends_the_run():
-    """
-    A step that fails and has no handler ends the run, and the state tells why.
-    """
+    """A step that fails and has no handler ends the run, and the state tells why."""
     play = Play(step("A", command=["exit", "3"]), step("B"))
 
     assert await play.run() is RunState.FAILED
@@ -74,9 +66,7 @@ async def test_a_failure_ends_the_run():
 
 @pytest.mark.parametrize(("strict", "options"), [(False, {}), (True, {"on_error": "continue"})])
 async def test_failures_that_are_passed_by(strict, options):
-    """
-    Where failures do not stop the run it goes on and ends as partial, with the steps that failed.
-    """
+    """Where failures do not stop the run it goes on and ends as partial, with the steps that failed."""
     play = Play(step("A", command=["false"]), step("B"), strict_flow=strict, options=options)
 
     assert await play.run() is RunState.DONE
@@ -85,18 +75,14 @@ async def test_failures_that_are_passed_by(strict, options):
 
 
 async def test_on_error_stop_goes_before_a_lax_flow():
-    """
-    The command line can stop at failures that the workflow would pass by.
-    """
+    """The command line can stop at failures that the workflow would pass by."""
     play = Play(step("A", command=["false"]), step("B"), strict_flow=False, options={"on_error": "stop"})
 
     assert await play.run() is RunState.FAILED
 
 
 async def test_jumps_back_and_forth():
-    """
-    Jumps lead to any step beside; each passage has a key of its own, and the last result counts.
-    """
+    """Jumps lead to any step beside; each passage has a key of its own, and the last result counts."""
     play = Play(
         step("Check", command=["cat"], input_file="n", on={"failure": goto("Make"), "success": goto("Use")}),
         step("Make", command=["true"], on={"success": goto("Check")}),
@@ -111,9 +97,7 @@ async def test_jumps_back_and_forth():
 
 
 async def test_end_is_a_target():
-    """
-    `_end` ends the run well, whatever stands behind.
-    """
+    """`_end` ends the run well, whatever stands behind."""
     play = Play(step("A", command=["false"], on={"always": goto("_end")}), step("B"))
 
     assert await play.run() is RunState.DONE
@@ -122,9 +106,7 @@ async def test_end_is_a_target():
 
 
 async def test_a_flow_that_runs_in_circles(monkeypatch):
-    """
-    A flow without end is stopped.
-    """
+    """A flow without end is stopped."""
     monkeypatch.setattr("app.dialects.orchestrate.driver.MOST_VISITS", 5)
     play = Play(step("A", on={"success": goto("A")}))
 
@@ -137,9 +119,7 @@ async def test_a_flow_that_runs_in_circles(monkeypatch):
 
 
 async def test_conditions():
-    """
-    A step whose condition does not hold is skipped, on record, and jumps nowhere.
-    """
+    """A step whose condition does not hold is skipped, on record, and jumps nowhere."""
     play = Play(
         step("A", when={"equals": {"left": "${context.n}", "right": "1"}}, on={"always": goto("_end")}),
         step("B", when={"exists": "a/*"}),
@@ -157,9 +137,7 @@ async def test_conditions():
 
 
 async def test_missing_dependencies():
-    """
-    A pattern that fits nothing fails the step with 2 before it begins; a handler can catch that.
-    """
+    """A pattern that fits nothing fails the step with 2 before it begins; a handler can catch that."""
     play = Play(
         step("A", depends_on={"required": ["in/*.csv", "${context.f}"]}, on={"failure": goto("C")}),
         step("B"),
@@ -175,9 +153,7 @@ async def test_missing_dependencies():
 
 
 async def test_an_injected_prompt():
-    """
-    A provider gets its prompt with the files told, as argument or as input.
-    """
+    """A provider gets its prompt with the files told, as argument or as input."""
     needs = {"required": ["doc/*"], "optional": ["more/*"], "inject": {"mode": "content", "instruction": "Read:"}}
     play = Play(
         step("A", provider="echo", input_file="p.md", depends_on={"required": ["doc/*"], "inject": True}),
@@ -195,9 +171,7 @@ async def test_an_injected_prompt():
 
 
 async def test_a_missing_prompt():
-    """
-    A prompt that is not there fails the step with 2.
-    """
+    """A prompt that is not there fails the step with 2."""
     play = Play(step("A", provider="cat", input_file="p.md"))
 
     assert await play.run() is RunState.FAILED
@@ -219,9 +193,7 @@ async def test_a_missing_prompt():
     ],
 )
 async def test_steps_that_cannot_be_begun(made, context):
-    """
-    Nothing is run where variables stand for nothing, paths lead out, or the prompt is too long for an argument.
-    """
+    """Nothing is run where variables stand for nothing, paths lead out, or the prompt is too long for an argument."""
     play = Play(step("A", **made), context={"up": "..", "root": "/"})
     play.world.files["big"] = "x" * 100_001
 
@@ -232,18 +204,14 @@ async def test_steps_that_cannot_be_begun(made, context):
 
 
 async def test_artifacts():
-    """
-    A step may write below `artifacts/` of its run.
-    """
+    """A step may write below `artifacts/` of its run."""
     play = Play(step("A", command=["echo", "x"], output_file="${run.root}/artifacts/a/b"))
 
     assert await play.run() is RunState.DONE
 
 
 async def test_waiting():
-    """
-    A wait tells what it found; one that found too little ends with 124.
-    """
+    """A wait tells what it found; one that found too little ends with 124."""
     play = Play(
         step("A", wait_for={"glob": "in/*", "timeout_sec": 9}),
         step("B", wait_for={"glob": "in/*", "min_count": 2}, on={"failure": goto("_end")}),
@@ -266,9 +234,7 @@ async def test_waiting():
 
 
 async def test_retries():
-    """
-    Providers are tried again after 1 and 124 by the command line's rule, commands by their own and never after 2.
-    """
+    """Providers are tried again after 1 and 124 by the command line's rule, commands by their own and never after 2."""
     play = Play(
         step("A", provider="echo"),
         step("B", command=["true"], retries={"max": 2, "delay_ms": 0}),
@@ -288,9 +254,7 @@ async def test_retries():
 
 
 async def test_a_loop():
-    """
-    Steps of a loop are taken for each item, see their own iteration, and are told by iteration.
-    """
+    """Steps of a loop are taken for each item, see their own iteration, and are told by iteration."""
     play = Play(
         step("List", command=["echo", "a\nb"], output_capture="lines"),
         loop(
@@ -314,9 +278,7 @@ async def test_a_loop():
 
 
 async def test_loops_in_loops():
-    """
-    Loops nest; the inner one sees the item of the outer one.
-    """
+    """Loops nest; the inner one sees the item of the outer one."""
     inner = loop("In", step("S", command=["echo", "${x}${y}"]), items=["1", "2"], **{"as": "y"})
     play = Play(loop("Out", inner, items=["a", "b"], **{"as": "x"}))
     await play.run()
@@ -328,9 +290,7 @@ async def test_loops_in_loops():
 
 
 async def test_a_failing_item_stops_the_run():
-    """
-    The state shows how far the loop came.
-    """
+    """The state shows how far the loop came."""
     play = Play(loop("Each", step("S", command=["true"])))
     play.world.results["Each[1].S"] = [4]
 
@@ -340,9 +300,7 @@ async def test_a_failing_item_stops_the_run():
 
 
 async def test_items_that_are_no_list():
-    """
-    A loop without items fails with 2, tells the reference, and can be caught.
-    """
+    """A loop without items fails with 2, tells the reference, and can be caught."""
     play = Play(
         step("J", command=["echo", '{"a": 1}'], output_capture="json"),
         {**loop("Each", step("S"), items_from="steps.J.json.a"), "on": {"failure": goto("_end")}},
@@ -355,9 +313,7 @@ async def test_items_that_are_no_list():
 
 
 async def test_a_jump_out_of_a_loop():
-    """
-    A jump out of a loop leaves the other items.
-    """
+    """A jump out of a loop leaves the other items."""
     play = Play(
         loop("Each", step("S", on={"success": goto("End")}), step("T")),
         step("Between"),
@@ -380,9 +336,7 @@ def queue(*steps, **more):
 
 
 async def test_files_of_items_are_moved():
-    """
-    Success moves to one folder, a failure that nothing catches to the other; the state tells both.
-    """
+    """Success moves to one folder, a failure that nothing catches to the other; the state tells both."""
     play = Play(queue(step("S"), step("T")), strict_flow=False)
     play.world.files = {"in/a": "", "in/b": ""}
     play.world.results["Q[1].S"] = [1]
@@ -397,9 +351,7 @@ async def test_files_of_items_are_moved():
 
 
 async def test_a_failure_that_is_caught_is_a_success():
-    """
-    What a handler inside of the loop catches does not count.
-    """
+    """What a handler inside of the loop catches does not count."""
     play = Play(queue(step("S", on={"failure": goto("T")}), step("T")))
     play.world.files = {"in/a": "", "in/b": ""}
     play.world.results["Q[0].S"] = [1]
@@ -417,9 +369,7 @@ async def test_a_failure_that_is_caught_is_a_success():
     ],
 )
 async def test_jumps_out_of_an_item(steps, results, moved):
-    """
-    A jump out of a loop before its end is a failure of the item; one after its last step is not.
-    """
+    """A jump out of a loop before its end is a failure of the item; one after its last step is not."""
     play = Play(queue(*steps), step("End"))
     play.world.files = {"in/a": "", "in/b": ""}
     play.world.results = results
@@ -429,9 +379,7 @@ async def test_jumps_out_of_an_item(steps, results, moved):
 
 
 async def test_a_failure_that_ends_the_run_moves_first():
-    """
-    The file of the item that failed is moved before the run ends.
-    """
+    """The file of the item that failed is moved before the run ends."""
     play = Play(queue(step("S")))
     play.world.files = {"in/a": "", "in/b": ""}
     play.world.results["Q[0].S"] = [1]
@@ -442,9 +390,7 @@ async def test_a_failure_that_ends_the_run_moves_first():
 
 
 async def test_a_move_that_fails_changes_nothing():
-    """
-    A file that is gone is told as an error of the lifecycle, and the item stays what it was.
-    """
+    """A file that is gone is told as an error of the lifecycle, and the item stays what it was."""
     play = Play(queue(step("S")))
     play.world.files = {"in/b": ""}
 
@@ -459,9 +405,7 @@ async def test_a_move_that_fails_changes_nothing():
 
 
 async def test_debugging():
-    """
-    A run that is debugged tells how commands were made; its steps are the same.
-    """
+    """A run that is debugged tells how commands were made; its steps are the same."""
     steps = (step("A", provider="echo", input_file="p", provider_params={"unused": 1}),)
     quiet, debugged = Play(*steps), Play(*steps, options={"debug": True})
     for play in (quiet, debugged):

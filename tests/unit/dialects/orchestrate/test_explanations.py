@@ -1,6 +1,4 @@
-"""
-Tests of what a person is told who has written a field that is not known, or a value in another form.
-"""
+"""Tests of what a person is told who has written a field that is not known, or a value in another form."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from tests.unit.dialects.orchestrate.workshop import loop, step, told, workflow
 
 
 def message(document: Any) -> str:
-    """
-    Return the first flaw's message.
-    """
+    """Return the first flaw's message."""
     return told(document)[0].message
 
 

@@ -1,6 +1,4 @@
-"""
-Tests of the flow: what follows a step, and how often it is tried.
-"""
+"""Tests of the flow: what follows a step, and how often it is tried."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ def _on(*events):
     ],
 )
 def test_jumps(events, exit_code, target):
-    """
-    What fits the exit code goes before `always`; a step that was skipped jumps nowhere; a jump is no unhandled failure.
+    """What fits the exit code goes before `always`; a step that was skipped jumps nowhere; a jump is no unhandled
+    failure.
     """
     for strict in (True, False):
         for on_error in (None, "stop", "continue"):
@@ -53,9 +51,7 @@ def test_jumps(events, exit_code, target):
     ],
 )
 def test_failures_that_nobody_expects(strict, on_error, stops):
-    """
-    The command line goes before `strict_flow`; where the run goes on, it is not whole.
-    """
+    """The command line goes before `strict_flow`; where the run goes on, it is not whole."""
     verdict = flow.verdict(_on("success"), 1, strict_flow=strict, on_error=on_error)
 
     assert verdict == Verdict(stops=stops, unhandled=not stops)
@@ -83,7 +79,5 @@ def test_failures_that_nobody_expects(strict, on_error, stops):
     ],
 )
 def test_tries(given, most, retries):
-    """
-    The command line counts for providers that say nothing; a command is tried again only if it says so.
-    """
+    """The command line counts for providers that say nothing; a command is tried again only if it says so."""
     assert flow.retries(given, most, 500) == retries

@@ -1,6 +1,4 @@
-"""
-Tests of providers: how a template, parameters and a prompt become a command.
-"""
+"""Tests of providers: how a template, parameters and a prompt become a command."""
 
 from __future__ import annotations
 
@@ -50,17 +48,15 @@ def _argv(*command, given=None, prompt="p", **more):
     ],
 )
 def test_arguments(command, given_params, defaults, argv):
-    """
-    Parameters of the step go before defaults, both with their variables, and stand in the template beside namespaces.
+    """Parameters of the step go before defaults, both with their variables, and stand in the template beside
+    namespaces.
     """
     assert _argv(*command, given=given_params, prompt="the prompt", **defaults) == argv
 
 
 @given(st.text(max_size=40))
 def test_a_prompt_is_one_argument_as_it_is(prompt):
-    """
-    Nothing inside of a prompt or a parameter is read as a variable.
-    """
+    """Nothing inside of a prompt or a parameter is read as a variable."""
     assert _argv("m", "${PROMPT}", "${a}", given={"a": prompt.replace("$", "$$")}, prompt=prompt) == (
         "m",
         prompt,
@@ -70,18 +66,14 @@ def test_a_prompt_is_one_argument_as_it_is(prompt):
 
 
 def test_a_prompt_by_standard_input():
-    """
-    In the mode `stdin` the prompt is what the program reads, and no argument.
-    """
+    """In the mode `stdin` the prompt is what the program reads, and no argument."""
     made = providers.invocation(_provider("cat", input_mode="stdin"), {"model": "x"}, "the prompt", AT)
 
     assert made == providers.Invocation(argv=("cat",), stdin="the prompt", ignored=("model",), prompt_in_argv=False)
 
 
 def test_parameters_that_the_template_does_not_name():
-    """
-    They are no fault, and are told.
-    """
+    """They are no fault, and are told."""
     made = providers.invocation(_provider("m", "${a.b}", "${PROMPT}"), {"a": {"b": 1}, "c": 2}, "p", AT)
 
     assert isinstance(made, providers.Invocation)
@@ -115,9 +107,7 @@ def test_parameters_that_the_template_does_not_name():
     ],
 )
 def test_calls_that_cannot_be_made(provider, given_params, context):
-    """
-    What stands for nothing is told by name: placeholders of the template bare, variables as they are written.
-    """
+    """What stands for nothing is told by name: placeholders of the template bare, variables as they are written."""
     refused = providers.invocation(provider, given_params, "p", AT)
 
     assert isinstance(refused, providers.Refused)

@@ -1,6 +1,4 @@
-"""
-Tests of workflows by chance: they come to an end that the language knows, also when they are cut off.
-"""
+"""Tests of workflows by chance: they come to an end that the language knows, also when they are cut off."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ CUTS = 3
 
 @pytest.fixture(autouse=True)
 def few_visits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Find out sooner that a workflow runs in circles.
-    """
+    """Find out sooner that a workflow runs in circles."""
     monkeypatch.setattr(driver, "MOST_VISITS", 12)
 
 
 def make(seed: int) -> theatre.Play | None:
-    """
-    Return a workflow on its stage; None if it is not valid.
-    """
+    """Return a workflow on its stage; None if it is not valid."""
     chance = random_flows.Chance(seed)
     try:
         play = theatre.Play(document=json.dumps(chance.workflow()), options=chance.options())
@@ -42,9 +36,7 @@ def make(seed: int) -> theatre.Play | None:
 
 
 def performed(play: theatre.Play) -> list[tuple[str, int]]:
-    """
-    Return key and attempt of some tries that the world took part in, spread over the run.
-    """
+    """Return key and attempt of some tries that the world took part in, spread over the run."""
     asked = {key for key, _ in play.world.asked}
     lines: list[Any] = [json.loads(line) for line in play.disk.steps]
     tries = [(line["key"], line["attempt"]) for line in lines if line["key"] in asked]
@@ -52,8 +44,8 @@ def performed(play: theatre.Play) -> list[tuple[str, int]]:
 
 
 async def test_they_end_as_they_must() -> None:
-    """
-    Every valid workflow ends done, or failed by a step or for running in circles; and cut off it ends the same way.
+    """Every valid workflow ends done, or failed by a step or for running in circles; and cut off it
+    ends the same way.
     """
     judged = 0
     for seed in SEEDS:

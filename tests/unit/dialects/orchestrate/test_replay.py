@@ -1,6 +1,4 @@
-"""
-Tests of workflows that are cut off: wherever that is, they end as if nothing had happened.
-"""
+"""Tests of workflows that are cut off: wherever that is, they end as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from tests.unit.dialects.orchestrate import shows, theatre
 
 @pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
 async def test_cut_off_before_any_step(make):
-    """
-    A process that dies while any try of any step is under way leaves the same journal and the same state in the end.
+    """A process that dies while any try of any step is under way leaves the same journal and the
+    same state in the end.
     """
     whole = make()
     ended = await whole.run()
@@ -38,9 +36,7 @@ async def test_cut_off_before_any_step(make):
 
 
 async def test_the_way_it_goes():
-    """
-    Nested loops, jumps and further tries leave the keys that they must.
-    """
+    """Nested loops, jumps and further tries leave the keys that they must."""
     play = shows.winding()
 
     assert await play.run() is RunState.DONE
@@ -55,9 +51,7 @@ async def test_the_way_it_goes():
 
 
 async def test_resuming_a_failure():
-    """
-    A resumed run takes the failed step again, and nothing before it.
-    """
+    """A resumed run takes the failed step again, and nothing before it."""
     play = shows.failing()
     assert await play.run() is RunState.FAILED
     ended = play.ended

@@ -1,6 +1,4 @@
-"""
-Tests of the schemas and of the language reference: they say what the parser does.
-"""
+"""Tests of the schemas and of the language reference: they say what the parser does."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ TITLES = {
 
 @pytest.mark.parametrize("name", sorted(schema.published()))
 def test_the_published_schema_is_the_one_in_use(name):
-    """
-    recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema.
-    """
+    """recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema."""
     path = workshop.ROOT / "recipes" / "schema" / f"{name}.json"
     published = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
@@ -52,9 +48,7 @@ def test_the_published_schema_is_the_one_in_use(name):
 
 @pytest.mark.parametrize("version", fields.VERSIONS)
 def test_every_object_of_a_schema_is_strict(version):
-    """
-    No object takes a field that its version does not name, and each part of a schema is used.
-    """
+    """No object takes a field that its version does not name, and each part of a schema is used."""
     made = schema.json_schema(version)
     text = json.dumps(made)
 
@@ -63,9 +57,7 @@ def test_every_object_of_a_schema_is_strict(version):
 
 
 def test_versions_only_add():
-    """
-    What a version knows, every higher one knows too; a higher one knows more.
-    """
+    """What a version knows, every higher one knows too; a higher one knows more."""
     names = [
         {
             (kind, name)
@@ -91,9 +83,7 @@ def test_versions_only_add():
     ],
 )
 def test_editors_see_what_excludes_what(given):
-    """
-    The forms of a step and of a loop's items stand in the schema as well as in the parser.
-    """
+    """The forms of a step and of a loop's items stand in the schema as well as in the parser."""
     document = workflow(given)
 
     assert flaws(document)
@@ -101,9 +91,7 @@ def test_editors_see_what_excludes_what(given):
 
 
 def test_defaults_are_values_that_are_allowed():
-    """
-    What is filled in fits the schema.
-    """
+    """What is filled in fits the schema."""
     for kind in fields.KINDS.values():
         for field in kind:
             if "default" in field.rule:
@@ -112,8 +100,8 @@ def test_defaults_are_values_that_are_allowed():
 
 @pytest.mark.parametrize("kind", fields.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """
-    The tables of docs/orchestrate.md have the fields of the language: type, necessity, version, default, variables.
+    """The tables of docs/orchestrate.md have the fields of the language: type, necessity, version,
+    default, variables.
     """
     documented = {row[0]: row[1:6] for row in reference.tables(REFERENCE)[TITLES[kind]]}
 
@@ -131,9 +119,7 @@ def test_the_reference_documents_every_field(kind):
 
 
 def test_the_reference_names_every_code():
-    """
-    Each code of a flaw, each field of a result and each part of an error context stands in docs/orchestrate.md.
-    """
+    """Each code of a flaw, each field of a result and each part of an error context stands in docs/orchestrate.md."""
     folder = workshop.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "orchestrate").glob("*.py"))
     text += (folder / "yaml_text.py").read_text(encoding="utf-8")
@@ -149,9 +135,7 @@ def test_the_reference_names_every_code():
 
 
 def test_the_reference_tells_the_limits():
-    """
-    Sizes in docs/orchestrate.md are those of the code.
-    """
+    """Sizes in docs/orchestrate.md are those of the code."""
     assert f"{captures.TEXT_BYTES // 1024} KiB" in REFERENCE
     assert f"{captures.MOST_LINES:,}" in REFERENCE
     assert f"{captures.JSON_BYTES // 1024**2} MiB" in REFERENCE
@@ -159,9 +143,7 @@ def test_the_reference_tells_the_limits():
 
 
 def test_the_example_of_the_reference():
-    """
-    The workflow in docs/orchestrate.md is valid.
-    """
+    """The workflow in docs/orchestrate.md is valid."""
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert parse.parse(example, "example").label == "Review what is new"

@@ -1,6 +1,4 @@
-"""
-Tests of what the driver's second version does otherwise, and of runs that began with the first.
-"""
+"""Tests of what the driver's second version does otherwise, and of runs that began with the first."""
 
 from __future__ import annotations
 
@@ -19,23 +17,17 @@ DECOYS = {"in/a1.csv": "", "in/bb.csv": "", "in/cc.csv": ""}
 
 
 def commands(play: Play) -> list[operations.Command]:
-    """
-    Return what was called, in order.
-    """
+    """Return what was called, in order."""
     return [operation for _, operation in play.world.asked if isinstance(operation, operations.Command)]
 
 
 def argv(play: Play) -> list[tuple[str, ...]]:
-    """
-    Return programs and arguments of what was called.
-    """
+    """Return programs and arguments of what was called."""
     return [command.argv for command in commands(play)]
 
 
 def asking(name: str = "claude", **more: Any) -> Play:
-    """
-    Return a step that asks a provider, in the second version.
-    """
+    """Return a step that asks a provider, in the second version."""
     play = Play(step("A", provider=name, input_file="p.md", **more), driver_version=2)
     play.world.files = {"p.md": "Do it."}
     play.world.programs |= dict.fromkeys(("claude", "gemini", "codex", "mine"), lambda command: (0, ""))
@@ -64,7 +56,8 @@ async def test_a_declared_provider_replaces_a_built_in_one() -> None:
     """Nothing of the built-in template is left, not even its defaults."""
     document = '{"version": "1.1", "providers": {"claude": {"command": ["mine", "${PROMPT}"]}}, "steps": [%s]}'
     play = Play(document=document % '{"name": "A", "provider": "claude", "input_file": "p.md"}', driver_version=2)
-    play.world.files, play.world.programs = {"p.md": "Do it."}, {"mine": lambda command: (0, "")}
+    play.world.files = {"p.md": "Do it."}
+    play.world.programs = {"mine": lambda command: (0, "")}
 
     assert await play.run() is RunState.DONE
     assert argv(play) == [("mine", "Do it.")]
@@ -86,9 +79,7 @@ async def test_parameters_are_merged_within_objects(version: int, call: tuple[st
 
 
 def over_names(items: list[str], **facts: Any) -> Play:
-    """
-    Return a loop over names of files, each of which must be there.
-    """
+    """Return a loop over names of files, each of which must be there."""
     needs = {"required": ["${item}"], "inject": True}
     return Play(
         loop("Each", step("Ask", provider="cat", depends_on=needs, when={"exists": "${item}"}), items=items), **facts

@@ -1,6 +1,4 @@
-"""
-A workflow on a stage: the real dialect and the real runner, with a world of files and programs that are tables.
-"""
+"""A workflow on a stage: the real dialect and the real runner, with a world of files and programs that are tables."""
 
 from __future__ import annotations
 
@@ -36,15 +34,11 @@ TIMES = (
 
 
 class Died(BaseException):
-    """
-    The process is gone.
-    """
+    """The process is gone."""
 
 
 class World:
-    """
-    Files by path, programs by name; keeps what was asked.
-    """
+    """Files by path, programs by name; keeps what was asked."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -60,9 +54,7 @@ class World:
         self.dying: tuple[str, int] | None = None
 
     async def perform(self, call: Any) -> records.Result:
-        """
-        Answer one try.
-        """
+        """Answer one try."""
         self.asked.append((call.key, call.operation))
         if self.dying is not None and (call.key, call.attempt) == self.dying:
             raise Died
@@ -80,9 +72,7 @@ class World:
         raise AssertionError(call.operation)
 
     def order(self) -> list[str]:
-        """
-        Return the keys that were asked for, in order.
-        """
+        """Return the keys that were asked for, in order."""
         return [key for key, _ in self.asked]
 
     def _command(self, key: str, command: operations.Command) -> records.Result:
@@ -139,23 +129,17 @@ class World:
 
 
 class Skipping:
-    """
-    Perform `skip`.
-    """
+    """Perform `skip`."""
 
     async def perform(self, call: Any) -> records.Result:
-        """
-        Return what the operation says.
-        """
+        """Return what the operation says."""
         return records.Result(
             status=StepState.SKIPPED, output=plain.plain(call.operation.detail), summary=call.operation.reason
         )
 
 
 class Play:
-    """
-    One run of a workflow, which can be taken up again and again.
-    """
+    """One run of a workflow, which can be taken up again and again."""
 
     def __init__(self, *steps: Any, document: Any = None, **facts: Any) -> None:
         more = {name: facts.pop(name) for name in ("strict_flow", "context", "version") if name in facts}
@@ -182,9 +166,7 @@ class Play:
         self.last: Any = None
 
     async def run(self) -> RunState:
-        """
-        Take the run up and go on until it rests.
-        """
+        """Take the run up and go on until it rests."""
         kinds = ("command", "find_files", "read_files", "wait_for_files", "move_file")
         performers: dict[str, Any] = {
             **dict.fromkeys(kinds, self.world),
@@ -201,24 +183,18 @@ class Play:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """
-        Return state.json.
-        """
+        """Return state.json."""
         told: Mapping[str, Any] = self.disk.files["state.json"]
         return told
 
     @property
     def ended(self) -> Mapping[str, Any]:
-        """
-        Return how the run ended.
-        """
+        """Return how the run ended."""
         return next(line for line in map(json.loads, reversed(self.disk.control)) if line["kind"] == "ended")
 
 
 def told(value: Any) -> Any:
-    """
-    Return a value without what differs between two runs of the same.
-    """
+    """Return a value without what differs between two runs of the same."""
     match value:
         case dict():
             return {name: told(item) for name, item in value.items() if name not in TIMES}
@@ -228,7 +204,5 @@ def told(value: Any) -> Any:
 
 
 def lines(play: Play) -> list[Any]:
-    """
-    Return the lines of a run's journal like that.
-    """
+    """Return the lines of a run's journal like that."""
     return [told(json.loads(line)) for line in play.disk.steps]
