@@ -17,8 +17,8 @@ import uvicorn
 import uvloop
 
 from app import __version__, bootstrap, errors, settings, telemetry
-from app.api import connections, desk, http_protocol, service, ws_protocol
-from app.execution import stop_signals
+from app.api import connections, dependencies, http_protocol, service, ws_protocol
+from app.worker import stop_signals
 
 _DRAIN_SECONDS = 5
 """Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
@@ -33,7 +33,7 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
-        async with bootstrap.build(chosen, bootstrap.Use(address=address)) as room:
+        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address)) as room:
             app.state.desk = _desk(room, chosen.server)
             yield
             room.runs.release()
@@ -41,7 +41,7 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
     return service.create(chosen.server, lifespan)
 
 
-def serve(chosen: settings.Settings, announce: Callable[[str], None], world: bootstrap.World | None = None) -> int:
+def serve(chosen: settings.Settings, announce: Callable[[str], None], world: bootstrap.Platform | None = None) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code.
 
     Args:
@@ -64,10 +64,10 @@ async def _serve(
     chosen: settings.Settings,
     listener: socket.socket,
     announce: Callable[[str], None],
-    world: bootstrap.World | None,
+    world: bootstrap.Platform | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    async with bootstrap.build(chosen, bootstrap.Use(address=address), world) as room:
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), world) as room:
         telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, room.masker.mask)
         app = service.create(chosen.server)
         app.state.desk = _desk(room, chosen.server)
@@ -87,20 +87,20 @@ async def _serve(
         return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
 
 
-async def _stop(room: bootstrap.Room, server: uvicorn.Server, hurried: bool) -> None:
+async def _stop(room: bootstrap.Application, server: uvicorn.Server, hurried: bool) -> None:
     room.runs.release()
     await room.engine.stop(0 if hurried else None)
     server.force_exit = hurried
     server.should_exit = True
 
 
-async def _tell_recovered(room: bootstrap.Room, announce: Callable[[str], None]) -> None:
+async def _tell_recovered(room: bootstrap.Application, announce: Callable[[str], None]) -> None:
     found = await room.engine.recovered()
     told = {0: "nothing was unfinished", 1: "1 unfinished run"}
     announce(f"recovered: {told.get(found, f'{found} unfinished runs')}")
 
 
-async def _watch(room: bootstrap.Room, server: uvicorn.Server) -> None:
+async def _watch(room: bootstrap.Application, server: uvicorn.Server) -> None:
     try:
         await room.engine.watch()
     finally:
@@ -124,8 +124,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
-    return desk.Desk(
+def _desk(room: bootstrap.Application, server: settings.ServerSettings) -> dependencies.Services:
+    return dependencies.Services(
         runs=room.runs,
         gates=room.gates,
         issues=room.issues,

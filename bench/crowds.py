@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app import clock
-from app.engine import runs, states
-from app.storage import index
-from app.storage.sql import index as sql_index
+from app.domain import runs, states
+from app.storage.index import index_port
+from app.storage.index.sql import index as sql_index
 from bench import rooms
 
 RECIPES = ("draft", "revise")
@@ -64,7 +64,7 @@ async def _executed(project: Path, count: int) -> list[runs.RunStart]:
         return [(await room.store.read(run_id)).start for run_id in run_ids]
 
 
-def _row(model: runs.RunStart, number: int) -> index.IndexedRun:
+def _row(model: runs.RunStart, number: int) -> index_port.IndexedRun:
     at = FIRST_AT + timedelta(minutes=number)
     start = dataclasses.replace(
         model,
@@ -75,7 +75,7 @@ def _row(model: runs.RunStart, number: int) -> index.IndexedRun:
     )
     status = states.RunState.FAILED if number % 10 == 0 else states.RunState.DONE
     code = "step_failed" if status is states.RunState.FAILED else None
-    return index.row_of(start, status, start.created_at, name=start.run_id, owner="service", error_code=code)
+    return index_port.row_of(start, status, start.created_at, name=start.run_id, owner="service", error_code=code)
 
 
 def _one_of_five(number: int, salt: int) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from app import errors
-from app.engine import library, operations, plain, ports, records, runs, slots
+from app.domain import library, operations, plain, records, runs, slots
+from app.engine import ports
 from bench import bare_spawns
 
 NAME = "bench"

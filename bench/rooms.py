@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from app import bootstrap, settings
-from app.control import requests
 from app.dialects import registry
-from app.engine import plain, ports
+from app.domain import plain
+from app.engine import ports
+from app.services import requests
 from bench import dialect
 
 STEPS = "steps-{}"
@@ -48,7 +49,7 @@ def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Se
     return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
 
 
-def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.World:
+def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.Platform:
     """Return the machine's own world with the benchmark's language in it."""
     return dataclasses.replace(
         bootstrap.real_world({}),
@@ -60,10 +61,10 @@ def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> boo
 @asynccontextmanager
 async def opened(
     project: Path, *, max_running: int = 8, performers: Mapping[str, ports.Performer] = dialect.PERFORMERS
-) -> AsyncIterator[bootstrap.Room]:
+) -> AsyncIterator[bootstrap.Application]:
     """Open a project as its service does: with its lock, and with recovery."""
     chosen = choose(project, max_running=max_running)
-    async with bootstrap.build(chosen, bootstrap.Use(address=ADDRESS), world(performers)) as room:
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address=ADDRESS), world(performers)) as room:
         await room.engine.recovered()
         yield room
 
@@ -73,7 +74,7 @@ def request(recipe_id: str) -> requests.StartRequest:
     return requests.StartRequest(recipe_id=recipe_id)
 
 
-async def execute(room: bootstrap.Room, recipe_id: str) -> str:
+async def execute(room: bootstrap.Application, recipe_id: str) -> str:
     """Start a run of a recipe, wait for its end, and return its id.
 
     Raises:
@@ -82,7 +83,7 @@ async def execute(room: bootstrap.Room, recipe_id: str) -> str:
     return await ended(room, request(recipe_id))
 
 
-async def ended(room: bootstrap.Room, asked: requests.StartRequest) -> str:
+async def ended(room: bootstrap.Application, asked: requests.StartRequest) -> str:
     """Start a run, wait for its end, and return its id.
 
     Raises:
@@ -95,7 +96,7 @@ async def ended(room: bootstrap.Room, asked: requests.StartRequest) -> str:
     return started.run_id
 
 
-async def execute_many(room: bootstrap.Room, recipe_id: str, *, count: int, at_a_time: int) -> None:
+async def execute_many(room: bootstrap.Application, recipe_id: str, *, count: int, at_a_time: int) -> None:
     """Execute so many runs, each of those at a time followed by the next as soon as its end is known."""
     left = iter(range(count))
 

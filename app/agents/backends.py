@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from app import errors
 from app.agents import entries, local, scripts
+from app.agents.backend_context import BackendContext
 from app.agents.configuration import BackendConfig
 from app.agents.documents import nearest
 from app.agents.programs import backend as program_backend
@@ -15,7 +16,6 @@ from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
 from app.agents.scripted import RecordingBackend, ScriptedBackend
 from app.agents.servers import acp_backend, services, vendors
-from app.agents.surroundings import Surroundings
 from app.engine import ports
 
 
@@ -23,9 +23,9 @@ from app.engine import ports
 class BackendType:
     """A kind of backend."""
 
-    make: Callable[[BackendConfig, Surroundings], ports.AgentBackend]
+    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]
     """Make one; starts nothing."""
-    lacks: Callable[[BackendConfig, Surroundings], str | None]
+    lacks: Callable[[BackendConfig, BackendContext], str | None]
     """Say what keeps it from working here; starts nothing."""
     fields: frozenset[str] = frozenset()
     """Fields that it takes in `agents.json`, beside type and models."""
@@ -44,7 +44,7 @@ class BackendType:
 class Backends:
     """The configured backends, each made when it is first asked for."""
 
-    def __init__(self, configs: Mapping[str, BackendConfig], surroundings: Surroundings) -> None:
+    def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
         self._configs = configs
         self._surroundings = dataclasses.replace(surroundings, get=self.get)
         self._made: dict[str, ports.AgentBackend] = {}
@@ -143,18 +143,18 @@ def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
     }
 
 
-def _lack(config: BackendConfig, surroundings: Surroundings) -> str | None:
+def _lack(config: BackendConfig, surroundings: BackendContext) -> str | None:
     try:
         return type_of(config.type).lacks(config, surroundings)
     except errors.ConfigurationError as error:
         return error.message
 
 
-def _local(config: BackendConfig, _: Surroundings) -> ports.AgentBackend:
+def _local(config: BackendConfig, _: BackendContext) -> ports.AgentBackend:
     return local.LocalBackend(config.name)
 
 
-def _scripted(config: BackendConfig, surroundings: Surroundings) -> ports.AgentBackend:
+def _scripted(config: BackendConfig, surroundings: BackendContext) -> ports.AgentBackend:
     if config.record is not None:
         recording = config.record
         return RecordingBackend(
@@ -175,7 +175,7 @@ def _template_forgets(config: BackendConfig) -> str | None:
     return f"The backend {config.name} cannot continue a conversation: it has no `resume` in agents.json."
 
 
-def _script_lacks(config: BackendConfig, _: Surroundings) -> str | None:
+def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     if config.file is None:
         return None
     try:

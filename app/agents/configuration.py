@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import errors
-from app.engine import library
+from app.domain import library
 
 TIERS = ("haiku", "sonnet", "opus")
 """Names that stand for a small, a middle and a large model, whatever the backend."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from app.engine import agent_sessions, ports, records
+from app.domain import agent_sessions, records
+from app.engine import ports
 
 UNTOLD = records.Usage(input_tokens=None, output_tokens=None)
 """What is known where nobody told anything."""
@@ -44,7 +45,7 @@ def kept(
         return session
     now = {name: _amount(sums, name) for name in _FIELDS}
     usage = records.Usage(**{name: _amount(before, name) if told is None else told for name, told in now.items()})
-    told = agent_sessions.Told(usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt)
+    told = agent_sessions.ReportedUsage(usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt)
     return dataclasses.replace(session, counted=before, told=told)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.engine import plain
+from app.domain import plain
 
 _TAIL_CHARACTERS = 20_000
 _ECHO_CHARACTERS = 100_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.engine import json_text, json_words, plain
+from app.domain import json_text, json_words, plain
 
 _TYPES = {
     "object": "an object",

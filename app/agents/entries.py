@@ -11,7 +11,8 @@ from typing import Any
 
 from app import errors
 from app.agents import documents
-from app.engine import plain, ports, records
+from app.domain import plain, records
+from app.engine import ports
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest script."""

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from app import errors
 from app.agents.configuration import TIERS
-from app.engine import plain, ports, records
-from app.processes import companions
+from app.domain import plain, records
+from app.engine import ports
+from app.processes import helper_process
 
 MODEL = "smollm2-135m-instruct"
 """Name of the one model that there is."""
@@ -49,7 +50,7 @@ class LocalBackend:
     def __init__(self, name: str) -> None:
         self._name = name
         self._turn = asyncio.Lock()
-        self._companion: companions.Companion | None = None
+        self._companion: helper_process.HelperProcess | None = None
 
     def get_name(self) -> str:
         """Return the backend's name."""
@@ -82,7 +83,7 @@ class LocalBackend:
         try:
             companion = self._companion if self._companion and self._companion.alive else await self._load()
             return await companion.ask(question)
-        except companions.CompanionLost as lost:
+        except helper_process.HelperProcessLost as lost:
             await self.close()
             raise errors.AgentFailed(
                 "The process of the local model ended in the middle of a reply.",
@@ -93,18 +94,20 @@ class LocalBackend:
             await self.close()
             raise
 
-    async def _load(self) -> companions.Companion:
+    async def _load(self) -> helper_process.HelperProcess:
         model_file = _model_file()
         await self.close()
         try:
-            self._companion = companion = await companions.Companion.start(
+            self._companion = companion = await helper_process.HelperProcess.start(
                 _COMPANION, str(model_file), str(CONTEXT_TOKENS)
             )
             async with asyncio.timeout(_LOAD_SECONDS):
                 await companion.hear()
-        except (companions.CompanionLost, OSError) as error:
+        except (helper_process.HelperProcessLost, OSError) as error:
             detail = (
-                error.detail if isinstance(error, companions.CompanionLost) else {"cause": str(error) or "timed out"}
+                error.detail
+                if isinstance(error, helper_process.HelperProcessLost)
+                else {"cause": str(error) or "timed out"}
             )
             raise errors.AgentFailed(
                 "The local model could not be loaded.", code="backend_unavailable", detail=detail

@@ -14,19 +14,8 @@ from app import errors, settings
 from app.agents import degeneration, refusals, reply_forms
 from app.agents.backends import Backends
 from app.agents.programs import conversations as conversations_of_programs
-from app.engine import (
-    abstentions,
-    agent_sessions,
-    conversations,
-    interruptions,
-    json_text,
-    operations,
-    plain,
-    ports,
-    records,
-    runs,
-    states,
-)
+from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
+from app.engine import conversation_claims, interruptions, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
@@ -44,7 +33,7 @@ class AgentPerformer:
     def __init__(
         self,
         backends: Backends,
-        conversations: conversations.Conversations,
+        conversations: conversation_claims.ConversationClaims,
         check_folder: Callable[[runs.RunStart], object] = lambda _: None,
     ) -> None:
         self._backends = backends
@@ -74,7 +63,7 @@ class AgentPerformer:
         try:
             reply = await self._asked(operation.backend, prompt, call)
         except commands.LauncherLost as lost:
-            raise interruptions.CutOff(lost) from lost
+            raise interruptions.Interrupted(lost) from lost
         await call.write_log(_log_name(call, "reply"), reply.text)
         return await _result(reply, operation, text, call.place.instructions)
 

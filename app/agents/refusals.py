@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from app.engine import abstentions
+from app.domain import abstentions
 
 _MOST_CHARACTERS = 400
 _MOST_LINES = 3

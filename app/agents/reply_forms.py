@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.engine import plain
+from app.domain import plain
 
 BREAK = "\n\n---\n\n"
 """What stands between the parts of a prompt that are told in one text."""

@@ -11,7 +11,7 @@ from typing import Any
 from app import errors
 from app.agents import agent_files, documents, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
-from app.engine import library
+from app.domain import library
 
 MAX_BYTES = 1024 * 1024
 """Largest file."""

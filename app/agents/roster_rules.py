@@ -9,7 +9,7 @@ from app import errors
 from app.agents import backends, documents
 from app.agents.configuration import TIERS
 from app.agents.programs import template
-from app.engine import library, plain
+from app.domain import library, plain
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
 _NAME_RULE = "must be a name of letters, digits and _ . - (at most 64)"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from app import errors
 from app.agents import entries
-from app.engine import plain, ports
+from app.domain import plain
+from app.engine import ports
 
 
 class Script:

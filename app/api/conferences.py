@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api import conference_bodies
-from app.api.answering import IdempotencyKey, as_json, declared
-from app.api.desk import At
-from app.api.refusals import BODY
+from app.api import conference_requests
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, as_json, declared
+from app.api.problem_codes import BODY
 
 router = APIRouter(prefix="/api/conferences", tags=["conferences"])
 
 _STARTED = declared(
-    conference_bodies.ConferenceStarted,
+    conference_requests.ConferenceStarted,
     *BODY,
     "no_chief",
     "backend_not_ready",
@@ -32,8 +32,8 @@ _STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Id
 
 @router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
 async def start_conference(
-    desk: At,
-    body: conference_bodies.ConferenceBody,
+    desk: ServicesDep,
+    body: conference_requests.ConferenceBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for their opinions on the same evidence, which the chief gathers with tools."""

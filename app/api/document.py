@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from app.api import answers, guards, problems, refusals, streaming
+from app.api import guards, problem_codes, problems, response_models, streaming
 
 SUMMARY = "A durable run manager for agent recipes."
 """One line about the service."""
@@ -67,8 +67,8 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     for name in _LEFT_OUT:
         schemas.pop(name, None)
     schemas["Problem"] = problems.schema()
-    schemas["Event"] = answers.EventShown.model_json_schema()
-    components["examples"] = refusals.components()
+    schemas["Event"] = response_models.EventShown.model_json_schema()
+    components["examples"] = problem_codes.components()
     components["securitySchemes"] = {
         "token": {
             "type": "http",

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import document, known_fields, problems, wording
-from app.engine import json_text
+from app.api import document, known_fields, problems, validation_messages
+from app.domain import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
     errors.Unroutable: 422,
@@ -113,7 +113,9 @@ def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
 def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:
     kind = str(item["type"])
     code = _FLAW_CODES.get(kind, "wrong_type" if kind.endswith("_type") else "invalid")
-    message = known_fields.told(str(item["loc"][-1]), known) if code == "unknown_field" else wording.told(item)
+    message = (
+        known_fields.told(str(item["loc"][-1]), known) if code == "unknown_field" else validation_messages.told(item)
+    )
     return errors.Flaw(path=_path(item["loc"]), code=code, message=message)
 
 

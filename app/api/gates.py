@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, lists, queries
-from app.api.answering import IdempotencyKey, as_json, declared
-from app.api.desk import At
-from app.api.refusals import BODY
+from app.api import lists, queries, request_models, response_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, as_json, declared
+from app.api.problem_codes import BODY
 
 router = APIRouter(prefix="/api/gates", tags=["gates"])
 
@@ -23,11 +23,15 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
     "",
     summary="List open gates",
     responses=lists.page(
-        list[answers.GateListed], meaning="A page of questions that wait for an answer, those of the newest run first."
+        list[response_models.GateListed],
+        meaning="A page of questions that wait for an answer, those of the newest run first.",
     ),
 )
 async def list_gates(
-    desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()], if_none_match: lists.IfNoneMatch = None
+    desk: ServicesDep,
+    request: Request,
+    query: Annotated[queries.GatesQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """List the open gates of all runs, also of those that nobody executes now; filters are combined."""
     asked = query.query()
@@ -43,9 +47,11 @@ async def list_gates(
 @router.get(
     "/{gate_id}",
     summary="Show a gate",
-    responses=declared(answers.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
+    responses=declared(
+        response_models.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."
+    ),
 )
-async def show_gate(desk: At, gate_id: GateId) -> Response:
+async def show_gate(desk: ServicesDep, gate_id: GateId) -> Response:
     """Show a question with its answer, if it has one."""
     return as_json((await desk.gates.show(gate_id)).to_json())
 
@@ -54,7 +60,7 @@ async def show_gate(desk: At, gate_id: GateId) -> Response:
     "/{gate_id}",
     summary="Answer a gate",
     responses=declared(
-        answers.GateListed,
+        response_models.GateListed,
         *BODY,
         "unknown_decision",
         "gate_not_found",
@@ -68,9 +74,9 @@ async def show_gate(desk: At, gate_id: GateId) -> Response:
     ),
 )
 async def answer_gate(
-    desk: At,
+    desk: ServicesDep,
     gate_id: GateId,
-    body: bodies.AnswerBody,
+    body: request_models.AnswerBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Decide; the first answer counts, and a denial is final."""

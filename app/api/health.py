@@ -6,14 +6,14 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
-from app.api import answers, refusals
-from app.api.answering import as_json, declared
-from app.api.desk import At
+from app.api import problem_codes, response_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import as_json, declared
 
 router = APIRouter(tags=["service"])
 
 
-@router.get("/healthz", summary="Tell whether the process answers", responses=declared(answers.Alive))
+@router.get("/healthz", summary="Tell whether the process answers", responses=declared(response_models.Alive))
 async def alive() -> Response:
     """Answer; nothing more is looked at. Needs no token."""
     return as_json({"status": "ok"})
@@ -22,9 +22,9 @@ async def alive() -> Response:
 @router.get(
     "/readyz",
     summary="Tell whether new runs can be taken",
-    responses=declared(answers.Readiness, "disk_failing", "planner_broken", "starting"),
+    responses=declared(response_models.Readiness, "disk_failing", "planner_broken", "starting"),
 )
-async def ready(desk: At) -> Response:
+async def ready(desk: ServicesDep) -> Response:
     """Tell how busy the service is, or why it takes no runs. Needs no token."""
     return as_json(await desk.health.ready())
 
@@ -33,9 +33,9 @@ async def ready(desk: At) -> Response:
     "/metrics",
     summary="Show metrics",
     response_class=PlainTextResponse,
-    responses=refusals.documented(()) | {200: {"description": "Metrics."}},
+    responses=problem_codes.documented(()) | {200: {"description": "Metrics."}},
 )
-async def metrics(desk: At) -> Response:
+async def metrics(desk: ServicesDep) -> Response:
     """Show counts and measures in Prometheus' text format."""
     status = desk.health.busy()
     desk.metrics.pool(slots=status.limit, queued=status.queued)

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import bodies, issue_answers, lists, queries
-from app.api.answering import IdempotencyKey, as_json, declared
-from app.api.desk import At
-from app.api.refusals import BODY
-from app.engine import issues
+from app.api import issue_responses, lists, queries, request_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, as_json, declared
+from app.api.problem_codes import BODY
+from app.domain import issues
 
 router = APIRouter(prefix="/api/issues", tags=["issues"])
 
@@ -23,7 +23,7 @@ _ETAG = {"ETag": "Revision of the issue, for `If-Match`."}
 
 
 _WRITTEN = declared(
-    issue_answers.IssueShown,
+    issue_responses.IssueShown,
     *BODY,
     "unknown_run",
     "unknown_session",
@@ -42,10 +42,13 @@ _WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Id
 @router.get(
     "",
     summary="List issues",
-    responses=lists.page(list[issue_answers.IssueListed], meaning="A page of issues, newest first."),
+    responses=lists.page(list[issue_responses.IssueListed], meaning="A page of issues, newest first."),
 )
 async def list_issues(
-    desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()], if_none_match: lists.IfNoneMatch = None
+    desk: ServicesDep,
+    request: Request,
+    query: Annotated[queries.IssuesQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """List issues; filters are combined."""
     asked = query.query()
@@ -60,8 +63,8 @@ async def list_issues(
 
 @router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)
 async def add_issue(
-    desk: At,
-    body: bodies.IssueBody,
+    desk: ServicesDep,
+    body: request_models.IssueBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Write an issue by hand; run, session and receipts that it names must be there and belong together."""
@@ -73,10 +76,10 @@ async def add_issue(
     "/{issue_id}",
     summary="Show an issue",
     responses=declared(
-        issue_answers.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG
+        issue_responses.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG
     ),
 )
-async def show_issue(desk: At, issue_id: IssueId) -> Response:
+async def show_issue(desk: ServicesDep, issue_id: IssueId) -> Response:
     """Show an issue as its file has it."""
     return _shown(await desk.issues.show(issue_id))
 
@@ -85,7 +88,7 @@ async def show_issue(desk: At, issue_id: IssueId) -> Response:
     "/{issue_id}",
     summary="Change an issue",
     responses=declared(
-        issue_answers.IssueShown,
+        issue_responses.IssueShown,
         *BODY,
         "issue_not_found",
         "issue_changed",
@@ -97,9 +100,9 @@ async def show_issue(desk: At, issue_id: IssueId) -> Response:
     ),
 )
 async def edit_issue(
-    desk: At,
+    desk: ServicesDep,
     issue_id: IssueId,
-    body: bodies.IssueEditBody,
+    body: request_models.IssueEditBody,
     if_match: Annotated[
         str | None,
         Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),

@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Header, Query
 from starlette.responses import Response
 
-from app.api import polling, refusals
-from app.api.answering import declared
-from app.api.desk import Desk
-from app.engine import plain
+from app.api import polling, problem_codes
+from app.api.dependencies import Services
+from app.api.json_responses import declared
+from app.domain import plain
 
 Page: TypeAlias = tuple[Sequence[plain.Json], Mapping[str, str]]
 """Elements of a list, and further headers of the answer."""
@@ -31,15 +31,17 @@ IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="E
 """What the caller knows."""
 
 _ETAG = {"ETag": "Changes whenever the list does."}
-_NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
+_NOT_MODIFIED: problem_codes.Responses = {
+    304: {"description": "Nothing has changed since the entity tag in If-None-Match."}
+}
 
 
-def whole(shape: Any, *codes: str, meaning: str = "The list.") -> refusals.Responses:
+def whole(shape: Any, *codes: str, meaning: str = "The list.") -> problem_codes.Responses:
     """Return the `responses` of a route that answers with a whole list."""
     return declared(shape, *codes, "request_invalid", meaning=meaning, headers=_ETAG) | _NOT_MODIFIED
 
 
-def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
+def page(shape: Any, *codes: str, meaning: str) -> problem_codes.Responses:
     """Return the `responses` of a route that answers page by page."""
     following = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
     found = declared(shape, *codes, "request_invalid", "bad_cursor", meaning=meaning, headers=_ETAG | following)
@@ -47,7 +49,7 @@ def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
 
 
 async def answer(
-    desk: Desk, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
+    desk: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
 ) -> Response:
     """Return a list, or 304 to a client that knows it; with `wait`, as soon as it has news."""
     known = polling.entity_tags(if_none_match)

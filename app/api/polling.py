@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.desk import Desk
-from app.control import reading
+from app.api.dependencies import Services
+from app.services import run_reader
 
 MOST_WAIT_SECONDS = 60
 """Longest that a poll is held back."""
@@ -35,7 +35,7 @@ class Polls:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a poll, and let everything else through."""
         poll = _polled(scope)
-        desk: Desk | None = getattr(scope["app"].state, "desk", None) if poll else None
+        desk: Services | None = getattr(scope["app"].state, "desk", None) if poll else None
         if poll is None or desk is None:
             await self._app(scope, receive, send)
             return
@@ -45,7 +45,7 @@ class Polls:
         await answer(found, known)(scope, receive, send)
 
 
-def answer(found: reading.Ready, known: frozenset[str]) -> Response:
+def answer(found: run_reader.Ready, known: frozenset[str]) -> Response:
     """Return a run's ready bytes, or 304 to whoever knows them."""
     headers = {"etag": found.etag, "cache-control": "no-cache"}
     if found.etag in known or "*" in known:

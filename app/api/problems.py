@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from app import errors
-from app.engine import plain
+from app.domain import plain
 
 MEDIA_TYPE = "application/problem+json"
 """Media type of a problem document."""

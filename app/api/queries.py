@@ -16,8 +16,9 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.api import polling
-from app.control import inbox
-from app.engine import gates, issues, plans, receipts, states, stores
+from app.domain import gates, issues, plans, receipts, states
+from app.engine import stores
+from app.services import gate_inbox
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -100,13 +101,13 @@ class GatesQuery(_ListQuery):
         None, description="Where the page begins, from the `Link` of the one before."
     )
 
-    def query(self) -> inbox.GateQuery:
+    def query(self) -> gate_inbox.GateQuery:
         """Return the question to the inbox.
 
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return inbox.GateQuery(
+        return gate_inbox.GateQuery(
             run_id=self.run_id,
             recipe_id=self.recipe_id,
             label=_label(self.label),
@@ -203,7 +204,7 @@ def revision(etag: str | None) -> int | None:
 
 def gates_cursor(last: gates.OpenGate) -> str:
     """Return the cursor of the page behind a gate."""
-    return _written(inbox.position(last))
+    return _written(gate_inbox.position(last))
 
 
 def runs_cursor(last: stores.RunSummary) -> str:
@@ -250,7 +251,7 @@ def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
     return created_at, run_id
 
 
-def _read_place(cursor: str | None) -> inbox.Position | None:
+def _read_place(cursor: str | None) -> gate_inbox.Position | None:
     if cursor is None:
         return None
     created_at, run_id, asked_at, key = _read(cursor, 4)

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app.api import answers, lists, polling, queries, refusals, streaming
-from app.api.answering import as_json, declared
-from app.api.desk import At
+from app.api import lists, polling, problem_codes, queries, response_models, streaming
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import as_json, declared
 from app.api.runs import RunId
-from app.control import feeds
-from app.engine import plain, records
+from app.domain import plain, records
+from app.services import event_feeds
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -27,11 +27,14 @@ _LAST_SEQ = 2**53
     "/{run_id}/steps",
     summary="Show the step log",
     responses=lists.page(
-        list[answers.StepLine], "run_not_found", "journal_corrupt", meaning="Lines of the journal, oldest first."
+        list[response_models.StepLine],
+        "run_not_found",
+        "journal_corrupt",
+        meaning="Lines of the journal, oldest first.",
     ),
 )
 async def show_steps(
-    desk: At,
+    desk: ServicesDep,
     request: Request,
     run_id: RunId,
     limit: Annotated[
@@ -53,18 +56,18 @@ async def show_steps(
     "/{run_id}/cache/{slot}",
     summary="Read a slot",
     responses=declared(
-        answers.PointerSlot | answers.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"
+        response_models.PointerSlot | response_models.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"
     ),
 )
 async def show_slot(
-    desk: At, run_id: RunId, slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])]
+    desk: ServicesDep, run_id: RunId, slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])]
 ) -> Response:
     """Show a pointer's receipt, or an artifact's whole text."""
     return as_json(await desk.runs.slot(run_id, slot))
 
 
 async def _followed(
-    desk: At,
+    desk: ServicesDep,
     run_id: RunId,
     last_event_id: Annotated[
         str | None,
@@ -75,7 +78,7 @@ async def _followed(
         ),
     ] = None,
     after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
-) -> AsyncGenerator[feeds.Batch, None]:
+) -> AsyncGenerator[event_feeds.Batch, None]:
     return await desk.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
 
 
@@ -86,7 +89,7 @@ async def _followed(
     response_class=streaming.EventStream,
     responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
 )
-async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], Depends(_followed)]) -> Response:
+async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, None], Depends(_followed)]) -> Response:
     """Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the
     run.
     """
@@ -97,7 +100,7 @@ async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], 
     "/{run_id}/logs", summary="List a run's logs", responses=lists.whole(list[str], "run_not_found", meaning="Names.")
 )
 async def list_logs(
-    desk: At, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+    desk: ServicesDep, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
 ) -> Response:
     """List the prompts, replies and outputs that were kept."""
 
@@ -111,10 +114,10 @@ async def list_logs(
     "/{run_id}/logs/{name}",
     summary="Read a log",
     response_class=PlainTextResponse,
-    responses=refusals.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
+    responses=problem_codes.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
 )
 async def show_log(
-    desk: At,
+    desk: ServicesDep,
     run_id: RunId,
     name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
 ) -> Response:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, lists, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared
-from app.api.desk import At
-from app.api.refusals import BODY
-from app.control import requests
+from app.api import lists, polling, problem_codes, queries, request_models, response_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, as_json, declared
+from app.api.problem_codes import BODY
+from app.services import requests
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -20,7 +20,7 @@ RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T14
 """A run's id in a path."""
 
 _STARTED = declared(
-    answers.Accepted,
+    response_models.Accepted,
     *BODY,
     "unknown_recipe",
     "args_invalid",
@@ -43,13 +43,13 @@ _STARTED = declared(
 _STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Idempotency-Key made the run."}
 
 _MOVED = (*BODY, "run_not_found", "wrong_state", "run_busy", "journal_corrupt", "no_room")
-_NoBody = Annotated[bodies.EmptyBody | None, Body(description="May be left out.")]
+_NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be left out.")]
 
 
 @router.post("", summary="Start a run", status_code=201, responses=_STARTED)
 async def start_run(
-    desk: At,
-    body: bodies.StartBody,
+    desk: ServicesDep,
+    body: request_models.StartBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Accept a run of a recipe; without `recipe_id`, of the one that fits the description."""
@@ -62,10 +62,13 @@ async def start_run(
 @router.get(
     "",
     summary="List runs, newest first",
-    responses=lists.page(list[answers.RunListed], meaning="A page of runs."),
+    responses=lists.page(list[response_models.RunListed], meaning="A page of runs."),
 )
 async def list_runs(
-    desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()], if_none_match: lists.IfNoneMatch = None
+    desk: ServicesDep,
+    request: Request,
+    query: Annotated[queries.RunsQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """List runs with how far they have come; filters are combined."""
     asked = query.query()
@@ -82,7 +85,7 @@ async def list_runs(
     "/{run_id}",
     summary="Show a run",
     responses=declared(
-        answers.RunDetail,
+        response_models.RunDetail,
         "run_not_found",
         "request_invalid",
         meaning="Everything a poll needs.",
@@ -91,7 +94,7 @@ async def list_runs(
     | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
 )
 async def show_run(
-    desk: At,
+    desk: ServicesDep,
     run_id: RunId,
     wait: Annotated[
         float | None,
@@ -111,20 +114,24 @@ async def show_run(
     return polling.answer(found, known)
 
 
-@router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(answers.Accepted, *_MOVED))
-async def cancel_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+@router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(response_models.Accepted, *_MOVED))
+async def cancel_run(desk: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """End an unfinished run; it never ends as done after the answer."""
     return as_json((await desk.runs.cancel(run_id)).to_json())
 
 
-@router.post("/{run_id}/pause", summary="Pause a run", responses=declared(answers.Accepted, *_MOVED))
-async def pause_run(desk: At, run_id: RunId, body: Annotated[bodies.PauseBody | None, Body()] = None) -> Response:
+@router.post("/{run_id}/pause", summary="Pause a run", responses=declared(response_models.Accepted, *_MOVED))
+async def pause_run(
+    desk: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
+) -> Response:
     """Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once."""
     return as_json((await desk.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
 
 
-@router.post("/{run_id}/unpause", summary="Let a paused run go on", responses=declared(answers.Accepted, *_MOVED))
-async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+@router.post(
+    "/{run_id}/unpause", summary="Let a paused run go on", responses=declared(response_models.Accepted, *_MOVED)
+)
+async def unpause_run(desk: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """Let a paused or parked run go on, by way of the queue."""
     return as_json((await desk.runs.unpause(run_id)).to_json())
 
@@ -133,7 +140,7 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
     "/{run_id}/resume",
     summary="Send a failed or cancelled run on",
     responses=declared(
-        answers.Accepted,
+        response_models.Accepted,
         *_MOVED,
         "unknown_step",
         "gate_denied",
@@ -145,7 +152,9 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
         "recipe_invalid",
     ),
 )
-async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody | None, Body()] = None) -> Response:
+async def resume_run(
+    desk: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
+) -> Response:
     """Send an ended run on from what made it fail, or from an earlier step."""
     how = body.request() if body else requests.ResumeRequest()
     return as_json((await desk.runs.resume(run_id, how)).to_json())
@@ -155,9 +164,9 @@ async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody 
     "/{run_id}",
     summary="Delete a finished run",
     status_code=204,
-    responses=refusals.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
+    responses=problem_codes.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
-async def delete_run(desk: At, run_id: RunId) -> Response:
+async def delete_run(desk: ServicesDep, run_id: RunId) -> Response:
     """Delete a finished run; its receipts stay."""
     await desk.runs.delete(run_id)
     return Response(status_code=204)

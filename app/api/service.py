@@ -15,28 +15,25 @@ from app import clock, settings
 from app.api import (
     conferences,
     connections,
+    definitions,
     document,
     errors,
     gates,
     guards,
-    heads,
     health,
     issues,
     known_fields,
-    library,
-    measuring,
-    payloads,
+    maintenance,
     polling,
     run_parts,
     runs,
-    safety,
     session_tasks,
     sessions,
     ticket_routes,
     tickets,
-    upkeep,
     ws,
 )
+from app.api.middleware import body_limits, head_requests, metrics, unexpected_errors
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
@@ -70,9 +67,9 @@ def create(
         sessions.router,
         session_tasks.router,
         conferences.router,
-        library.router,
+        definitions.router,
         ticket_routes.router,
-        upkeep.router,
+        maintenance.router,
         health.router,
     ):
         api.include_router(router, dependencies=[Depends(known_fields.check_parameters)])
@@ -92,12 +89,12 @@ def _middleware(
         CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=EXPOSED_HEADERS
     )
     return [
-        Middleware(measuring.Measuring, clock=clock.SystemClock()),
-        Middleware(safety.Safety, ids=clock.RandomIds()),
+        Middleware(metrics.RequestMetrics, clock=clock.SystemClock()),
+        Middleware(unexpected_errors.UnexpectedErrors, ids=clock.RandomIds()),
         Middleware(guards.SiteGuard, server=server, warnings=warnings),
         *([shared] if origins else []),
         Middleware(guards.TokenGuard, token=server.token, issued=issued, warnings=warnings),
-        Middleware(payloads.Payloads, max_bytes=server.max_body_bytes),
-        Middleware(heads.Heads),
+        Middleware(body_limits.BodyLimits, max_bytes=server.max_body_bytes),
+        Middleware(head_requests.HeadRequests),
         Middleware(polling.Polls),
     ]

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Body, Path
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from app.api import bodies, plan_answers, plan_bodies, queries, sessions
-from app.api.answering import IdempotencyKey, declared
-from app.api.desk import At
+from app.api import plan_requests, plan_responses, queries, request_models, sessions
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, declared
 from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
-from app.control.plans import requests
+from app.services.plans import requests
 
 router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
 
@@ -34,7 +34,7 @@ TaskId = Annotated[
 
 
 _ADDED = declared(
-    plan_answers.PlanShown,
+    plan_responses.PlanShown,
     *sessions.CHANGED,
     *sessions.TASK,
     "idempotency_conflict",
@@ -48,9 +48,9 @@ _ADDED[200] = _ADDED[201] | {"description": "An earlier request with this Idempo
 
 @router.post("", status_code=201, summary="Add a task", responses=_ADDED)
 async def add_task(
-    desk: At,
+    desk: ServicesDep,
     session_id: SessionId,
-    body: plan_bodies.NewTaskBody,
+    body: plan_requests.NewTaskBody,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -64,7 +64,11 @@ async def add_task(
     "/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK)
 )
 async def edit_task(
-    desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.TaskEditBody, if_match: IfMatch = None
+    desk: ServicesDep,
+    session_id: SessionId,
+    task_id: TaskId,
+    body: plan_requests.TaskEditBody,
+    if_match: IfMatch = None,
 ) -> Response:
     """Change a task that has not begun, or has failed. One with another description is routed anew if the router chose
     its recipe.
@@ -79,14 +83,14 @@ async def edit_task(
     responses=sessions.moved("task_not_found", "task_begun", "task_needed"),
 )
 async def remove_task(
-    desk: At,
+    desk: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
     revision: SeenRevision = None,
     if_match: IfMatch = None,
 ) -> Response:
     """Remove a task that does not run and that no other one depends on."""
-    seen = bodies.seen_revision(revision, queries.revision(if_match))
+    seen = request_models.seen_revision(revision, queries.revision(if_match))
     return sessions.shown(await desk.plans.remove_task(session_id, task_id, seen))
 
 
@@ -96,7 +100,11 @@ async def remove_task(
     responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK),
 )
 async def answer_task(
-    desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.ScopingAnswerBody, if_match: IfMatch = None
+    desk: ServicesDep,
+    session_id: SessionId,
+    task_id: TaskId,
+    body: plan_requests.ScopingAnswerBody,
+    if_match: IfMatch = None,
 ) -> Response:
     """Answer what must be known before the task is begun; where that leaves something open, the
     next question is asked.
@@ -109,7 +117,7 @@ async def answer_task(
     "/{task_id}/force-start", summary="Begin a blocked task", responses=sessions.moved("task_not_found", "task_begun")
 )
 async def force_start_task(
-    desk: At, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
+    desk: ServicesDep, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin a task although something that it depends on is not done; at the caller's own risk."""
     return sessions.shown(await desk.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
@@ -117,10 +125,10 @@ async def force_start_task(
 
 @router.post("/{task_id}/retry", summary="Try a failed task again", responses=sessions.moved("task_not_found"))
 async def retry_task(
-    desk: At,
+    desk: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
-    body: Annotated[plan_bodies.RetryBody | None, Body(description="May be left out.")] = None,
+    body: Annotated[plan_requests.RetryBody | None, Body(description="May be left out.")] = None,
     if_match: IfMatch = None,
 ) -> Response:
     """Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed."""

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import bodies, lists, plan_answers, plan_bodies, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared
-from app.api.desk import At
-from app.api.refusals import BODY
-from app.engine import plans
+from app.api import lists, plan_requests, plan_responses, polling, problem_codes, queries, request_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import IdempotencyKey, as_json, declared
+from app.api.problem_codes import BODY
+from app.domain import plans
 
 router = APIRouter(prefix="/api/sessions", tags=["plans"])
 
@@ -30,7 +30,7 @@ IfMatch = Annotated[
 SeenRevision = Annotated[int | None, Query(description="Revision that was seen, as `If-Match`.", ge=1)]
 """The same, where there is no body."""
 
-NoBody = Annotated[plan_bodies.RevisedBody | None, Body(description="May be left out.")]
+NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="May be left out.")]
 """A body that can only name the revision."""
 
 CHANGED = (*BODY, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
@@ -46,7 +46,7 @@ _PLACE = {"Location": "Address of the plan."}
 _ORDER = ("order_incomplete", "order_unknown_task", "order_repeats_task", "order_breaks_dependency")
 
 _CREATED = declared(
-    plan_answers.PlanShown,
+    plan_responses.PlanShown,
     *BODY,
     *TASK,
     "no_chief",
@@ -65,9 +65,9 @@ _CREATED = declared(
 _CREATED[200] = _CREATED[201] | {"description": "An earlier request with this Idempotency-Key made the plan."}
 
 
-def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> refusals.Responses:
+def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> problem_codes.Responses:
     """Return what a route declares that changes a plan."""
-    return declared(plan_answers.PlanShown, *CHANGED, *codes, meaning=meaning, headers=ETAG)
+    return declared(plan_responses.PlanShown, *CHANGED, *codes, meaning=meaning, headers=ETAG)
 
 
 def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
@@ -80,8 +80,8 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 
 @router.post("", status_code=201, summary="Make a plan", responses=_CREATED)
 async def create_plan(
-    desk: At,
-    body: plan_bodies.PlanBody,
+    desk: ServicesDep,
+    body: plan_requests.PlanBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
@@ -94,10 +94,13 @@ async def create_plan(
 @router.get(
     "",
     summary="List plans, newest first",
-    responses=lists.page(list[plan_answers.PlanListed], meaning="A page of plans."),
+    responses=lists.page(list[plan_responses.PlanListed], meaning="A page of plans."),
 )
 async def list_plans(
-    desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()], if_none_match: lists.IfNoneMatch = None
+    desk: ServicesDep,
+    request: Request,
+    query: Annotated[queries.PlansQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """List plans with the number of their tasks in each state."""
     asked = query.query()
@@ -114,7 +117,7 @@ async def list_plans(
     "/{session_id}",
     summary="Show a plan",
     responses=declared(
-        plan_answers.PlanShown,
+        plan_responses.PlanShown,
         "request_invalid",
         "plan_not_found",
         "plan_damaged",
@@ -124,7 +127,7 @@ async def list_plans(
     | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
 )
 async def show_plan(
-    desk: At,
+    desk: ServicesDep,
     session_id: SessionId,
     wait: Annotated[
         float | None,
@@ -152,7 +155,7 @@ async def show_plan(
 
 @router.patch("/{session_id}", summary="Put the tasks in another order", responses=moved(*_ORDER))
 async def reorder_plan(
-    desk: At, session_id: SessionId, body: plan_bodies.OrderBody, if_match: IfMatch = None
+    desk: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
 ) -> Response:
     """Change the order in which tasks are shown and begun; no task may stand before one that it depends on."""
     return shown(await desk.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
@@ -162,26 +165,30 @@ async def reorder_plan(
     "/{session_id}",
     status_code=204,
     summary="Delete a plan",
-    responses=refusals.documented(
+    responses=problem_codes.documented(
         ("request_invalid", "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
     ),
 )
 async def delete_plan(
-    desk: At, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
+    desk: ServicesDep, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
 ) -> Response:
     """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
-    await desk.plans.delete(session_id, bodies.seen_revision(revision, queries.revision(if_match)))
+    await desk.plans.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
     return Response(status_code=204)
 
 
 @router.post("/{session_id}/approve", summary="Approve a plan", responses=moved("backend_not_ready"))
-async def approve_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+async def approve_plan(
+    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
     """Say that a draft is good as it is; it can be started then."""
     return shown(await desk.plans.approve(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/start", summary="Start a plan", responses=moved("backend_not_ready"))
-async def start_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+async def start_plan(
+    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
     """Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or
     finished plan is started where something of it can go on, and a plan that the chief failed to make asks the chief
     again.
@@ -190,24 +197,28 @@ async def start_plan(desk: At, session_id: SessionId, body: NoBody = None, if_ma
 
 
 @router.post("/{session_id}/pause", summary="Pause a plan", responses=moved())
-async def pause_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+async def pause_plan(
+    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
     """Begin no further task; those that run go on to their end."""
     return shown(await desk.plans.pause(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved("backend_not_ready"))
-async def resume_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+async def resume_plan(
+    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
     """Begin tasks again."""
     return shown(await desk.plans.resume(session_id, seen(body, if_match)))
 
 
-def seen(body: plan_bodies.RevisedBody | None, if_match: str | None) -> int | None:
+def seen(body: plan_requests.RevisedBody | None, if_match: str | None) -> int | None:
     """Return the revision that a request was made for; None for any.
 
     Raises:
         errors.RequestInvalid: body and header name different ones, or the header none.
     """
-    return (body or plan_bodies.RevisedBody(revision=None)).seen(queries.revision(if_match))
+    return (body or plan_requests.RevisedBody(revision=None)).seen(queries.revision(if_match))
 
 
 def _etag(plan: plans.Plan) -> str:

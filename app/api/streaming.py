@@ -8,8 +8,8 @@ from contextlib import aclosing
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
-from app.control import feeds
-from app.engine import events, plain
+from app.domain import events, plain
+from app.services import event_feeds
 
 ITEM_SCHEMA = {
     "type": "object",
@@ -32,7 +32,7 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, told: AsyncGenerator[feeds.Batch, None]) -> None:
+    def __init__(self, told: AsyncGenerator[event_feeds.Batch, None]) -> None:
         super().__init__((), headers=_HEADERS)
         self._told = told
 

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import clock
-from app.api import bodies, tickets
-from app.api.answering import as_json, declared
+from app.api import request_models, tickets
 from app.api.instants import At
-from app.api.refusals import BODY
+from app.api.json_responses import as_json, declared
+from app.api.problem_codes import BODY
 
 router = APIRouter(prefix="/api/tickets", tags=["service"])
 
@@ -34,7 +34,7 @@ class Ticket(BaseModel):
     responses=declared(Ticket, *BODY, status=201, meaning="A ticket that opens one stream."),
 )
 async def issue_ticket(
-    request: Request, _body: Annotated[bodies.EmptyBody | None, Body(description="May be left out.")] = None
+    request: Request, _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None
 ) -> Response:
     """Issue a ticket that opens one stream within a minute, for clients that cannot send headers with it."""
     issued: tickets.Tickets = request.app.state.tickets

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import Scope
 
 from app import clock
-from app.engine import plain
+from app.domain import plain
 
 LIFE_SECONDS = 60
 """How long a ticket counts."""

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 
 from app import clock
 from app.api import guards, problems
-from app.api.desk import Desk
+from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
 PATH = "/ws"
@@ -21,7 +21,7 @@ router = APIRouter()
 @router.websocket(PATH)
 async def converse(socket: WebSocket) -> None:
     """Serve a client for as long as it stays."""
-    desk: Desk | None = getattr(socket.app.state, "desk", None)
+    desk: Services | None = getattr(socket.app.state, "desk", None)
     if desk is None:
         refusal = problems.of_status(503, "the service is starting", code="starting")
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)

@@ -16,9 +16,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
 from app.api import errors as http_errors
-from app.api import payloads, ws_messages
-from app.control import joining, narration, patience, talks
-from app.engine import plain, runs, states
+from app.api import ws_messages
+from app.api.middleware import body_limits
+from app.domain import plain, runs, states
+from app.services import aio, conversation_binding, conversation_messages, conversations
 
 SERVICE_RESTART = 1012
 """Code that a connection is closed with when the service stops: the client should come again."""
@@ -38,7 +39,9 @@ _LOG = logging.getLogger("control_room.api")
 class Connection:
     """Serve one client until it goes away or the service stops."""
 
-    def __init__(self, socket: WebSocket, talks: talks.Talks, ids: clock.Ids, max_bytes: int) -> None:
+    def __init__(
+        self, socket: WebSocket, talks: conversations.ConversationService, ids: clock.Ids, max_bytes: int
+    ) -> None:
         self._socket = socket
         self._talks = talks
         self._ids = ids
@@ -53,7 +56,7 @@ class Connection:
         """Take messages in their order; whatever is wrong with one is told, and the next is taken."""
         with self._talks.heard_by(self._begun):
             try:
-                await patience.first(self._receive_all(), self._talks.released())
+                await aio.wait_first(self._receive_all(), self._talks.released())
             finally:
                 telling = list(self._telling.values())
                 for task in telling:
@@ -81,7 +84,7 @@ class Connection:
     async def _answer(self, content: str | bytes) -> None:
         message: ws_messages.Received | None = None
         try:
-            if len(content) <= payloads.CHECKED_AT_ONCE:
+            if len(content) <= body_limits.CHECKED_AT_ONCE:
                 message = ws_messages.read(content, self._max_bytes)
             else:
                 message = await asyncio.to_thread(ws_messages.read, content, self._max_bytes)
@@ -95,7 +98,7 @@ class Connection:
         match message:
             case ws_messages.GetAvailableRecipes():
                 found = await self._talks.available()
-                await self._send(narration.Message(type="available_recipes", fields={"recipes": found}))
+                await self._send(conversation_messages.Message(type="available_recipes", fields={"recipes": found}))
             case ws_messages.StartRecipe():
                 await self._start_recipe(message)
             case ws_messages.Prompt():
@@ -128,10 +131,10 @@ class Connection:
             )
             await self._follow_begun(begun, None)
 
-    async def _follow_begun(self, begun: talks.Begun, recipe_id: str | None) -> None:
+    async def _follow_begun(self, begun: conversations.Begun, recipe_id: str | None) -> None:
         if begun.status is states.RunState.PENDING:
             fields = {"session_id": begun.agent_session_id, "recipe_id": recipe_id}
-            await self._send(narration.Message(type="run_pending", fields=fields, run_id=begun.run_id))
+            await self._send(conversation_messages.Message(type="run_pending", fields=fields, run_id=begun.run_id))
         self._remember(begun.agent_session_id)
         if begun.run_id not in self._telling:
             self._tell(begun.run_id, self._tell_run(begun.run_id, 0))
@@ -165,7 +168,7 @@ class Connection:
     # -- to the client
 
     def _begun(self, start: runs.RunStart) -> None:
-        known = joining.conversation(start) in self._sessions or start.run_id in self._told
+        known = conversation_binding.conversation(start) in self._sessions or start.run_id in self._told
         if known and start.run_id not in self._telling and self._has_place():
             self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))
 
@@ -197,9 +200,9 @@ class Connection:
             with contextlib.suppress(WebSocketDisconnect):
                 code, told_error = self._explained(error)
                 fields = {"code": code, "message": told_error}
-                await self._send(narration.Message(type="error", fields=fields, run_id=run_id))
+                await self._send(conversation_messages.Message(type="error", fields=fields, run_id=run_id))
 
-    def _note(self, message: narration.Message) -> None:
+    def _note(self, message: conversation_messages.Message) -> None:
         if message.run_id is not None and message.seq is not None:
             self._told[message.run_id] = message.seq
             self._told.move_to_end(message.run_id)
@@ -214,22 +217,24 @@ class Connection:
             if len(self._sessions) > REMEMBERED:
                 self._sessions.popitem(last=False)
 
-    async def _send(self, message: narration.Message) -> None:
+    async def _send(self, message: conversation_messages.Message) -> None:
         text = plain.encode(plain.plain(message.to_json())).decode()
         async with self._sending:
             await self._socket.send_text(text)
 
     # -- refusals
 
-    def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> narration.Message:
+    def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> conversation_messages.Message:
         code, told = self._explained(error)
         session_id = getattr(message, "session_id", None)
         if code == "session_locked" and isinstance(error, errors.Conflict):
             holder = error.detail.get("holder")
-            return narration.Message(type="session_locked", fields={"session_id": session_id}, run_id=holder)
+            return conversation_messages.Message(
+                type="session_locked", fields={"session_id": session_id}, run_id=holder
+            )
         if isinstance(message, ws_messages.StartRecipe):
-            return narration.recipe_error(session_id, code, told)
-        return narration.Message(type="error", fields={"code": code, "message": told})
+            return conversation_messages.recipe_error(session_id, code, told)
+        return conversation_messages.Message(type="error", fields={"code": code, "message": told})
 
     def _explained(self, error: BaseException) -> tuple[str, str]:
         if isinstance(error, errors.ControlRoomError | errors.Fault) and http_errors.problem(error) is not None:

@@ -11,9 +11,9 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import errors
-from app.api import wording
-from app.control import requests
-from app.engine import json_text, plain
+from app.api import validation_messages
+from app.domain import json_text, plain
+from app.services import requests
 
 NOT_TAKEN: Mapping[str, tuple[str, str]] = {
     "\0too large": ("message_too_large", "the message is larger than this service takes"),
@@ -179,7 +179,7 @@ def _unfit(error: pydantic.ValidationError, model: type[BaseModel], meant: Mappi
     for fault in found[:_SHOWN_FAULTS]:
         first, *rest = (str(part)[:_SHOWN_CHARACTERS] for part in fault["loc"])
         unknown = fault["type"] == "extra_forbidden"
-        wrong = f"is not known{_nearest(first, fields)}" if unknown else wording.told(fault)
+        wrong = f"is not known{_nearest(first, fields)}" if unknown else validation_messages.told(fault)
         told.append(f"{json_text.json_path((meant.get(first, first), *rest))}: {wrong}")
     if len(found) > _SHOWN_FAULTS:
         told.append(f"{len(found) - _SHOWN_FAULTS} more")

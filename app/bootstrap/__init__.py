@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.bootstrap.examining import (
+from app.bootstrap.checks import (
     agents,
     backend_names,
     default_backend,
@@ -12,17 +12,17 @@ from app.bootstrap.examining import (
     examine_backends,
     speak_locally,
 )
-from app.bootstrap.references import conceal
-from app.bootstrap.rooms import Room, build, prepare_project, rebuild_index
+from app.bootstrap.container import Application, build, prepare_project, rebuild_index
+from app.bootstrap.definitions import conceal
+from app.bootstrap.platform import OpenMode, Platform, Store, real_world
 from app.bootstrap.samples import SAMPLES, add_sample
-from app.bootstrap.worlds import Store, Use, World, real_world
 
 __all__ = [
     "SAMPLES",
-    "Room",
+    "Application",
     "Store",
-    "Use",
-    "World",
+    "OpenMode",
+    "Platform",
     "add_sample",
     "agents",
     "backend_names",

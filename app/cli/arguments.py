@@ -98,6 +98,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _json(text: str) -> Any:
-    from app.engine import json_text
+    from app.domain import json_text
 
     return json_text.read(text, exact=True)

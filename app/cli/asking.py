@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 from app import errors, printable
 from app.cli import client, terminal
-from app.control import gates, inbox
+from app.services import gate_inbox, gates
 
 _ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
 _NEWS_SECONDS = 0.1
@@ -97,12 +97,12 @@ class Asker:
 
 async def open_gates(connected: client.Client, run_id: str) -> list[client.Answer]:
     """Return what a run asks."""
-    return await connected.gates(inbox.GateQuery(run_id=run_id))
+    return await connected.gates(gate_inbox.GateQuery(run_id=run_id))
 
 
 async def gates_of_session(connected: client.Client, session_id: str) -> list[client.Answer]:
     """Return what the runs of a work session ask."""
-    return await connected.gates(inbox.GateQuery(session_id=session_id))
+    return await connected.gates(gate_inbox.GateQuery(session_id=session_id))
 
 
 def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import click
 
 from app import errors, printable
-from app.cli import endings, terminal
+from app.cli import exit_codes, terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         _show(error)
         return program.usage
     except (click.Abort, KeyboardInterrupt):
-        return endings.ExitCode.INTERRUPTED
+        return exit_codes.ExitCode.INTERRUPTED
     except terminal.PipeClosed:
         terminal.stop_writing()
-        return endings.ExitCode.PIPE_CLOSED
+        return exit_codes.ExitCode.PIPE_CLOSED
     except (errors.ControlRoomError, errors.Fault) as error:
-        return _tell(program, endings.sentences(error), error)
+        return _tell(program, exit_codes.sentences(error), error)
     except OSError as error:
         return _tell(program, [str(error)], error)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is told in a line as well

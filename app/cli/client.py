@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from app.control import conferences, inbox, requests
-from app.control import gates as control_gates
-from app.control import issues as control_issues
-from app.engine import issues as engine_issues
-from app.engine import receipts as engine_receipts
+from app.domain import issues as engine_issues
+from app.domain import receipts as engine_receipts
 from app.engine import stores
+from app.services import conferences, gate_inbox, requests
+from app.services import gates as control_gates
+from app.services import issues as control_issues
 
 if TYPE_CHECKING:
     from app.cli import plan_client
@@ -76,7 +76,7 @@ class Client(Protocol):
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> Answer:
         """Send a failed, cancelled or interrupted run on."""
 
-    async def gates(self, query: inbox.GateQuery) -> list[Answer]:
+    async def gates(self, query: gate_inbox.GateQuery) -> list[Answer]:
         """Return the open gates."""
 
     async def gate(self, gate_id: str) -> Answer:

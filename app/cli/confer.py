@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, endings, nesting, options, terminal
+from app.cli import arguments, exit_codes, nesting, options, terminal
 from app.cli.access import Access
 
 if TYPE_CHECKING:
     from app.cli import client
-    from app.control import conferences
+    from app.services import conferences
 
 
 @click.command()
@@ -41,7 +41,7 @@ def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
     if detach and place.server is None:
         raise click.UsageError("--detach needs --server: without a service nobody would go on with the conference.")
     if detach:
-        return endings.shown(place.ask(lambda connected: connected.confer(new), Access.START), as_json, _accepted)
+        return exit_codes.shown(place.ask(lambda connected: connected.confer(new), Access.START), as_json, _accepted)
 
     from app.cli import following
 
@@ -58,7 +58,7 @@ def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 def _conference(
     tools: tuple[str, ...], agents: tuple[str, ...], no_tools: bool, labels: tuple[str, ...], **plain: Any
 ) -> conferences.NewConference:
-    from app.control import conferences
+    from app.services import conferences
 
     if tools and no_tools:
         raise click.UsageError("Give --tool or --no-tools, not both.")

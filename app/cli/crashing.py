@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from app import printable
-from app.cli import arguments, endings, formats, options, terminal
+from app.cli import arguments, exit_codes, formats, options, terminal
 
 COLUMNS = ("sweep", "points", "tried", "same", "restarted", "lost", "twice", "told", "hidden")
 _SWEEPS = """\
@@ -42,7 +42,7 @@ def crashtest(place: options.Place, as_json: bool, output: Path | None, **given:
 
     Works on private copies of the project; the agents speak from a script.
     """
-    from app.laboratory import crashtest as laboratory
+    from app.crash_lab import crashtest as laboratory
 
     extent = laboratory.Extent(
         sample=given["sample"],
@@ -59,12 +59,12 @@ def crashtest(place: options.Place, as_json: bool, output: Path | None, **given:
         terminal.say_json(told)
     else:
         terminal.say_block(table(told))
-    return endings.ExitCode.DONE if report.holds else endings.ExitCode.FAILED
+    return exit_codes.ExitCode.DONE if report.holds else exit_codes.ExitCode.FAILED
 
 
 def _asked(given: Mapping[str, Any]) -> Any:
-    from app.control import conferences, requests
-    from app.control.plans import requests as plan_requests
+    from app.services import conferences, requests
+    from app.services.plans import requests as plan_requests
 
     named = [name for name in ("recipe", "confer", "intent") if given[name] is not None]
     if len(named) != 1:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from app import bootstrap, errors, settings
 from app.cli import terminal
 from app.cli.access import Access
-from app.control import holds
-from app.execution import stop_signals
+from app.services import workspace_claims
 from app.storage import workspace_locks
+from app.worker import stop_signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A project's folder, open for a command."""
 
-    room: bootstrap.Room
+    room: bootstrap.Application
     """The use cases."""
-    held: holds.Holds
+    held: workspace_claims.WorkspaceClaims
     """Takes workspaces for runs of this process."""
     signals: stop_signals.StopSignals | None
     """Stops what executes here; None where nothing does."""
@@ -28,7 +28,7 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(
-    chosen: settings.Settings, access: Access, world: bootstrap.World | None = None
+    chosen: settings.Settings, access: Access, world: bootstrap.Platform | None = None
 ) -> AsyncIterator[Opened]:
     """Open the project's folder, for a client of it.
 
@@ -38,11 +38,11 @@ async def opened(
     _refuse_faults(chosen)
     bootstrap.conceal(chosen)
     look_only = access is Access.READ
-    use = bootstrap.Use(look_only=look_only, alone=access is Access.CHANGE)
+    use = bootstrap.OpenMode(look_only=look_only, alone=access is Access.CHANGE)
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
     with contextlib.closing(locks):
         async with bootstrap.build(chosen, use, world) as room:
-            held = holds.Holds(room.store, locks.take)
+            held = workspace_claims.WorkspaceClaims(room.store, locks.take)
             if look_only:
                 yield Opened(room=room, held=held, signals=None)
                 return
@@ -52,7 +52,7 @@ async def opened(
                 yield Opened(room=room, held=held, signals=signals)
 
 
-async def _stop(room: bootstrap.Room, grace: bool, hurried: bool) -> None:
+async def _stop(room: bootstrap.Application, grace: bool, hurried: bool) -> None:
     if grace and not hurried:
         terminal.warn("stopping after the step in flight; once more to cut it off")
     room.runs.release()

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from enum import Enum
 
-from app.cli import asking, client, endings, formats, options, terminal
+from app.cli import asking, client, exit_codes, formats, options, terminal
 from app.cli.progress import Progress
-from app.engine import events
+from app.domain import events
 
 Show = Callable[[client.Answer], Awaitable[None]]
 """Shows one event."""
@@ -108,7 +108,7 @@ def _tell_gates(found: Sequence[client.Answer]) -> None:
 
 
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
-    status, interrupted = detail["status"], executes and endings.is_interrupted(detail["status"])
+    status, interrupted = detail["status"], executes and exit_codes.is_interrupted(detail["status"])
     if output is Output.DETAIL:
         terminal.say_json(detail)
     elif output is Output.TEXT and status in ("paused", "waiting"):
@@ -117,4 +117,4 @@ def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if interrupted:
         terminal.warn(f"interrupted; go on with: control-room runs resume {detail['run_id']}{options.again()}")
-    return endings.ExitCode.INTERRUPTED if interrupted else endings.of_status(status)
+    return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)

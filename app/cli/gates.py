@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from app.cli import arguments, endings, formats, options
+from app.cli import arguments, exit_codes, formats, options
 from app.cli.access import Access
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 @click.pass_context
 def gates(context: click.Context, /, place: options.Place, as_json: bool, label: str | None, **filters: Any) -> int:
     """List the questions of runs that wait for an answer."""
-    from app.control import inbox
+    from app.services import gate_inbox
 
     if context.invoked_subcommand is not None:
         return _refuse_options(context)
     pair = next(iter(arguments.labels([label]).items())) if label else None
-    found = place.ask(lambda connected: connected.gates(inbox.GateQuery(label=pair, **filters)))
-    return endings.shown(found, as_json, formats.gates)
+    found = place.ask(lambda connected: connected.gates(gate_inbox.GateQuery(label=pair, **filters)))
+    return exit_codes.shown(found, as_json, formats.gates)
 
 
 @gates.command()
@@ -40,7 +40,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
 @options.anywhere
 def show(place: options.Place, as_json: bool, gate_id: str) -> int:
     """Show a question whole, with its answer if it has one."""
-    return endings.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
+    return exit_codes.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
 
 
 @gates.command()
@@ -56,13 +56,13 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
     code how that ends.
     """
     from app.cli import following
-    from app.control import gates as control_gates
+    from app.services import gates as control_gates
 
     async def work(connected: client.Client) -> int:
         decided = await connected.answer(gate_id, control_gates.Reply(**reply))
-        endings.shown(decided, as_json, formats.gate_answered)
+        exit_codes.shown(decided, as_json, formats.gate_answered)
         if not connected.executes:
-            return endings.ExitCode.DONE
+            return exit_codes.ExitCode.DONE
         output = following.Output.NOTHING if as_json else following.Output.TEXT
         return await following.follow(connected, decided["run_id"], output, answers=True)
 
@@ -73,4 +73,4 @@ def _refuse_options(context: click.Context) -> int:
     given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"options stand behind `{context.invoked_subcommand}`, not before it")
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.cli import endings, issue_formats, options
+from app.cli import exit_codes, issue_formats, options
 from app.cli.access import Access
 
 SEVERITIES = ("error", "warning", "hint")
@@ -33,10 +33,10 @@ def issues() -> None:
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
     """List issues, newest first; those that are open, unless another status is asked for."""
-    from app.engine import issues as engine_issues
+    from app.domain import issues as engine_issues
 
     query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
-    return endings.shown(place.ask(lambda connected: connected.issues(query)), as_json, issue_formats.issues)
+    return exit_codes.shown(place.ask(lambda connected: connected.issues(query)), as_json, issue_formats.issues)
 
 
 @issues.command()
@@ -45,7 +45,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
 @options.anywhere
 def show(place: options.Place, as_json: bool, issue_id: str) -> int:
     """Show an issue whole, with its notes."""
-    return endings.shown(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
+    return exit_codes.shown(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
 
 
 @issues.command("open")
@@ -61,10 +61,10 @@ def show(place: options.Place, as_json: bool, issue_id: str) -> int:
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
     """Write an issue down."""
-    from app.control import issues as control_issues
+    from app.services import issues as control_issues
 
     new = control_issues.NewIssue(**fields)
-    return endings.shown(
+    return exit_codes.shown(
         place.ask(lambda connected: connected.open_issue(new), Access.CHANGE), as_json, issue_formats.issue
     )
 
@@ -106,8 +106,8 @@ def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 
 
 def _edited(place: options.Place, as_json: bool, issue_id: str, **fields: Any) -> int:
-    from app.control import issues as control_issues
+    from app.services import issues as control_issues
 
     wanted = control_issues.Edit(**fields)
     changed = place.ask(lambda connected: connected.edit_issue(issue_id, wanted), Access.CHANGE)
-    return endings.shown(changed, as_json, issue_formats.issue)
+    return exit_codes.shown(changed, as_json, issue_formats.issue)

@@ -12,12 +12,13 @@ from typing import Any
 from app import settings
 from app.cli import client, folders, local_plans
 from app.cli.access import Access
-from app.control import conferences, inbox, requests
-from app.control import gates as control_gates
-from app.control import issues as control_issues
 from app.dialects import agent_recipes
-from app.engine import issues as engine_issues
-from app.engine import plain, receipts, states, stores
+from app.domain import issues as engine_issues
+from app.domain import plain, receipts, states
+from app.engine import stores
+from app.services import conferences, gate_inbox, requests
+from app.services import gates as control_gates
+from app.services import issues as control_issues
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING)
 
@@ -135,7 +136,7 @@ class FolderClient:
         """Draw a recipe of agent_recipes as the arguments would have it."""
         return agent_recipes.render(self._room.catalogue.get(recipe_id).recipe, args)
 
-    async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
+    async def gates(self, query: gate_inbox.GateQuery) -> list[client.Answer]:
         """Return the inbox."""
         found, _ = await self._room.gates.page(query)
         return [gate.to_json() for gate in found]

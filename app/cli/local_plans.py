@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from app import bootstrap
 from app.cli import client
 from app.cli.plan_client import Move
-from app.control.plans import requests
-from app.engine import plans as engine_plans
+from app.domain import plans as engine_plans
+from app.services.plans import requests
 
 
 class FolderPlans:
     """Ask the use cases directly; tasks of plans that go on execute in this process."""
 
-    def __init__(self, room: bootstrap.Room, stopped: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, room: bootstrap.Application, stopped: Callable[[], Awaitable[None]]) -> None:
         """Args: stopped: Waits until a stop that was asked for is over; not at all if none was."""
         self._plans = room.plans
         self._planner = room.planner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli import endings, options, plan_formats
+from app.cli import exit_codes, options, plan_formats
 from app.cli.access import Access
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def changed(
     async def work(connected: client.Client) -> int:
         found = await change(connected)
         if detach or not (follows or connected.executes) or not goes_on(found):
-            return endings.shown(found, as_json, plan_formats.outline)
+            return exit_codes.shown(found, as_json, plan_formats.outline)
         return await plan_following.follow(connected, found, as_json)
 
     return place.ask(work, Access.CHANGE)

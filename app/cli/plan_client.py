@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from app.control.plans import requests
-    from app.engine import plans
+    from app.domain import plans
+    from app.services.plans import requests
 
 _Answer = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.cli import given_files
-from app.control.plans import requests
+from app.services.plans import requests
 
 
 def read(path: Path) -> requests.NewPlan:
@@ -17,12 +17,13 @@ def read(path: Path) -> requests.NewPlan:
     import pydantic
 
     from app.api import errors as http_errors
-    from app.api import payloads, plan_bodies
-    from app.engine import json_text
+    from app.api import plan_requests
+    from app.api.middleware import body_limits
+    from app.domain import json_text
 
     content = given_files.read(path)
-    payloads.check(content)
+    body_limits.check(content)
     try:
-        return plan_bodies.PlanBody.model_validate(json_text.read(content.decode(), exact=True)).plan(None)
+        return plan_requests.PlanBody.model_validate(json_text.read(content.decode(), exact=True)).plan(None)
     except pydantic.ValidationError as error:
-        raise http_errors.unfit(error.errors(include_url=False), plan_bodies.PlanBody) from error
+        raise http_errors.unfit(error.errors(include_url=False), plan_requests.PlanBody) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import errors
-from app.cli import asking, client, endings, formats, options, plan_formats, terminal
-from app.control.plans import rules
-from app.engine import plan_files
+from app.cli import asking, client, exit_codes, formats, options, plan_formats, terminal
+from app.domain import plan_files
+from app.services.plans import rules
 
 _SILENCE_SECONDS = 2.0
 """Silence after which it is looked whether the runs of a plan only wait for people."""
@@ -125,8 +125,8 @@ async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Seq
     for command in plan_formats.next_commands(plan) if not waiting else ():
         terminal.warn(f"  go on with: {command}")
     if interrupted:
-        return endings.ExitCode.INTERRUPTED
-    return endings.ExitCode.FAILED if waiting else endings.of_plan(plan["status"])
+        return exit_codes.ExitCode.INTERRUPTED
+    return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
 
 
 async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None:

@@ -52,7 +52,7 @@ def add(
     **fields: Any,
 ) -> int:
     """Add a task behind the others."""
-    from app.control.plans import requests
+    from app.services.plans import requests
 
     new = requests.NewTask(id=number, args=arguments.collect(given, args_file), dod=dod or "", **fields)
     return changed(place, lambda connected: connected.plans.add_task(session_id, new, revision), as_json)
@@ -77,7 +77,7 @@ def add(
 @options.anywhere
 def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None, **given: Any) -> int:
     """Change a task that has not begun, or has failed; what is not named stays."""
-    from app.control.plans import requests
+    from app.services.plans import requests
 
     edited = requests.TaskEdit(**_edited(**given))
     return changed(place, lambda connected: connected.plans.edit_task(session_id, task_id, edited, revision), as_json)
@@ -118,7 +118,7 @@ def answer(
     detach: bool,
 ) -> int:
     """Answer the question of a task; where its plan runs, show the changes until it rests."""
-    from app.control.plans import requests
+    from app.services.plans import requests
 
     said = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
     return changed(

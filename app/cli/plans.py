@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, endings, nesting, options, plan_formats, plan_tasks
+from app.cli import arguments, exit_codes, nesting, options, plan_formats, plan_tasks
 from app.cli.access import Access
 from app.cli.plan_changes import changed, detach, revision
 from app.cli.plan_client import Move
 
 if TYPE_CHECKING:
     from app.cli import client
-    from app.control.plans import requests
+    from app.services.plans import requests
 
 _STATES = ("draft", "approved", "running", "paused", "done", "failed")
 
@@ -63,10 +63,10 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List plans, newest first."""
-    from app.engine import plans as engine_plans
+    from app.domain import plans as engine_plans
 
     query = engine_plans.PlanQuery(**filters)
-    return endings.shown(place.ask(lambda connected: connected.plans.list(query)), as_json, plan_formats.plans)
+    return exit_codes.shown(place.ask(lambda connected: connected.plans.list(query)), as_json, plan_formats.plans)
 
 
 @plan.command()
@@ -81,7 +81,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
         return await connected.plans.show(session_id), await asking.gates_of_session(connected, session_id)
 
     found, gates = place.ask(work)
-    return endings.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
+    return exit_codes.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
 
 
 @plan.command()
@@ -91,7 +91,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 def delete(place: options.Place, session_id: str, revision: int | None) -> int:
     """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
     place.ask(lambda connected: connected.plans.delete(session_id, revision), Access.CHANGE)
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 @plan.command()
@@ -189,7 +189,7 @@ def _new(
     **given: Any,
 ) -> requests.NewPlan:
     from app.cli import plan_files
-    from app.control.plans import requests
+    from app.services.plans import requests
 
     if file is not None and (intent is not None or tasks):
         raise click.UsageError("--file holds the whole plan: leave INTENT and --task out.")
@@ -207,7 +207,7 @@ def _new(
 
 
 def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ...]:
-    from app.control.plans import requests
+    from app.services.plans import requests
 
     return tuple(
         requests.NewTask(id=number, description=text, deps=(number - 1,) if in_order and number > 1 else ())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import endings, formats, given_files, options, terminal
+from app.cli import exit_codes, formats, given_files, options, terminal
 
 if TYPE_CHECKING:
     from app.cli import client
@@ -25,7 +25,7 @@ def recipes() -> None:
 def list_recipes(place: options.Place, as_json: bool) -> int:
     """List all recipes; broken ones with their faults."""
     found = place.ask(lambda connected: connected.recipes())
-    return endings.shown(found, as_json, formats.recipes)
+    return exit_codes.shown(found, as_json, formats.recipes)
 
 
 @recipes.command()
@@ -35,7 +35,7 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
 def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
     """Show a recipe with its arguments and steps."""
     found = place.ask(lambda connected: connected.recipe(recipe_id))
-    return endings.shown(found, as_json, formats.recipe)
+    return exit_codes.shown(found, as_json, formats.recipe)
 
 
 @recipes.command()
@@ -55,10 +55,10 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
     verdicts = place.ask(work)
     terminal.show(verdicts, as_json, formats.verdicts)
     if not all(verdict["valid"] for verdict in verdicts):
-        return endings.ExitCode.USAGE
+        return exit_codes.ExitCode.USAGE
     # Nobody has a backend for every bundled recipe.
     ready = not targets or all(verdict["ready"] for verdict in verdicts)
-    return endings.ExitCode.DONE if ready else endings.ExitCode.CONFIGURATION
+    return exit_codes.ExitCode.DONE if ready else exit_codes.ExitCode.CONFIGURATION
 
 
 @click.command()
@@ -69,7 +69,7 @@ def route(place: options.Place, as_json: bool, text: str) -> int:
     """Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits."""
     found = place.ask(lambda connected: connected.route(text))
     terminal.show(found, as_json, formats.routing)
-    return endings.ExitCode.DONE if found["routable"] else endings.ExitCode.USAGE
+    return exit_codes.ExitCode.DONE if found["routable"] else exit_codes.ExitCode.USAGE
 
 
 async def _examine(connected: client.Client, target: str, dialect: str | None) -> dict[str, Any]:

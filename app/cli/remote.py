@@ -13,11 +13,12 @@ import httpx
 
 from app import errors, settings
 from app.cli import client, remote_plans, remote_problems
-from app.control import conferences, inbox, requests
-from app.control import gates as control_gates
-from app.control import issues as control_issues
-from app.engine import issues as engine_issues
-from app.engine import plain, receipts, stores
+from app.domain import issues as engine_issues
+from app.domain import plain, receipts
+from app.engine import stores
+from app.services import conferences, gate_inbox, requests
+from app.services import gates as control_gates
+from app.services import issues as control_issues
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
@@ -137,7 +138,7 @@ class ServiceClient:
         given |= {"conversation": "new"} if request.new_conversation else {}
         return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
 
-    async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
+    async def gates(self, query: gate_inbox.GateQuery) -> list[client.Answer]:
         """Get the inbox."""
         return self._array(await self._send("GET", "/api/gates", params=_parameters(query)))
 
@@ -292,7 +293,7 @@ def _body(request: requests.StartRequest) -> dict[str, Any]:
     return {name: value for name in sorted(names) if (value := getattr(request, name)) != getattr(blank, name)}
 
 
-def _parameters(query: stores.RunQuery | inbox.GateQuery) -> dict[str, str]:
+def _parameters(query: stores.RunQuery | gate_inbox.GateQuery) -> dict[str, str]:
     given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
     given["label"] = ":".join(query.label) if query.label else None
     return {name: str(value) for name, value in given.items() if value is not None}

@@ -10,10 +10,10 @@ from urllib.parse import quote
 from app import errors
 from app.cli import client
 from app.cli.plan_client import Move
-from app.control import requests as control_requests
-from app.control.plans import requests
-from app.engine import plain
-from app.engine import plans as engine_plans
+from app.domain import plain
+from app.domain import plans as engine_plans
+from app.services import requests as control_requests
+from app.services.plans import requests
 
 _BLANK_PLAN = requests.NewPlan()
 _BLANK_TASK = requests.NewTask(description="")

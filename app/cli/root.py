@@ -11,16 +11,16 @@ from app.cli import (
     boundary,
     confer,
     crashing,
-    endings,
+    exit_codes,
     gates,
     issues,
     plans,
+    project,
     receipts,
     recipes,
     running,
     runs,
     serving,
-    upkeep,
 )
 
 
@@ -37,13 +37,13 @@ def control_room() -> None:
 for command in (
     serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan,
     receipts.receipts, recipes.recipes, recipes.route,
-    upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
+    project.agents, project.config, project.index, project.init, project.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)
 
 
 PROGRAM = boundary.Program(
-    name="control-room", command=control_room, usage=endings.ExitCode.USAGE, of_error=endings.of_error
+    name="control-room", command=control_room, usage=exit_codes.ExitCode.USAGE, of_error=exit_codes.of_error
 )
 
 

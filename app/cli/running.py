@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, endings, formats, nesting, options, terminal
+from app.cli import arguments, exit_codes, formats, nesting, options, terminal
 from app.cli.access import Access
 
 if TYPE_CHECKING:
     from app.cli import client
-    from app.control import requests
+    from app.services import requests
 
 
 @click.command()
@@ -76,7 +76,7 @@ def _request(
     labels: tuple[str, ...],
     **plain: Any,
 ) -> requests.StartRequest:
-    from app.control import requests
+    from app.services import requests
 
     return requests.StartRequest(
         recipe_id=recipe,
@@ -102,7 +102,7 @@ def _naming_arguments(error: errors.InputRefused, told: tuple[str, ...]) -> erro
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
     plan = place.ask(lambda connected: connected.plan(request))
-    return endings.shown(plan, as_json, formats.plan)
+    return exit_codes.shown(plan, as_json, formats.plan)
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
@@ -111,4 +111,4 @@ def _detach(place: options.Place, request: requests.StartRequest, as_json: bool)
         terminal.say_json(started)
     else:
         terminal.say(f"run {started['run_id']} {started['status']}")
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE

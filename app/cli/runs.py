@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors, printable
-from app.cli import arguments, endings, formats, options, terminal
+from app.cli import arguments, exit_codes, formats, options, terminal
 from app.cli.access import Access
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List runs, newest first."""
     query = _query(**filters)
     found = place.ask(lambda connected: connected.list_runs(query))
-    return endings.shown(found, as_json, formats.runs)
+    return exit_codes.shown(found, as_json, formats.runs)
 
 
 @runs.command()
@@ -45,7 +45,7 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show a run with its newest steps and its slots."""
-    return endings.shown(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
+    return exit_codes.shown(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
 
 
 @runs.command()
@@ -113,7 +113,7 @@ def resume(
     place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], conversation: str | None, **how: Any
 ) -> int:
     """Send a failed, cancelled or interrupted run on; without --server, in this process and to its end."""
-    from app.control import requests
+    from app.services import requests
 
     args = arguments.collect(given, None) or None
     request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
@@ -130,7 +130,7 @@ def resume(
 def delete(place: options.Place, run_id: str) -> int:
     """Delete a finished run; its receipts stay."""
     place.ask(lambda connected: connected.delete(run_id), Access.CHANGE)
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 @runs.command()
@@ -139,7 +139,7 @@ def delete(place: options.Place, run_id: str) -> int:
 @options.anywhere
 def steps(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show the full step log."""
-    return endings.shown(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
+    return exit_codes.shown(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
 
 
 @runs.command()
@@ -151,13 +151,13 @@ def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
     """Print the text of slot NAME, or its pointer; without NAME, list the slots."""
     if name is None:
         found = place.ask(lambda connected: connected.detail(run_id))["cache_summary"]
-        return endings.shown(found, as_json, formats.slots)
+        return exit_codes.shown(found, as_json, formats.slots)
     found = place.ask(lambda connected: connected.slot(run_id, name))
     if as_json or found.get("text") is None:
         terminal.say_json(found)
     else:
         terminal.say_exactly(found["text"])
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 @runs.command()
@@ -169,13 +169,13 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
     """Print log NAME of a run; without NAME, list the logs."""
     if name is None:
         found = place.ask(lambda connected: connected.logs(run_id))
-        return endings.shown(found, as_json, lambda names: printable.block(names) or "no logs")
+        return exit_codes.shown(found, as_json, lambda names: printable.block(names) or "no logs")
     text = place.ask(lambda connected: connected.log(run_id, name))
     if as_json:
         terminal.say_json({"name": name, "text": text})
     else:
         terminal.say_exactly(text)
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 @runs.command()
@@ -210,7 +210,7 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     access = Access.CHANGE if yes else Access.READ
     found = place.ask(lambda connected: connected.repair(run_id, dry_run=not yes), access)
-    return endings.shown(found, as_json, formats.repaired)
+    return exit_codes.shown(found, as_json, formats.repaired)
 
 
 def _query(label: str | None, **filters: Any) -> stores.RunQuery:
@@ -236,4 +236,4 @@ async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) 
 
 
 def _moved(moved: client.Answer, as_json: bool) -> int:
-    return endings.shown(moved, as_json, formats.moved)
+    return exit_codes.shown(moved, as_json, formats.moved)

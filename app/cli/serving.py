@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from app import settings
-from app.cli import endings, formats, options, terminal
+from app.cli import exit_codes, formats, options, terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ def serve(**given: str | None) -> int:
     if remarks:
         terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
     if chosen is None or any(remark.fatal for remark in remarks):
-        return endings.ExitCode.CONFIGURATION
+        return exit_codes.ExitCode.CONFIGURATION
     from app import main
 
     return main.serve(chosen, announce=_announce)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from app.cli import client, endings, formats, terminal
+from app.cli import client, exit_codes, formats, terminal
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
 _KINDS["conversation"] = "conversations"
@@ -33,8 +33,8 @@ async def everything(connected: client.Client) -> client.Answer:
 def shown(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
     """Show what was found, and return the exit code that tells damage from what only cannot be read now."""
     terminal.show(found, as_json, text)
-    codes = {"sound": endings.ExitCode.DONE, "damaged": endings.ExitCode.FAILED}
-    return codes.get(found["state"], endings.ExitCode.CONFIGURATION)
+    codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
+    return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)
 
 
 def summary(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""All dialects by name."""
+"""All recipe languages by name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import PurePath
 
 from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.amplifier import Amplifier
-from app.dialects.conference import Conference
 from app.dialects.control_room import ControlRoom
-from app.dialects.decomposition import Decomposition
 from app.dialects.orchestrate import Orchestrate
-from app.dialects.prompt import Prompt
-from app.engine import library, ports
+from app.domain import library
+from app.engine import ports
 
 DIALECTS: Mapping[str, ports.Dialect] = {
     "control_room": ControlRoom(),
@@ -21,13 +19,6 @@ DIALECTS: Mapping[str, ports.Dialect] = {
     "orchestrate": Orchestrate(),
 }
 """One line for each."""
-
-DRIVERS: Mapping[str, ports.Driver] = {
-    "conference": Conference(),
-    "decomposition": Decomposition(),
-    "prompt": Prompt(),
-}
-"""What executes runs of which no recipe file tells."""
 
 
 def likely(path: PurePath, source: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import errors
-from app.engine import json_text, plain
+from app.domain import json_text, plain
 
 if TYPE_CHECKING:
     from yaml import events

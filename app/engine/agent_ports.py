@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
-from app.engine import plain
-from app.engine.records import BlobRef, Finish, StepError, Usage
+from app.domain import plain
+from app.domain.records import BlobRef, Finish, StepError, Usage
 
 T = TypeVar("T")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.engine import operations, ports
-from app.engine.conductor import Ask
-from app.engine.records import Record
+from app.domain import operations
+from app.domain.records import Record
+from app.engine import ports
+from app.engine.driver_scheduler import Ask
 
 
 class Exchanges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app import errors
 
 
-class CutOff(BaseException):
+class Interrupted(BaseException):
     """The try was cut off, and nothing of it is left: it fares as if the service itself had been killed."""
 
     def __init__(self, cause: errors.ControlRoomError) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app import clock
-from app.engine import plain
-from app.engine.conductor import Ask
-from app.engine.operations import AgentCall, Operation, Refusal, ToolCall
-from app.engine.records import BlobRef, Record, Result
-from app.engine.states import StepState
+from app.domain import plain
+from app.domain.operations import AgentCall, Operation, Refusal, ToolCall
+from app.domain.records import BlobRef, Record, Result
+from app.domain.states import StepState
+from app.engine.driver_scheduler import Ask
 
 _RECEIPT_DIGITS = 20
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app import errors
-from app.engine.conductor import Conductor
-from app.engine.decisions import LINES_MISSING, Decisions
-from app.engine.records import Record
+from app.domain.decisions import LINES_MISSING, Decisions
+from app.domain.records import Record
+from app.engine.driver_scheduler import DriverScheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingLines:
     """Journal lines of which something else than the journal knows."""
 
     file: str
@@ -36,7 +36,7 @@ class Missing:
         return errors.StepError(message, code=LINES_MISSING, detail=dataclasses.asdict(self))
 
 
-def unled(records: Iterable[Record], decisions: Decisions, conductor: Conductor) -> Missing | None:
+def unled(records: Iterable[Record], decisions: Decisions, conductor: DriverScheduler) -> MissingLines | None:
     """Return what is missing where steps were begun that a driver with this journal would not have asked for."""
     lines = list(records)
     known = {record.key for record in lines} | conductor.asks.keys()
@@ -48,4 +48,4 @@ def unled(records: Iterable[Record], decisions: Decisions, conductor: Conductor)
     if not begun:
         return None
     told_by = f"control.jsonl (begun: {', '.join(begun):.200})"
-    return Missing(file="steps.jsonl", lines=len(lines), known_lines=len(lines), told_by=told_by)
+    return MissingLines(file="steps.jsonl", lines=len(lines), known_lines=len(lines), told_by=told_by)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from app import errors
-from app.engine import plain
+from app.domain import plain
+from app.domain.library import Library, Recipe, Use
+from app.domain.operations import Gate, Operation
+from app.domain.records import BlobRef, Place, Record, Result
+from app.domain.runs import Ending, RunStart
+from app.domain.slots import Progress, Projection, Slot
 from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, Patience, impatiently
-from app.engine.library import Library, Recipe, Use
-from app.engine.operations import Gate, Operation
-from app.engine.records import BlobRef, Place, Record, Result
-from app.engine.runs import Ending, RunStart
-from app.engine.slots import Progress, Projection, Slot
 
 __all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "Patience", "impatiently"]
 
@@ -211,7 +211,7 @@ class Performer(Protocol):
         """
 
 
-class Slots(Protocol):
+class Capacity(Protocol):
     """A run's hold on the pool's bounded places."""
 
     async def enter(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from app.engine import operations, plain, ports, verdicts
-from app.engine.records import Result
-from app.engine.states import StepState
+from app.domain import operations, plain
+from app.domain.records import Result
+from app.domain.states import StepState
+from app.engine import ports, step_decisions
 
 
 class RefusalPerformer:
@@ -15,7 +16,7 @@ class RefusalPerformer:
     async def perform(self, call: ports.Call) -> Result:
         """Return the failure."""
         refusal = cast("operations.Refusal", call.operation)
-        return verdicts.failed(refusal.code, refusal.message, refusal.detail)
+        return step_decisions.failed(refusal.code, refusal.message, refusal.detail)
 
 
 class SkipPerformer:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from app import errors
-from app.engine import plain
-from app.engine.conductor import Conductor
-from app.engine.records import BlobRef, Record
+from app.domain import plain
+from app.domain.records import BlobRef, Record
+from app.engine.driver_scheduler import DriverScheduler
 from app.engine.stores import Loaded
 
 ADOPTED = "adopted"
@@ -19,7 +19,7 @@ _LINES_BETWEEN_BREATHS = 64
 ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
 
-async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> None:
+async def replay(conductor: DriverScheduler, loaded: Loaded, read_blob: ReadBlob) -> None:
     """Start a driver and hand it every living final line; nothing is performed.
 
     Raises:
@@ -38,7 +38,7 @@ async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> N
             await asyncio.sleep(0)
 
 
-async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
+async def satisfy(conductor: DriverScheduler, read_blob: ReadBlob) -> None:
     """Let every branch go on until it is blocked, in portions, and answer every open request for a
     content, in order.
     """
@@ -51,7 +51,7 @@ async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
             conductor.answer(read, await read_blob(read.blob))
 
 
-def hand_out(conductor: Conductor, record: Record, loaded: Loaded) -> None:
+def hand_out(conductor: DriverScheduler, record: Record, loaded: Loaded) -> None:
     """Give one line to the branch that asks for its key; a try that is not final is only compared.
 
     Raises:
@@ -69,7 +69,7 @@ def hand_out(conductor: Conductor, record: Record, loaded: Loaded) -> None:
         conductor.deliver(record)
 
 
-def _unasked(conductor: Conductor, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
+def _unasked(conductor: DriverScheduler, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
     asked = list(conductor.asks) or (["nothing more"] if conductor.finished else ["nothing yet"])
     return errors.NondeterminismFault(
         f"run {loaded.start.run_id}: line {record.position + 1} of its journal holds the step {record.key!r}, but the "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app import errors
-from app.engine import gates
-from app.engine.records import Record
+from app.domain import gates
+from app.domain.records import Record
 from app.engine.stores import Loaded
 
 

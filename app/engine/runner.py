@@ -8,24 +8,25 @@ from collections.abc import Callable
 from typing import Literal
 
 from app import errors
-from app.engine import ports, replay, settlement, views
-from app.engine.conductor import STEPS_AT_ONCE, Ask, Conductor
-from app.engine.context import DriverContext
-from app.engine.decisions import LINES_MISSING, DecisionKind
-from app.engine.durability import Durability
-from app.engine.events import EventType
+from app.domain import views
+from app.domain.decisions import LINES_MISSING, DecisionKind
+from app.domain.events import EventType
+from app.domain.operations import Gate
+from app.domain.records import Record, retried
+from app.domain.runs import Transition
+from app.domain.states import RunState
+from app.engine import completion, ports, replay
+from app.engine.driver_context import DriverContext
+from app.engine.driver_scheduler import STEPS_AT_ONCE, Ask, DriverScheduler
+from app.engine.evicted_runs import EvictedRun
 from app.engine.exchanges import Exchanges
-from app.engine.missing_lines import Missing, unled
-from app.engine.operations import Gate
-from app.engine.portrait import Portrait
-from app.engine.records import Record, retried
-from app.engine.runs import Transition
-from app.engine.signals import Signal
-from app.engine.sleeping import Asleep
-from app.engine.states import RunState
-from app.engine.stepping import Equipment, Parked, Stepper
+from app.engine.light_event import LightEvent
+from app.engine.missing_lines import MissingLines, unled
+from app.engine.open_steps import Work
+from app.engine.run_projection import RunProjection
+from app.engine.space_retry import RetryUntilSpace
+from app.engine.step_executor import Equipment, Parked, StepExecutor
 from app.engine.stores import RunLog
-from app.engine.works import Work
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +43,9 @@ class Runner:
         log: RunLog,
         dialect: ports.Driver,
         equipment: Equipment,
-        slots: ports.Slots,
+        slots: ports.Capacity,
         changed: Callable[[], None],
-        asleep: Asleep | None = None,
+        asleep: EvictedRun | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
         if isinstance(dialect, ports.SecretiveDialect):
@@ -53,22 +54,22 @@ class Runner:
         self._run_log = log
         self._slots = slots
         self._reach = equipment.probes.reach
-        self._context = DriverContext(start, settlement.noter(log), equipment.masker)
+        self._context = DriverContext(start, completion.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again)
-        self._conductor = Conductor(lambda: dialect.drive(self._context), self._exchanges.note)
-        self._portrait = Portrait(log, self._context, equipment.clock, changed)
-        self._durability = Durability(log, equipment.clock, self._storage_changed)
+        self._conductor = DriverScheduler(lambda: dialect.drive(self._context), self._exchanges.note)
+        self._portrait = RunProjection(log, self._context, equipment.clock, changed)
+        self._durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability
-        self._stepper = asleep.stepper if asleep else Stepper(start, equipment)
+        self._stepper = asleep.stepper if asleep else StepExecutor(start, equipment)
         if asleep is not None:
             self._portrait.wake(asleep.status, asleep.updated_at, asleep.works)
-        self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
+        self._settlement = completion.Completion(log, self._portrait, self._durability, equipment)
         self._works = self._portrait.works
         self._retried = retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
-        self._wake = Signal()
+        self._wake = LightEvent()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
         self._wakes = asleep is not None
@@ -152,7 +153,7 @@ class Runner:
         away = all(work.away for work in self._works.values())
         return away and bool(self._works) and not self._run_log.owes_move
 
-    def sleep(self, call: Callable[[str], None]) -> Asleep:
+    def sleep(self, call: Callable[[str], None]) -> EvictedRun:
         """Let go of a run that may sleep; `run` returns, and another runner goes on with what is returned.
 
         Args:
@@ -162,11 +163,11 @@ class Runner:
         works, self._works = self._works, {}
         for work in works.values():
             work.ask.forget_body()
-        self._stepper.home.move_out(call)
+        self._stepper.home.detach(call)
         self._stepper.know(())
         self._wake.give()
         status, updated_at = self._portrait.status, self._portrait.moved_at()
-        return Asleep(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
+        return EvictedRun(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
 
     def view(self) -> views.RunView:
         """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
@@ -197,13 +198,13 @@ class Runner:
             self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
         await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
-    def _missing(self) -> Missing | None:
+    def _missing(self) -> MissingLines | None:
         loaded = self._run_log.loaded
         if self._cancelled or self._wakes:
             return None
         return loaded.missing or unled(self._portrait.records, loaded.decisions, self._conductor)
 
-    async def _park_for_lines(self, missing: Missing) -> RunState:
+    async def _park_for_lines(self, missing: MissingLines) -> RunState:
         error = missing.error(self._run_id)
         _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
         self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
@@ -218,7 +219,7 @@ class Runner:
                 work.committing = False
                 self._cut(key)
         self._stepper.know(self._portrait.records)
-        self._stepper.home.move_in(
+        self._stepper.home.attach(
             self._run_log,
             self._durability,
             self._slots.enter,
@@ -350,7 +351,7 @@ class Runner:
         return await self._settlement.cancel()
 
     async def _drop_works(self) -> None:
-        if not self._stepper.home.is_inhabited:
+        if not self._stepper.home.is_attached:
             self._stepper.home.desert()
         self._cut_all()
         while self._closing:

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.engine import plain
-from app.engine.decisions import DecisionKind, Decisions
-from app.engine.events import Event, EventType
-from app.engine.missing_lines import Missing
-from app.engine.receipts import ListedReceipt, ReceiptQuery
-from app.engine.records import BlobRef, Record
-from app.engine.runs import RunStart, Transition
-from app.engine.unreadable import Readable, Unreadable, Waiting
-from app.engine.upkeep import KeptUp
+from app.domain import plain
+from app.domain.decisions import DecisionKind, Decisions
+from app.domain.events import Event, EventType
+from app.domain.receipts import ListedReceipt, ReceiptQuery
+from app.domain.records import BlobRef, Record
+from app.domain.runs import RunStart, Transition
+from app.domain.unreadable import Readable, Unreadable, Waiting
+from app.engine.maintenance import KeptUp
+from app.engine.missing_lines import MissingLines
 
 PAGE = 1000
 """Most runs of a page."""
@@ -33,7 +33,7 @@ class Loaded:
     """What control.jsonl adds up to; kept current by the log."""
     emitted: frozenset[str]
     """Keys of `recipe.note` events written already."""
-    missing: Missing | None = None
+    missing: MissingLines | None = None
     """Journal lines that are known to be gone; until a person has decided, nothing executes."""
 
 

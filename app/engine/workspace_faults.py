@@ -7,8 +7,9 @@ import errno
 from collections.abc import Iterator
 
 from app import errors
-from app.engine import plain, verdicts
-from app.engine.records import Result
+from app.domain import plain
+from app.domain.records import Result
+from app.engine import step_decisions
 
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
@@ -51,7 +52,7 @@ def parks(error: OSError) -> errors.StorageFault:
 
 def failed(error: OSError) -> Result:
     """Return the failure of a step that met an error which does not pass and that nobody foresaw."""
-    return verdicts.failed("internal_error", told(error), facts("", error))
+    return step_decisions.failed("internal_error", told(error), facts("", error))
 
 
 def shortage(error: BaseException | None) -> OSError | None:

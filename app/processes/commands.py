@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import errors
-from app.processes import wire
+from app.processes import launcher_protocol
 
 CAP_BYTES = 1024 * 1024 * 1024
 """Size of one output at which a command is ended."""
@@ -96,7 +96,7 @@ class Ended:
     """Exit code; None if a signal ended it."""
     signal: int | None
     """That signal."""
-    cause: wire.Cause
+    cause: launcher_protocol.Cause
     """Why it ended."""
     stdout: Output
     """Standard output."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import settings
-from app.engine import spellings
-from app.processes import environments, wardens
+from app.domain import secret_spellings
+from app.processes import environments, namespace_init
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main(sys.argv[2])"
@@ -27,10 +27,10 @@ class Examined:
     """Why there is no namespace; empty if there is one."""
 
 
-def examine(wanted: str = wardens.AUTO) -> Examined:
+def examine(wanted: str = namespace_init.AUTO) -> Examined:
     """Try it out, in a process of its own, and return what is in use where this is wanted."""
-    if wanted == wardens.GUARD:
-        return Examined(containment=wardens.GUARD, reason="it is wanted so")
+    if wanted == namespace_init.GUARD:
+        return Examined(containment=namespace_init.GUARD, reason="it is wanted so")
     try:
         told = subprocess.run(  # noqa: S603 - this very program
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, wanted],
@@ -38,9 +38,9 @@ def examine(wanted: str = wardens.AUTO) -> Examined:
             text=True,
             timeout=_PATIENCE_SECONDS,
             check=True,
-            env=environments.inherited(os.environ, spellings.named(os.environ, settings.SECRET_NAMES)),
+            env=environments.inherited(os.environ, secret_spellings.named(os.environ, settings.SECRET_NAMES)),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Examined(containment=wardens.GUARD, reason=str(error))
+        return Examined(containment=namespace_init.GUARD, reason=str(error))
     name, _, reason = told.stdout.strip().partition(" ")
     return Examined(containment=name, reason=reason)

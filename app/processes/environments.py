@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from app.processes import marks
+from app.processes import process_markers
 
 OWN_PREFIX = "CONTROL_ROOM_"
 """Beginning of the variables that configure this process: none of a command's business, and a token is among them."""
@@ -34,4 +34,4 @@ def names(environ: Mapping[str, str], given: Iterable[str], withheld: Collection
         given: Names of what is set for the command.
         withheld: Names of the secrets that it does not get.
     """
-    return sorted({*inherited(environ, withheld)}.difference(NOT_INHERITED) | {*given, marks.VARIABLE})
+    return sorted({*inherited(environ, withheld)}.difference(NOT_INHERITED) | {*given, process_markers.VARIABLE})

@@ -9,14 +9,14 @@ import signal
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from app.processes import kin, namespaces, outlets, wardens, wire
+from app.processes import launcher_protocol, namespace_init, namespaces, output_files, process_tree
 
 GRACE_SECONDS = 0.2
 """Time between SIGTERM and SIGKILL."""
 
 _AGAIN_SECONDS = 0.02
 _PATIENCE_SECONDS = 5.0
-_NO_REPORT = wardens.Report("", 0, 0, 0.0, 0, False)
+_NO_REPORT = namespace_init.Report("", 0, 0, 0.0, 0, False)
 
 
 class Child(NamedTuple):
@@ -39,7 +39,12 @@ class Job:
     )  # fmt: skip
 
     def __init__(
-        self, request: wire.Start, mark: int, child: Child, outputs: Sequence[outlets.Outlet], now: float
+        self,
+        request: launcher_protocol.Start,
+        mark: int,
+        child: Child,
+        outputs: Sequence[output_files.OutputFile],
+        now: float,
     ) -> None:
         self.request = request
         self.number = request.number
@@ -47,13 +52,13 @@ class Job:
         self.pid, self.way, self.reports = child
         self.stdout, self.stderr = outputs
         # Not asked of the system: to be told of a process that is being born takes as long as the birth.
-        self.started_by = kin.ticks()
+        self.started_by = process_tree.ticks()
         """When it had started, in ticks."""
         self.place = 0
         """Its line in the register."""
-        self.report: wardens.Report | None = None
+        self.report: namespace_init.Report | None = None
         """How its first process ended; None while that lives."""
-        self.cause: wire.Cause = ""
+        self.cause: launcher_protocol.Cause = ""
         """Why it is being ended; empty if it ends by itself."""
         self.due: float | None = None
         """When its processes are struck next; None while nobody wants its end."""
@@ -71,7 +76,7 @@ class Job:
     def listen(self) -> None:
         """Hear how it ended, if it has a warden and that has told it."""
         if self.reports is not None and self.report is None:
-            self.report = wardens.heard(self.reports)
+            self.report = namespace_init.heard(self.reports)
 
     def bury(self, status: int, usage: resource.struct_rusage) -> None:
         """Note that its first process is dead, and with a warden everybody: then the warden's word counts, if it gave
@@ -82,16 +87,16 @@ class Job:
             fault: Literal["", "containment"] = (
                 "containment" if self.reports is not None and os.WIFEXITED(status) else ""
             )
-            peak_bytes = usage.ru_maxrss * (1024 if kin.LINUX else 1)
-            self.report = wardens.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
+            peak_bytes = usage.ru_maxrss * (1024 if process_tree.LINUX else 1)
+            self.report = namespace_init.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
 
-    def end(self, cause: wire.Cause, now: float) -> None:
+    def end(self, cause: launcher_protocol.Cause, now: float) -> None:
         """Begin to end it; nothing if that has begun."""
         if self.due is None:
             self.cause = cause
             self.due = now
 
-    def look(self, now: float) -> wire.Cause:
+    def look(self, now: float) -> launcher_protocol.Cause:
         """Look at its outputs, and return why it must not go on: `idle`, `output`; empty if it may."""
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
@@ -101,15 +106,15 @@ class Job:
             return "idle"
         return "output" if max(sizes) > self.request.cap_bytes else ""
 
-    def strike(self, members: set[int], table: kin.Table, now: float) -> None:
+    def strike(self, members: set[int], table: process_tree.Table, now: float) -> None:
         """Send its processes the next signal: SIGTERM first, SIGKILL after the grace, and again
         until nobody is left.
         """
         number = signal.SIGTERM if self.struck == 0 else signal.SIGKILL
         for pid in members:
-            kin.strike(pid, table[pid].started, number)
-        if not kin.LINUX:
-            kin.strike_group(self.pid, number)
+            process_tree.strike(pid, table[pid].started, number)
+        if not process_tree.LINUX:
+            process_tree.strike_group(self.pid, number)
         self.members = len(members - {self.pid})
         if not self.cause:
             self.leftovers = max(self.leftovers, self.members)
@@ -121,13 +126,13 @@ class Job:
         """Tell whether SIGKILL has been of no use for so long that it never will be."""
         return self.struck > 1 and now > self.first_kill + _PATIENCE_SECONDS
 
-    def told(self, survivors: int) -> tuple[wire.Ended | wire.Refused, list[int]]:
+    def told(self, survivors: int) -> tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]:
         """Return what came of it, with the descriptors of outputs that are too long to be said."""
         report = self.report or _NO_REPORT
         if report.fault:
-            return wire.Refused(self.number, report.fault, report.errno), []
+            return launcher_protocol.Refused(self.number, report.fault, report.errno), []
         contents = [outlet.content() for outlet in (self.stdout, self.stderr)]
-        ended = wire.Ended(
+        ended = launcher_protocol.Ended(
             number=self.number,
             pid=self.pid,
             status=report.status,
@@ -138,7 +143,7 @@ class Job:
             survivors=survivors,
             cpu_seconds=report.cpu_seconds,
             peak_bytes=report.peak_bytes,
-            containment=wardens.GUARD if self.way is None else namespaces.NAMES[self.way],
+            containment=namespace_init.GUARD if self.way is None else namespaces.NAMES[self.way],
         )
         outputs = zip(contents, (self.stdout, self.stderr), strict=True)
         return ended, [outlet.file for content, outlet in outputs if content is None]

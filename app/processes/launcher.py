@@ -17,7 +17,15 @@ import sys
 import time
 from typing import NoReturn
 
-from app.processes import jobs, kin, marks, register, spawning, wardens, wire
+from app.processes import (
+    command_register,
+    jobs,
+    launcher_protocol,
+    namespace_init,
+    process_markers,
+    process_tree,
+    spawning,
+)
 
 _LOOK_SECONDS = 1.0
 _FULL_ROUND = 16
@@ -37,9 +45,9 @@ def main(arguments: list[str]) -> NoReturn:
     end.set_inheritable(False)
     for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(ending, _wake)
-    kin.adopt_orphans()
-    written = register.Register(folder, series, register.current(owner))
-    spawner = spawning.Spawner(temporary, files, wardens.Containment(containment))
+    process_tree.adopt_orphans()
+    written = command_register.Register(folder, series, command_register.current(owner))
+    spawner = spawning.Spawner(temporary, files, namespace_init.Containment(containment))
     Launcher(end, owner, series, written, spawner).live()
     written.discard()
     sys.exit(0)
@@ -49,21 +57,26 @@ class Launcher:
     """The commands of one service."""
 
     def __init__(
-        self, line: socket.socket, owner: int, series: int, written: register.Register, spawner: spawning.Spawner
+        self,
+        line: socket.socket,
+        owner: int,
+        series: int,
+        written: command_register.Register,
+        spawner: spawning.Spawner,
     ) -> None:
         self._line = line
         self._owner = owner
         self._series = series
         self._written = written
         self._spawner = spawner
-        self._listener = wire.Listener(line)
+        self._listener = launcher_protocol.Listener(line)
         self._jobs: dict[int, jobs.Job] = {}
         self._mains: dict[int, jobs.Job] = {}
         self._left: dict[int, jobs.Job] = {}
         self._ending: dict[int, jobs.Job] = {}
         self._reporting: dict[int, jobs.Job] = {}
         self._adopted: dict[int, int | None] = {}
-        self._replies: list[wire.Message] = []
+        self._replies: list[launcher_protocol.Message] = []
         self._alone = False
         self._stirred = False
         self._look_at = self._check_at = math.inf
@@ -112,9 +125,9 @@ class Launcher:
             self._part()
             return
         for count, (message, files) in enumerate(heard, 1):
-            if isinstance(message, wire.Start):
+            if isinstance(message, launcher_protocol.Start):
                 self._start(message, files)
-            elif isinstance(message, wire.End) and message.number in self._jobs:
+            elif isinstance(message, launcher_protocol.End) and message.number in self._jobs:
                 self._end(self._jobs[message.number], "asked", time.monotonic())
             if count % _FULL_ROUND == 0:
                 # What has ended meanwhile need not wait for the rest of a long list.
@@ -122,28 +135,28 @@ class Launcher:
                 self._tend()
                 self._tell()
 
-    def _start(self, request: wire.Start, files: list[int]) -> None:
+    def _start(self, request: launcher_protocol.Start, files: list[int]) -> None:
         try:
             if not self._alone:
                 self._add(request, files)
         except spawning.Refusal as refusal:
-            self._replies.append(wire.Refused(request.number, refusal.what, refusal.errno))
+            self._replies.append(launcher_protocol.Refused(request.number, refusal.what, refusal.errno))
         except OSError as error:
-            self._replies.append(wire.Refused(request.number, "output", error.errno or 0))
+            self._replies.append(launcher_protocol.Refused(request.number, "output", error.errno or 0))
         finally:
             for file in files:
                 os.close(file)
 
-    def _add(self, request: wire.Start, files: list[int]) -> None:
+    def _add(self, request: launcher_protocol.Start, files: list[int]) -> None:
         now = time.monotonic()
         place = self._written.announce(request.number, request.run_id)
         try:
-            job = self._spawner.start(request, marks.mark(self._series, request.number), files, now)
+            job = self._spawner.start(request, process_markers.mark(self._series, request.number), files, now)
         except BaseException:
             self._written.release(place)
             raise
         job.place = place
-        self._written.complete(place, register.Entry(job.number, request.run_id, job.pid, job.started_by))
+        self._written.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
         self._jobs[job.number] = self._mains[job.pid] = job
@@ -152,7 +165,7 @@ class Launcher:
             self._poll.register(job.reports, select.POLLIN)
         self._check_at = min(self._check_at, job.limit_at)
 
-    def _end(self, job: jobs.Job, cause: wire.Cause, now: float) -> None:
+    def _end(self, job: jobs.Job, cause: launcher_protocol.Cause, now: float) -> None:
         job.end(cause, now)
         self._ending[job.number] = job
 
@@ -222,21 +235,21 @@ class Launcher:
         for job in self._jobs.values():
             if job.due is not None:
                 continue
-            cause: wire.Cause = "timeout" if now >= job.limit_at else job.look(now) if looks else ""
+            cause: launcher_protocol.Cause = "timeout" if now >= job.limit_at else job.look(now) if looks else ""
             if cause:
                 self._end(job, cause, now)
             else:
                 self._check_at = min(self._check_at, job.limit_at)
 
     def _adopt(self) -> None:
-        if kin.LINUX:
-            for pid in kin.children() - self._mains.keys() - self._adopted.keys():
-                self._adopted[pid] = marks.of(pid)
+        if process_tree.LINUX:
+            for pid in process_tree.children() - self._mains.keys() - self._adopted.keys():
+                self._adopted[pid] = process_markers.of(pid)
 
     def _lingers(self, job: jobs.Job) -> bool:
         if job.reports is not None:
             return job.pid in self._mains
-        return job.mark in self._adopted.values() if kin.LINUX else kin.has_group(job.pid)
+        return job.mark in self._adopted.values() if process_tree.LINUX else process_tree.has_group(job.pid)
 
     def _strike(self, now: float) -> None:
         wanted = [job for job in self._ending.values() if job.due is not None and job.due <= now]
@@ -244,13 +257,13 @@ class Launcher:
         strangers = {pid for pid, mark in self._adopted.items() if mark not in running}
         if not wanted and not strangers:
             return
-        table = kin.table()
+        table = process_tree.table()
         for job in wanted:
             roots = {pid for pid, mark in self._adopted.items() if mark == job.mark} | {job.pid}
-            job.strike(kin.descendants(table, roots), table, now)
+            job.strike(process_tree.descendants(table, roots), table, now)
         # Nobody runs whom they belong to: leftovers of leftovers, or of a launcher below that was killed.
-        for pid in kin.descendants(table, strangers):
-            kin.strike(pid, table[pid].started, signal.SIGKILL)
+        for pid in process_tree.descendants(table, strangers):
+            process_tree.strike(pid, table[pid].started, signal.SIGKILL)
 
     # -- tell
 
@@ -263,7 +276,7 @@ class Launcher:
         ended, files = job.told(survivors)
         if files:
             self._tell()
-            self._say(wire.framed([ended], len(files)), files)
+            self._say(launcher_protocol.framed([ended], len(files)), files)
         else:
             self._replies.append(ended)
         job.close()
@@ -271,13 +284,13 @@ class Launcher:
     def _tell(self) -> None:
         if self._replies:
             replies, self._replies = self._replies, []
-            self._say(wire.framed(replies), [])
+            self._say(launcher_protocol.framed(replies), [])
 
     def _say(self, content: bytes, files: list[int]) -> None:
         rest = memoryview(content)
         while rest and not self._alone:
             try:
-                rest = rest[wire.send(self._line, rest, files) :]
+                rest = rest[launcher_protocol.send(self._line, rest, files) :]
                 files = []
             except BlockingIOError:
                 _writable(self._line)

@@ -9,10 +9,10 @@ import signal
 import stat
 from collections.abc import Sequence
 
-from app.processes import environments, jobs, marks, outlets, wardens, wire
+from app.processes import environments, jobs, launcher_protocol, namespace_init, output_files, process_markers
 
 _DEFAULT_PATH = os.fsencode(os.defpath)
-_MARK_VARIABLE = marks.VARIABLE.encode()
+_MARK_VARIABLE = process_markers.VARIABLE.encode()
 _NOT_INHERITED = tuple(name.encode() for name in environments.NOT_INHERITED)
 _RESET = tuple(
     getattr(signal, name)
@@ -36,17 +36,17 @@ class Refusal(Exception):
 class Spawner:
     """Starts commands."""
 
-    def __init__(self, temporary: str, files: int, containment: wardens.Containment) -> None:
+    def __init__(self, temporary: str, files: int, containment: namespace_init.Containment) -> None:
         self._temporary = temporary
         self._files = files
         self._containment = containment
         self._environment = {name: value for name, value in os.environb.items() if name not in _NOT_INHERITED}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._own_mark = marks.borne()
+        self._own_mark = process_markers.borne()
         # This process needs two files for each command, and a command must not notice.
         _, self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def start(self, request: wire.Start, mark: int, files: Sequence[int], now: float) -> jobs.Job:
+    def start(self, request: launcher_protocol.Start, mark: int, files: Sequence[int], now: float) -> jobs.Job:
         """Start a command in a session of its own.
 
         Args:
@@ -69,34 +69,36 @@ class Spawner:
         outputs[0].hand_over()
         return jobs.Job(request, mark, child, outputs, now)
 
-    def _outputs(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> list[outlets.Outlet]:
+    def _outputs(
+        self, request: launcher_protocol.Start, files: Sequence[int], opened: list[int]
+    ) -> list[output_files.OutputFile]:
         try:
             if request.writes_to_file:
-                outputs = [outlets.passed(os.dup(files[-1]))]
+                outputs = [output_files.passed(os.dup(files[-1]))]
             else:
-                outputs = [outlets.fresh(self._temporary)]
+                outputs = [output_files.fresh(self._temporary)]
             opened.append(outputs[0].file)
-            outputs.append(outlets.fresh(self._temporary))
+            outputs.append(output_files.fresh(self._temporary))
             opened.append(outputs[1].file)
         except OSError as error:
             raise Refusal("output", error.errno) from error
         return outputs
 
-    def _stdin(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> int:
+    def _stdin(self, request: launcher_protocol.Start, files: Sequence[int], opened: list[int]) -> int:
         if request.stdin is None and not request.reads_from_file:
             return self._nothing
         try:
             if request.stdin is None:
                 file = os.dup(files[request.cwd is None])
             else:
-                file = outlets.filled(self._temporary, request.stdin)
+                file = output_files.filled(self._temporary, request.stdin)
         except OSError as error:
             raise Refusal("output", error.errno) from error
         opened.append(file)
         return file
 
     def _spawned(
-        self, request: wire.Start, mark: int, files: Sequence[int], streams: tuple[int, int, int]
+        self, request: launcher_protocol.Start, mark: int, files: Sequence[int], streams: tuple[int, int, int]
     ) -> jobs.Child:
         way = self._way(request)
         environment = self._environment_of(request, mark)
@@ -109,30 +111,30 @@ class Spawner:
             raise Refusal("cwd", getattr(error, "errno", errno.EINVAL)) from error
         try:
             program = _program(request.argv[0], environment.get(b"PATH", _DEFAULT_PATH))
-            marks.bear(mark)
+            process_markers.bear(mark)
             self._limit_files(self._files)
             return _child(way, program, request.argv, environment, streams)
         except (OSError, ValueError) as error:
             raise Refusal("program", getattr(error, "errno", errno.EINVAL)) from error
         finally:
             self._limit_files(self._most_files)
-            marks.bear(self._own_mark)
+            process_markers.bear(self._own_mark)
             os.chdir("/")
 
-    def _way(self, request: wire.Start) -> int | None:
+    def _way(self, request: launcher_protocol.Start) -> int | None:
         try:
             return self._containment.way() if request.contained else None
         except OSError as error:
             raise Refusal("containment", error.errno) from error
 
-    def _environment_of(self, request: wire.Start, mark: int) -> dict[bytes, bytes]:
+    def _environment_of(self, request: launcher_protocol.Start, mark: int) -> dict[bytes, bytes]:
         environment = dict(self._environment) if request.inherits else {}
         for name, value in request.env.items():
             if value is None:
                 environment.pop(name, None)
             else:
                 environment[name] = value
-        environment[_MARK_VARIABLE] = marks.written(mark).encode()
+        environment[_MARK_VARIABLE] = process_markers.written(mark).encode()
         return environment
 
     def _limit_files(self, soft: int) -> None:
@@ -156,7 +158,7 @@ def _child(
     if way is None:
         return jobs.Child(spawn(), None, None)
     try:
-        pid, reports = wardens.start(way, spawn, streams)
+        pid, reports = namespace_init.start(way, spawn, streams)
     except OSError as error:
         raise Refusal("containment", error.errno) from error
     return jobs.Child(pid, way, reports)

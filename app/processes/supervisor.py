@@ -19,8 +19,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from app import clock, errors, settings
-from app.engine import spellings, workspace_faults
-from app.processes import environments, launched, marks, register, sweeping, wardens, wire
+from app.domain import secret_spellings
+from app.engine import workspace_faults
+from app.processes import (
+    command_register,
+    environments,
+    launcher_client,
+    launcher_protocol,
+    namespace_init,
+    process_markers,
+    sweeping,
+)
 from app.processes.commands import HELD_BYTES, Active, Ended, NotStarted, Output, Request
 
 _FOLDER_MODE = 0o700
@@ -39,7 +48,7 @@ class Supervisor:
         ids: clock.Ids,
         environ: Mapping[str, str],
         files: int | None = None,
-        containment: str = wardens.AUTO,
+        containment: str = namespace_init.AUTO,
         secrets: Iterable[str] = settings.SECRET_NAMES,
     ) -> None:
         self._folder = folder
@@ -47,15 +56,15 @@ class Supervisor:
         self._containment = containment
         # How many files a command may open; as many as this process if nothing else is said.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        withheld = spellings.named(environments.inherited(environ), secrets)
+        withheld = secret_spellings.named(environments.inherited(environ), secrets)
         self._environ = environments.inherited(environ, withheld)
         self._secrets = {name: environ[name] for name in withheld}
         self._numbers = itertools.count(1)
         self._active: dict[int, Request] = {}
         self._register = ""
         self._has_noticed = False
-        self._launcher: launched.Launched | None = None
-        self._started: list[launched.Launched] = []
+        self._launcher: launcher_client.LauncherClient | None = None
+        self._started: list[launcher_client.LauncherClient] = []
 
     @property
     def launcher_pid(self) -> int | None:
@@ -88,7 +97,7 @@ class Supervisor:
             reply, passed = await launcher.run(start, files)
         finally:
             del self._active[start.number]
-        if isinstance(reply, wire.Refused):
+        if isinstance(reply, launcher_protocol.Refused):
             raise _refusal(reply, request)
         if passed:
             contents = await asyncio.to_thread(_read, reply, passed)
@@ -104,7 +113,7 @@ class Supervisor:
             for number, request in self._active.items()
             if run_id in (None, request.run_id) and agent_session_id in (None, request.agent_session_id)
         }
-        entries = register.read(self._register)[1] if wanted else []
+        entries = command_register.read(self._register)[1] if wanted else []
         pids = {entry.number: entry.pid for entry in entries if entry.pid}
         return [
             Active(
@@ -122,24 +131,24 @@ class Supervisor:
         for launcher in self._started:
             await launcher.close()
 
-    def _notice(self, request: Request, reply: wire.Ended) -> None:
+    def _notice(self, request: Request, reply: launcher_protocol.Ended) -> None:
         if not request.contained or self._has_noticed:
             return
         self._has_noticed = True
-        if reply.containment == wardens.GUARD != self._containment:
+        if reply.containment == namespace_init.GUARD != self._containment:
             _log.warning("the system gives agents no namespaces; the guard alone keeps them together")
         else:
             _log.info("agents are kept together", extra={"containment": reply.containment})
 
-    def _standing(self) -> launched.Launched:
+    def _standing(self) -> launcher_client.LauncherClient:
         if self._launcher is None:
-            series = marks.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
+            series = process_markers.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
                 self._prepare()
                 folders = [str(self._folder.absolute()), tempfile.gettempdir()]
                 arguments = [str(series), str(self._files), self._containment, *folders]
-                self._register = str(self._folder / register.name_of(series))
-                self._launcher = launched.Launched.start(arguments, self._environ, self._lost, self._sweep)
+                self._register = str(self._folder / command_register.name_of(series))
+                self._launcher = launcher_client.LauncherClient.start(arguments, self._environ, self._lost, self._sweep)
             except OSError as error:
                 if workspace_faults.passes(error.errno):
                     raise workspace_faults.waits(str(self._folder), error) from error
@@ -152,7 +161,7 @@ class Supervisor:
         if not (self._folder / ".gitignore").exists():
             (self._folder / ".gitignore").write_text("*\n", encoding="ascii")
 
-    def _lost(self, launcher: launched.Launched) -> None:
+    def _lost(self, launcher: launcher_client.LauncherClient) -> None:
         if launcher is self._launcher:
             _log.error("the launcher ended; its commands are ended too", extra={"pid": launcher.pid})
             self._launcher = None
@@ -164,10 +173,10 @@ class Supervisor:
                 _log.warning("killed what was left of commands", extra=facts)
 
 
-def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
+def _start(number: int, request: Request) -> tuple[launcher_protocol.Start, list[int]]:
     """Return what is said to the launcher, and the open files that go with it."""
     files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
-    start = wire.Start(
+    start = launcher_protocol.Start(
         number=number,
         run_id=request.run_id,
         argv=[os.fsencode(part) for part in request.argv],
@@ -185,7 +194,7 @@ def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
     return start, files
 
 
-def _refusal(refused: wire.Refused, request: Request) -> NotStarted | errors.WorkspaceFault:
+def _refusal(refused: launcher_protocol.Refused, request: Request) -> NotStarted | errors.WorkspaceFault:
     if workspace_faults.passes(refused.errno):
         place = {"cwd": str(request.cwd), "output": tempfile.gettempdir()}.get(refused.what, request.argv[0])
         return workspace_faults.waits(place, OSError(refused.errno, ""))
@@ -211,7 +220,7 @@ def _held(content: bytes | None) -> Output:
     return Output(content=content or b"", size_bytes=len(content or b""))
 
 
-def _read(reply: wire.Ended, files: list[int]) -> list[Output]:
+def _read(reply: launcher_protocol.Ended, files: list[int]) -> list[Output]:
     """Read the outputs that were too long to be said: the beginning of the first, the end of the second."""
     left, outputs = list(files), []
     try:
@@ -229,7 +238,7 @@ def _part_of(file: int, at_end: bool) -> Output:
     return Output(content=content, size_bytes=size_bytes)
 
 
-def _ended(reply: wire.Ended, stdout: Output, stderr: Output) -> Ended:
+def _ended(reply: launcher_protocol.Ended, stdout: Output, stderr: Output) -> Ended:
     exited = os.WIFEXITED(reply.status)
     return Ended(
         pid=reply.pid,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.processes import kin, marks, register
+from app.processes import command_register, process_markers, process_tree
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
@@ -37,7 +37,7 @@ class Swept:
 def sweep(folder: Path) -> list[Swept]:
     """Kill whatever is left of the commands of launchers that are gone; those of others are let alone."""
     swept = []
-    for path in register.found(str(folder)):
+    for path in command_register.found(str(folder)):
         with _held(path) as held:
             if held:
                 swept.append(_swept(path))
@@ -70,23 +70,23 @@ def _locked(file: int) -> bool:
 
 
 def _is_owned(path: str) -> bool:
-    owner, _ = register.read(path)
-    return owner is None or _is_elsewhere(owner) or kin.is_alive(owner.owner_pid, owner.owner_started)
+    owner, _ = command_register.read(path)
+    return owner is None or _is_elsewhere(owner) or process_tree.is_alive(owner.owner_pid, owner.owner_started)
 
 
-def _is_elsewhere(owner: register.Owner | None) -> bool:
+def _is_elsewhere(owner: command_register.Owner | None) -> bool:
     """Tell whether ids in a register name processes in another namespace than ours: its lock tells
     whether it is used.
     """
-    return owner is not None and owner.pid_namespace not in (0, kin.pid_namespace())
+    return owner is not None and owner.pid_namespace not in (0, process_tree.pid_namespace())
 
 
 def _is_from_above(path: str) -> bool:
     """Tell whether whoever wrote a register may have processes that we cannot see, for we are in a
     namespace ourselves.
     """
-    owner, _ = register.read(path)
-    return _is_elsewhere(owner) and marks.of(os.getpid()) is not None
+    owner, _ = command_register.read(path)
+    return _is_elsewhere(owner) and process_markers.of(os.getpid()) is not None
 
 
 def _outlived(path: str, file: int) -> bool:
@@ -96,39 +96,43 @@ def _outlived(path: str, file: int) -> bool:
         pause.wait(_LOOK_SECONDS)
         if _locked(file):
             return True
-    owner, _ = register.read(path)
+    owner, _ = command_register.read(path)
     if owner is not None:
-        kin.strike(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
+        process_tree.strike(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
     return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)))
 
 
 def _swept(path: str) -> Swept:
-    owner, entries = register.read(path)
+    owner, entries = command_register.read(path)
     run_ids = tuple(sorted({entry.run_id for entry in entries}))
-    if owner is not None and owner.boot_id != kin.boot_id():
+    if owner is not None and owner.boot_id != process_tree.boot_id():
         return Swept(run_ids=(), killed=0, survivors=0)
     killed: set[tuple[int, int]] = set()
     entries = [] if _is_elsewhere(owner) else entries
-    series, pause = register.series_of(path), threading.Event()
+    series, pause = command_register.series_of(path), threading.Event()
     for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
         if not (left := _left(series, entries)):
             break
         for pid, started in left.items():
-            kin.strike(pid, started, signal.SIGKILL)
+            process_tree.strike(pid, started, signal.SIGKILL)
         killed |= set(left.items())
         pause.wait(_LOOK_SECONDS)
     return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_left(series, entries)))
 
 
-def _left(series: int, entries: list[register.Entry]) -> dict[int, int]:
+def _left(series: int, entries: list[command_register.Entry]) -> dict[int, int]:
     """Return the processes that bear a mark of the series or stand in its register, and their descendants."""
-    table = kin.table()
+    table = process_tree.table()
     known = {entry.pid for entry in entries if _is_entered(entry, table)}
-    marked = {pid for pid in table if (mark := marks.of(pid)) is not None and marks.series_of(mark) == series}
-    return {pid: table[pid].started for pid in kin.descendants(table, known | marked)}
+    marked = {
+        pid
+        for pid in table
+        if (mark := process_markers.of(pid)) is not None and process_markers.series_of(mark) == series
+    }
+    return {pid: table[pid].started for pid in process_tree.descendants(table, known | marked)}
 
 
-def _is_entered(entry: register.Entry, table: kin.Table) -> bool:
+def _is_entered(entry: command_register.Entry, table: process_tree.Table) -> bool:
     """Tell whether a process is the one in a register: it has its id, and started just before that was written."""
     living = table.get(entry.pid)
     return living is not None and 0 <= entry.started_by - living.started <= _BIRTH_TICKS

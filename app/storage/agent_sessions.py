@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app import clock, errors
-from app.engine import agent_sessions, plain
-from app.storage import disk, layout
-from app.storage.checked_disk import CheckedDisk
-from app.storage.disk import Disk, Lock
-from app.storage.memory_disk import MemoryDisk
-from app.storage.os_disk import OsDisk
-from app.storage.read_faults import ReadFaults
-from app.storage.room import Room
-from app.storage.workers import Inline, Threads, Workers
+from app.domain import agent_sessions, plain
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.checked_disk import CheckedDisk
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.disk.disk_port import Disk, Lock
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.read_faults import ReadFaults
+from app.storage.disk.worker_threads import Inline, Threads, Workers
 
 ID_CHARACTERS = 1000
 """Longest id of an agent session."""
@@ -47,7 +48,7 @@ class StoredAgentSessions:
         # One worker: what is written about a session is written in the order in which it was asked for.
         self._disk = files
         self._workers = workers
-        self._room = Room()
+        self._room = DiskHealth()
         self._held: dict[str, _Hold] = {}
         self._forgetting = asyncio.Lock()
 
@@ -194,7 +195,7 @@ class StoredAgentSessions:
 
         def put() -> None:
             self._add_durably(path)
-            disk.replace(self._disk, path, content, sync=True)
+            disk_port.replace(self._disk, path, content, sync=True)
 
         await self._written(path, put)
 
@@ -211,7 +212,7 @@ class StoredAgentSessions:
 
     def _append(self, path: str, line: bytes) -> None:
         self._add_durably(path)
-        disk.append_whole(self._disk, path, line, sync=True)
+        disk_port.append_whole(self._disk, path, line, sync=True)
         self._disk.sync_folder(path.rpartition("/")[0])
 
     def _add_durably(self, path: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.engine import probes
-from app.storage.workers import Workers
+from app.storage.disk.worker_threads import Workers
 
 Done = Callable[[BaseException | None], None]
 """What is called on the loop once a commit is durable, or with what went wrong."""

@@ -13,11 +13,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app import errors
-from app.engine import issues, plain
-from app.storage import disk, layout, workers
-from app.storage.disk import Disk
-from app.storage.folder_turns import FolderTurns
-from app.storage.means import Means
+from app.domain import issues, plain
+from app.storage import layout
+from app.storage.disk import disk_port, worker_threads
+from app.storage.disk.disk_port import Disk
+from app.storage.folder_locks import FolderLocks
+from app.storage.storage_context import StorageContext
 
 _CHUNK = 200
 
@@ -37,13 +38,13 @@ class Issues:
     start reads the file again. Whoever marks rows or takes marks off has the folder alone until rows and files agree.
     """
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: StorageContext) -> None:
         self._means = means
         self._compared = False
         self._unread: errors.Unreadable | None = None
         self._comparing = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._folder = FolderTurns(means.disk, layout.ISSUES, means.workers)
+        self._folder = FolderLocks(means.disk, layout.ISSUES, means.workers)
 
     async def open(self, issue: issues.Issue) -> None:
         """Keep what a step has found."""
@@ -52,7 +53,7 @@ class Issues:
 
     async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         """Change an issue, or make it; once begun that ends, whatever becomes of the caller."""
-        return await workers.uncut(self._change(issue_id, change))
+        return await worker_threads.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
         """Return an issue as its file has it."""
@@ -102,7 +103,7 @@ class Issues:
         wanted, read = iter(sorted(names - {_name(issue_id) for issue_id in sound})), set[str]()
         self._unread, unread = None, set[str]()
         while chunk := list(islice(wanted, _CHUNK)):
-            found = await workers.uncut(self._read_again(chunk))
+            found = await worker_threads.uncut(self._read_again(chunk))
             read |= {summary.issue_id for summary in found.summaries}
             unread |= found.unread.keys()
             for name in found.unread.keys() - {_name(issue_id) for issue_id in rows}:
@@ -159,7 +160,7 @@ class Issues:
         if left is None or left is known:
             return known
         content = plain.encode(left) + b"\n"
-        disk.replace(files, layout.issue_file(issue_id), content, sync=True, reach=reach, at="storage.issue")
+        disk_port.replace(files, layout.issue_file(issue_id), content, sync=True, reach=reach, at="storage.issue")
         return left
 
 

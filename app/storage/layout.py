@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from app import errors
-from app.engine import runs
+from app.domain import runs
 
 RUNS = "runs"
 TRASH = "runs/.trash"

@@ -14,10 +14,11 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors
-from app.engine import plain, plan_files, plan_stores, plans
-from app.storage import disk, layout, workers
-from app.storage.disk import Disk, Signature
-from app.storage.means import Means
+from app.domain import plain, plan_files, plan_stores, plans
+from app.storage import layout
+from app.storage.disk import disk_port, worker_threads
+from app.storage.disk.disk_port import Disk, Signature
+from app.storage.storage_context import StorageContext
 
 KEPT = 64
 """Plans that are kept as they were read or written last."""
@@ -47,7 +48,7 @@ class _Known:
 class Plans:
     """`plan_stores.PlanStore` over files."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: StorageContext) -> None:
         self._means = means
         self._heads: dict[str, _Head] = {}
         self._unread: dict[str, errors.Unreadable] = {}
@@ -67,11 +68,11 @@ class Plans:
 
     async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
         """Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller."""
-        await workers.uncut(self._put(plan, known))
+        await worker_threads.uncut(self._put(plan, known))
 
     async def remove(self, session_id: str) -> None:
         """Remove a plan's file for good; once begun that ends, whatever becomes of the caller."""
-        await workers.uncut(self._remove(session_id))
+        await worker_threads.uncut(self._remove(session_id))
 
     async def was_removed(self, session_id: str) -> bool:
         """Tell whether a session had a plan that was removed."""
@@ -163,7 +164,7 @@ class Plans:
             if check is not None:
                 check()
 
-        disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=sign)
+        disk_port.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=sign)
         if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
             # Behind the file, so that none is missed that was never there.
             self._mark(layout.PLANS_MADE, plan.session_id)

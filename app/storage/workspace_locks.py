@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from app import errors
-from app.engine import plain
-from app.storage import layout, os_disk
+from app.domain import plain
+from app.storage import layout
+from app.storage.disk import os_disk
 
 _FOLDER = f"{layout.RUNS}/.workspaces"
 _FOLDER_MODE = 0o700

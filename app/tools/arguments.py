@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.engine import json_words, plain
+from app.domain import json_words, plain
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from app.engine import plain
+from app.domain import plain
 
 PAYLOAD_BYTES = 24_000
 """Largest payload as compact JSON; written with blanks and line ends it still fits the 32 kB that a template takes."""

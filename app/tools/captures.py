@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 TEXT_BYTES = 8 * 1024
 """Most of a text that the state keeps."""

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from app import errors
-from app.engine import operations, plain, ports, records
+from app.domain import operations, plain, records
+from app.engine import ports
 from app.tools import failures, threads
 from app.tools.confinement import components
 from app.tools.workspace import Workspace, WrittenFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from app import errors
-from app.engine import json_text, operations, plain
+from app.domain import json_text, operations, plain
 from app.processes import commands
 from app.tools import captures
 from app.tools.workspace import Workspace

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.engine import plain
+from app.domain import plain
 from app.processes import commands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class CapturedOutput:
     """One output, ready to be kept."""
 
     text: str
@@ -26,7 +26,7 @@ class Said:
     """Whether the record has less than that."""
 
 
-def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> Said:
+def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:
     """Make an output ready: what is held of it is masked first, and cut afterwards.
 
     Args:
@@ -35,7 +35,7 @@ def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_
     text = whole(output, masker, at_end=at_end)
     encoded = text.encode()
     kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]
-    return Said(
+    return CapturedOutput(
         text=text if len(kept) == len(encoded) else kept.decode(errors="ignore"),
         log=noted(output, text, at_end=at_end),
         size_bytes=output.size_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from app.engine import operations, plain, records, states
+from app.domain import operations, plain, records, states
 from app.processes import commands
 from app.tools import captures, command_captures, command_outputs
 
@@ -16,7 +16,7 @@ _LAST_WORDS_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ParsedOutput:
     """A command that has ended, with its outputs made ready."""
 
     result: records.Result
@@ -33,7 +33,7 @@ def heard(
     wanted: captures.Rules | None,
     masker: plain.Masker,
     env_count: int,
-) -> Heard:
+) -> ParsedOutput:
     """Make the outputs of a command ready, and its result of them.
 
     Args:
@@ -47,7 +47,7 @@ def heard(
         stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
         output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
         log = stdout.log if operation.log is None or stdout.truncated else ""
-        return Heard(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
+        return ParsedOutput(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
     text = command_outputs.whole(ended.stdout, masker, at_end=False)
     made = command_captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
     error = error or _breach(made)
@@ -55,10 +55,10 @@ def heard(
     if error is not None:
         output |= {"stdout_tail": captures.tail(text), "stderr_tail": captures.tail(stderr.text)}
     log = command_outputs.noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
-    return Heard(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
+    return ParsedOutput(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
 
 
-def _facts(ended: commands.Ended, stderr: command_outputs.Said) -> dict[str, plain.Json]:
+def _facts(ended: commands.Ended, stderr: command_outputs.CapturedOutput) -> dict[str, plain.Json]:
     return {
         "exit_code": ended.exit_code,
         "signal": None if ended.signal is None else _signal_name(ended.signal),

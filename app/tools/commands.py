@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from app import errors, settings
-from app.engine import interruptions, operations, plain, ports, records
+from app.domain import operations, plain, records
+from app.engine import interruptions, ports
 from app.processes import commands, environments
-from app.tools import captures, command_captures, command_places, command_results
+from app.tools import captures, command_captures, command_paths, command_results
 from app.tools.workspaces import Workspaces
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
@@ -78,7 +79,7 @@ class CommandPerformer:
         try:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin, withheld))
         except commands.LauncherLost as lost:
-            raise interruptions.CutOff(lost) from lost
+            raise interruptions.Interrupted(lost) from lost
         return await _result(call, operation, ended, wanted, masker, len(variables))
 
     def _env(self, call: ports.Call, operation: operations.Command) -> dict[str, str]:
@@ -106,9 +107,9 @@ class CommandPerformer:
         withheld: Collection[str],
     ) -> commands.Request:
         workspace = self._workspaces.of(call.run)
-        cwd = command_places.folder(workspace, operation.cwd)
+        cwd = command_paths.folder(workspace, operation.cwd)
         try:
-            stdout = None if operation.output_file is None else command_places.output(workspace, operation.output_file)
+            stdout = None if operation.output_file is None else command_paths.output(workspace, operation.output_file)
         except BaseException:
             os.close(cwd)
             raise
@@ -168,7 +169,7 @@ async def _result(
     masker: plain.Masker,
     env_count: int,
 ) -> records.Result:
-    def make() -> command_results.Heard:
+    def make() -> command_results.ParsedOutput:
         return command_results.heard(operation, ended, wanted, masker, env_count)
 
     much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from app import errors
-from app.engine import operations, plain, ports, records
+from app.domain import operations, plain, records
+from app.engine import ports
 from app.tools import quotes
 from app.tools.file_threads import FileThreads
 from app.tools.reserved import Root

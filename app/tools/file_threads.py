@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.engine import operations
+from app.domain import operations
 from app.tools import failures
 from app.tools.threads import Threads
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.engine import file_operations, ports, records
+from app.domain import file_operations, records
+from app.engine import ports
 from app.tools import failures, globs
 from app.tools.file_threads import FileThreads
 from app.tools.reserved import Root

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from app.engine import plain
+from app.domain import plain
 from app.tools import bounds
 
 Severity = Literal["error", "warning", "hint"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from app import clock, errors
-from app.engine import issue_operations, issues, operations, plain, ports, records, runs
+from app.domain import issue_operations, issues, operations, plain, records, runs
+from app.engine import ports
 
 KINDS = (operations.OpenIssue.kind, issue_operations.CloseFindings.kind, issue_operations.CloseFailedChecks.kind)
 """Kinds of operations that are performed here."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.engine import file_operations, plain, ports, records
+from app.domain import file_operations, plain, records
+from app.engine import ports
 from app.tools import moves, threads
 from app.tools.workspaces import Workspaces
 

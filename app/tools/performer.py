@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from app import errors
-from app.engine import operations, plain, ports, records
+from app.domain import operations, plain, records
+from app.engine import ports
 from app.tools.threads import Threads
 from app.tools.workspace import Workspace
 from app.tools.workspaces import Workspaces

@@ -8,7 +8,8 @@ import stat
 from collections.abc import Iterable
 
 from app import errors
-from app.engine import file_operations, plain, ports, records
+from app.domain import file_operations, plain, records
+from app.engine import ports
 from app.tools import failures
 from app.tools.confinement import Descent, components
 from app.tools.file_threads import FileThreads

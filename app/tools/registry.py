@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from app import errors
-from app.engine import library, plain, ports
+from app.domain import library, plain
+from app.engine import ports
 from app.tools import arguments, bounds
-from app.tools.canon_checker import CanonChecker
-from app.tools.consistency_checker import ConsistencyChecker
-from app.tools.file_locator import FileLocator
-from app.tools.outline_analyzer import OutlineAnalyzer
-from app.tools.prose_analyzer import ProseAnalyzer
-from app.tools.reader_experience_simulator import ReaderExperienceSimulator
-from app.tools.scene_draft_validator import SceneDraftValidator
-from app.tools.stakes_mapper import StakesMapper
+from app.tools.story.canon_checker import CanonChecker
+from app.tools.story.consistency_checker import ConsistencyChecker
+from app.tools.story.file_locator import FileLocator
+from app.tools.story.outline_analyzer import OutlineAnalyzer
+from app.tools.story.prose_analyzer import ProseAnalyzer
+from app.tools.story.reader_experience_simulator import ReaderExperienceSimulator
+from app.tools.story.scene_draft_validator import SceneDraftValidator
+from app.tools.story.stakes_mapper import StakesMapper
 from app.tools.task_router import RoutingResult, TaskRouter
 from app.tools.workspace import Workspace
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from app.engine import plain, ports
+from app.domain import plain
+from app.engine import ports
 from app.tools import arguments, bounds
 from app.tools.workspace import Workspace
 

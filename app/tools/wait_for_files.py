@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app import clock
-from app.engine import file_operations, plain, ports, records, states
+from app.domain import file_operations, plain, records, states
+from app.engine import ports
 from app.tools import file_threads, globs
 from app.tools.reserved import Root
 from app.tools.threads import Threads

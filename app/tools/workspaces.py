@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine import runs
+from app.domain import runs
 from app.tools import failures
 from app.tools.reserved import Reserved, Root
 from app.tools.workspace import Workspace

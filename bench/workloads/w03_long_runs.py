@@ -6,7 +6,8 @@ import statistics
 import time
 
 from app import bootstrap
-from app.engine import ports, records
+from app.domain import records
+from app.engine import ports
 from bench import dialect, figures, rooms, workload
 
 _SHORT, _LONGER, _LONG = 100, 1_000, 10_000
@@ -40,7 +41,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
     return {f"step_of_{length}_ms": value for length, value in milliseconds.items()}
 
 
-async def _run(room: bootstrap.Room, beginnings: _Beginnings, steps: int) -> float:
+async def _run(room: bootstrap.Application, beginnings: _Beginnings, steps: int) -> float:
     run_id = await rooms.execute(room, rooms.STEPS.format(steps))
     return (time.perf_counter() - beginnings.of[run_id]) / steps
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from app import bootstrap
-from app.engine import states
+from app.domain import states
 from bench import figures, memory, rooms, workload
 
 _RUNS = 5_000
@@ -14,14 +14,14 @@ _WARM_UP = 50
 _STARTED_AT_A_TIME = 50
 _LOOK_AGAIN_SECONDS = 1.0
 
-_Rests = Callable[[bootstrap.Room, str], Awaitable[bool]]
+_Rests = Callable[[bootstrap.Application, str], Awaitable[bool]]
 
 
-async def _at_gate(room: bootstrap.Room, run_id: str) -> bool:
+async def _at_gate(room: bootstrap.Application, run_id: str) -> bool:
     return (await room.store.summary(run_id)).status == states.RunState.WAITING
 
 
-async def _at_agent(room: bootstrap.Room, run_id: str) -> bool:
+async def _at_agent(room: bootstrap.Application, run_id: str) -> bool:
     return bool(await room.store.list_logs(run_id))
 
 
@@ -37,7 +37,7 @@ async def _measure(context: workload.Context, recipe: str, rests: _Rests) -> fig
     return {"kib_per_run": (after - before) / 1024 / count}
 
 
-async def _park(room: bootstrap.Room, recipe: str, rests: _Rests, count: int) -> None:
+async def _park(room: bootstrap.Application, recipe: str, rests: _Rests, count: int) -> None:
     places = asyncio.Semaphore(_STARTED_AT_A_TIME)
 
     async def park() -> None:
@@ -50,7 +50,7 @@ async def _park(room: bootstrap.Room, recipe: str, rests: _Rests, count: int) ->
             group.create_task(park())
 
 
-async def _until(room: bootstrap.Room, run_id: str, rests: _Rests) -> None:
+async def _until(room: bootstrap.Application, run_id: str, rests: _Rests) -> None:
     while True:
         number = room.engine.change_number(run_id)
         if await rests(room, run_id):

@@ -35,7 +35,7 @@ async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
     await crowds.make(project, finished=finished, whole=True)
     if not (project / "unfinished").exists():
         # Accepted by a process that executes none of them, as before a crash.
-        async with bootstrap.build(rooms.choose(project), bootstrap.Use(), rooms.world()) as room:
+        async with bootstrap.build(rooms.choose(project), bootstrap.OpenMode(), rooms.world()) as room:
             for _ in range(unfinished):
                 await room.store.create(room.starter.prepare(rooms.request(rooms.GATE)))
         (project / "unfinished").touch()

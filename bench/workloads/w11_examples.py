@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from app import bootstrap, settings
-from app.control import conferences, requests
-from app.control.plans import requests as plan_requests
-from app.engine import states, stores
-from app.laboratory import experiment, work
+from app.crash_lab import experiment
+from app.crash_lab import workload as work
+from app.domain import states
+from app.engine import stores
+from app.services import conferences, requests
+from app.services.plans import requests as plan_requests
 from bench import children, figures, machine, rooms, workload
 
 _SOMEBODY = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
@@ -104,7 +106,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
 
 async def _lived(place: Path, example: _Example) -> tuple[float, int]:
     copy = _copy(place, example)
-    use = bootstrap.Use(address=rooms.ADDRESS)
+    use = bootstrap.OpenMode(address=rooms.ADDRESS)
     async with bootstrap.build(copy.settings, use, bootstrap.real_world({})) as room:
         await room.engine.recovered()
         began = time.perf_counter()

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from app import bootstrap, errors, main, settings
 from app.dialects import registry
-from app.engine import library, operations, plain, ports, runs
+from app.domain import library, operations, plain, runs
+from app.engine import ports
 from tests.acceptance import processes, programs
 
 NAME = "commanding"

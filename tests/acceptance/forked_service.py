@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from app import main, settings
-from app.laboratory import forks
+from app.crash_lab import forks
 from tests.acceptance import forking
 
 _START_SECONDS = 60

@@ -11,8 +11,8 @@ from multiprocessing.context import ForkServerContext
 
 _PRELOADED = (
     "anyio._backends._asyncio",
-    "app.laboratory.preloaded",
-    "app.laboratory.subjects",
+    "app.crash_lab.preloaded",
+    "app.crash_lab.fork_server",
     "app.main",
     "tests.acceptance.forked_service",
     "tests.acceptance.small_service",

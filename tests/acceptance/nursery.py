@@ -31,7 +31,7 @@ PRELOADED = (
     "app.cli.orchestrate.command",
     "app.cli.remote",
     "app.cli.root",
-    "app.laboratory.preloaded",
+    "app.crash_lab.preloaded",
     "app.main",
     "httpx",
     "sqlite3",

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from app import clock
-from app.engine import operations, plain, ports, probes, runner, stores
-from app.execution import crash_probes
-from app.execution.embedded import pool
-from app.laboratory import forks
-from app.storage import directory, store
-from app.storage.sql import index
+from app.crash_lab import forks
+from app.domain import operations, plain
+from app.engine import ports, probes, runner, stores
+from app.storage import data_directory, folder_store
+from app.storage.index.sql import index
+from app.worker import crash_probes, pool
 from tests.acceptance import forking
-from tests.unit.execution import pools, toys
+from tests.unit.worker import pools, toys
 
 Tried = tuple[str, str, int]
 """Run, key and attempt."""
@@ -140,10 +140,10 @@ async def _run_all(folder: Path, programs: Sequence[Sequence[toys.Step]], points
         await running.stop()
 
 
-def _store(folder: Path, points: probes.Probes) -> store.FolderStore:
-    place = directory.DataDirectory(folder / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds())
+def _store(folder: Path, points: probes.Probes) -> folder_store.FolderStore:
+    place = data_directory.DataDirectory(folder / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds())
     place.prepare()
-    return store.FolderStore(place, index.SqlIndex(place.index_url()), clock=clock.SystemClock(), probes=points)
+    return folder_store.FolderStore(place, index.SqlIndex(place.index_url()), clock=clock.SystemClock(), probes=points)
 
 
 def _pool(found: stores.RunStore, folder: Path, points: probes.Probes) -> pool.Pool:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from app.processes import containment, register, wardens
+from app.processes import command_register, containment, namespace_init
 from tests.acceptance import programs
 from tests.unit.processes import broods, modes
 
 FAMILY = ("parent", *broods.ALL)
 
 
-@pytest.fixture(params=[wardens.GUARD, wardens.AUTO])
+@pytest.fixture(params=[namespace_init.GUARD, namespace_init.AUTO])
 def mode(request: pytest.FixtureRequest) -> str:
     wanted: str = request.param
     modes.need(wanted)
@@ -67,8 +67,8 @@ def silent(traces: Path) -> bool:
 
 def standing(project: programs.Project) -> tuple[int, int]:
     """Return the launcher, and the process that stands for the agent."""
-    (path,) = register.found(str(project.data / "processes"))
-    owner, entries = register.read(path)
+    (path,) = command_register.found(str(project.data / "processes"))
+    owner, entries = command_register.read(path)
     assert owner is not None
     return owner.launcher_pid, entries[0].pid
 
@@ -98,7 +98,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
         os.kill(launcher, signal.SIGKILL)
         served.signal(signal.SIGKILL)
         served.ended()
-        if mode == wardens.GUARD:
+        if mode == namespace_init.GUARD:
             left = {*broods.running(traces)}
         else:
             assert silent(traces)
@@ -106,7 +106,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
     with service(project, mode) as served:
         run = served.wait(run_id)
 
-    assert left == ({*FAMILY} if mode == wardens.GUARD else set())
+    assert left == ({*FAMILY} if mode == namespace_init.GUARD else set())
     assert (run["status"], broods.running(traces), silent(traces)) == ("done", {}, True)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.processes import kin, register
+from app.processes import command_register, process_tree
 from tests.acceptance import commanding, programs
 from tests.unit.processes import broods
 
@@ -44,8 +44,8 @@ def once(traces: Path, *, afterwards: str = "exit 0") -> dict[str, Any]:
 
 def launcher(project: programs.Project) -> int:
     """Return the process that runs the project's commands."""
-    (path,) = register.found(str(project.data / "processes"))
-    owner, _ = register.read(path)
+    (path,) = command_register.found(str(project.data / "processes"))
+    owner, _ = command_register.read(path)
     assert owner is not None
     return owner.launcher_pid
 
@@ -197,7 +197,7 @@ def test_many_runs_of_commands_leave_nothing(project: programs.Project) -> None:
         ended = [service.wait(run_id)["status"] for run_id in ids]
 
         assert ended == ["done", "cancelled"] * 20
-        assert kin.descendants(kin.table(), [pid]) == {pid}
+        assert process_tree.descendants(process_tree.table(), [pid]) == {pid}
         assert len(os.listdir(f"/proc/{pid}/fd")) == before
-        (path,) = register.found(str(project.data / "processes"))
-        assert register.read(path)[1] == []
+        (path,) = command_register.found(str(project.data / "processes"))
+        assert command_register.read(path)[1] == []

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.storage import points
+from app.storage import crash_points
 from tests.acceptance import drafting, kills
 from tests.acceptance.forked_service import Service
 from tests.integration import conferring
@@ -115,7 +115,7 @@ def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     """The same for every passing of every point of the engine and the storage."""
-    judged = kills.every(tmp_path, POINTS + points.POINTS, partial(judge, undisturbed=undisturbed))
+    judged = kills.every(tmp_path, POINTS + crash_points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
     assert len(judged) > 100

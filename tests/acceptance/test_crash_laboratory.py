@@ -19,10 +19,20 @@ import pytest
 
 from app import errors, settings
 from app.cli import crashing
-from app.control import conferences, requests
-from app.control.plans import requests as plan_requests
-from app.laboratory import crashtest, diary, experiment, outages, portraits, subjects, sweeps, tracing, trials
-from app.laboratory.fragile_disk import Trouble
+from app.crash_lab import (
+    crashtest,
+    disk_sweeps,
+    experiment,
+    experiment_log,
+    fork_server,
+    outcomes,
+    process_sweeps,
+    tracing,
+    trials,
+)
+from app.crash_lab.fragile_disk import Trouble
+from app.services import conferences, requests
+from app.services.plans import requests as plan_requests
 from tests.acceptance import drafting, forking, programs
 
 REQUEST = requests.StartRequest(
@@ -59,11 +69,11 @@ def _forks() -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[sweeps.Bench]:
+def bench(tmp_path: Path) -> Iterator[process_sweeps.Bench]:
     """Return a bench for a few experiments on the example project."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     original = experiment.template(tmp_path / "lab" / "template", chosen, REQUEST, None)
-    yield sweeps.Bench(tmp_path / "lab", original, workers=2, sample=8, seed=1)
+    yield process_sweeps.Bench(tmp_path / "lab", original, workers=2, sample=8, seed=1)
     shutil.rmtree(tmp_path / "lab")
 
 
@@ -233,19 +243,19 @@ def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> N
     paths = {}
     for name, asked in (("plan", plan), ("conference", round_)):
         original = experiment.template(tmp_path / name / "template", chosen, asked, replies)
-        made = sweeps.Bench(tmp_path / name, original, workers=1, sample=None, seed=0)
-        paths[name] = {operation.path for operation in outages.undisturbed(made)[1]}
+        made = process_sweeps.Bench(tmp_path / name, original, workers=1, sample=None, seed=0)
+        paths[name] = {operation.path for operation in disk_sweeps.undisturbed(made)[1]}
 
     assert [path for path in paths["plan"] if path.startswith("sessions/sp_") and "plan.json" in path]
     assert [path for path in paths["conference"] if path.startswith("issues/.iss_")]
 
 
-def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None:
+def test_lives_side_by_side_end_each_in_its_own_way(bench: process_sweeps.Bench) -> None:
     """Processes that end at the same time are not mixed up."""
     experiments = [bench.experiment(f"side-{number}") for number in range(24)]
     points = ["storage.create.before_folder:1", "pool.queued:1"] * 12
     with ThreadPoolExecutor(6) as threads:
-        codes = list(threads.map(lambda lived, point: subjects.live(lived, crash_at=point), experiments, points))
+        codes = list(threads.map(lambda lived, point: fork_server.live(lived, crash_at=point), experiments, points))
 
     assert codes == [-signal.SIGKILL] * 24
 
@@ -253,19 +263,19 @@ def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None
 @traced
 def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not come to its end in time is killed, though a tracer waits for it."""
-    monkeypatch.setattr(subjects, "_LIFE_SECONDS", 2.0)
+    monkeypatch.setattr(fork_server, "_LIFE_SECONDS", 2.0)
     replies = tmp_path / "replies.json"
     replies.write_text('{"*": {"hang": true}}')
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     stuck = experiment.template(tmp_path / "template", chosen, REQUEST, replies)
 
-    assert subjects.live(stuck, lambda pid: tracing.traced(pid, tmp_path / "trace")) is subjects.STUCK
+    assert fork_server.live(stuck, lambda pid: tracing.traced(pid, tmp_path / "trace")) is fork_server.STUCK
 
 
-def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:
+def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
     """Where nothing can be traced, the process is killed at the probes of the storage."""
-    expected, _ = outages.undisturbed(bench)
-    swept = sweeps.by_probes(bench, "kill", _lived(bench))
+    expected, _ = disk_sweeps.undisturbed(bench)
+    swept = process_sweeps.by_probes(bench, "kill", _lived(bench))
 
     assert expected.portrait is not None
     # Writes are coalesced by time, so a point of the undisturbed life need not come up again.
@@ -274,16 +284,16 @@ def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:
     assert swept.broken == []
 
 
-def test_every_power_loss_of_a_sample_ends_the_same(bench: sweeps.Bench) -> None:
+def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench) -> None:
     """Power losses, refusals and lies on the disk in memory, at some operations each."""
-    expected, story = outages.undisturbed(bench)
+    expected, story = disk_sweeps.undisturbed(bench)
     for trouble in Trouble:
-        swept = outages.by_operations(bench, trouble.value, trouble, story, expected)
+        swept = disk_sweeps.by_operations(bench, trouble.value, trouble, story, expected)
 
         assert swept.broken == [], trouble
 
 
-def test_what_goes_wrong_is_seen(bench: sweeps.Bench) -> None:
+def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
     """A step that is lost, executed again or left otherwise, and an accepted run that is gone, break a promise."""
     seen = _lived(bench)
     run, key, attempt = seen.told.executed[3]
@@ -343,19 +353,19 @@ def test_the_command_tells_what_is_broken() -> None:
     assert crashing.table(told).endswith("What was logged, kill at fsync x 1:\n\n    Stack\n      at x")
 
 
-def test_a_life_that_ends_badly_is_told_with_its_log(bench: sweeps.Bench) -> None:
+def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench) -> None:
     """What the last life said, and no earlier one, is the reason; the end of its log is kept."""
     expected = _lived(bench)
     lived = bench.experiment("spoilt")
-    diary.Diary(lived.diary).trouble("of an earlier life")
+    experiment_log.ExperimentLog(lived.diary).trouble("of an earlier life")
     cut = trials.look(lived)
     (lived.data_directory / "runs").write_text("no folder")
-    trial = sweeps.reopened(lived, "here", cut, expected, died=True)
+    trial = process_sweeps.reopened(lived, "here", cut, expected, died=True)
 
     assert trial.note.startswith("after the restart: ended with exit code 3; ")
     assert "of an earlier life" not in trial.note
     assert trial.hidden == trial.note
-    assert trial.log == subjects.log_file(lived).read_text()
+    assert trial.log == fork_server.log_file(lived).read_text()
 
 
 def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
@@ -375,9 +385,9 @@ def _team(folder: Path) -> programs.Project:
     return project
 
 
-def _lived(bench: sweeps.Bench) -> trials.Seen:
+def _lived(bench: process_sweeps.Bench) -> trials.Seen:
     lived = bench.experiment("lived")
-    assert subjects.live(lived) == 0
+    assert fork_server.live(lived) == 0
     return trials.look(lived)
 
 
@@ -397,11 +407,11 @@ def test_another_id_of_a_run_is_no_difference(tmp_path: Path) -> None:
             line={"key": "commit.draft", "output_preview": f"Drafts/{run_id}.md"},
             output={"path": f"Drafts/{run_id}.md"},
         )
-        told.append(portraits._line(record))
+        told.append(outcomes._line(record))
         drafts = tmp_path / run_id / "Drafts"
         drafts.mkdir(parents=True)
         (drafts / f"{run_id}.md").write_text("The ferry.")
-        left.append(portraits.of_workspace(tmp_path / run_id))
+        left.append(outcomes.of_workspace(tmp_path / run_id))
 
     assert told[0] == told[1]
     assert left[0] == left[1] == {"Drafts/run.md": hashlib.sha256(b"The ferry.").hexdigest()}

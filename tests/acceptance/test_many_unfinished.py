@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app import bootstrap, settings
-from app.control import requests
+from app.services import requests
 from tests.acceptance import drafting
 from tests.acceptance.forked_service import Service
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.control.plans import advancing
+from app.services.plans import advancing
 from tests.acceptance import processes, programs
 
 CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You split work."}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import small_service
-from tests.unit.execution import toys
+from tests.unit.worker import toys
 
 FIRST: tuple[toys.Step, ...] = (
     {"tool": "one"},

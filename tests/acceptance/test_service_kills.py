@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.storage import points
+from app.storage import crash_points
 from tests.acceptance import drafting, kills
 from tests.acceptance.forked_service import Service
 
@@ -140,7 +140,7 @@ def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     """The same for every passing of every point of the engine, the pool and the storage."""
-    judged = kills.every(tmp_path, ENGINE_POINTS + points.POINTS, partial(judge, undisturbed=undisturbed))
+    judged = kills.every(tmp_path, ENGINE_POINTS + crash_points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
     assert len(judged) > 150

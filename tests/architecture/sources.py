@@ -31,7 +31,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Return its dotted name, e.g. `app.engine.states`."""
+        """Return its dotted name, e.g. `app.domain.states`."""
         parts = self.path.relative_to(ROOT).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

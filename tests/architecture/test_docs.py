@@ -11,7 +11,7 @@ import pytest
 
 from app import settings
 from app.cli import root
-from app.engine import events
+from app.domain import events
 from tests.architecture import sources
 
 PARTS = ["Status", "Why", "Decision", "Price"]

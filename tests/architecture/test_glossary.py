@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from app.engine import plans, states
+from app.domain import plans, states
 from tests.architecture import sources
 
 GLOSSARY = sources.ROOT / "docs" / "glossary.md"
@@ -28,7 +28,7 @@ def test_every_enum_member_is_explained() -> None:
 
 def test_every_operation_is_explained() -> None:
     """Each kind of operation stands in the glossary."""
-    from app.engine import file_operations, operations
+    from app.domain import file_operations, operations
 
     known = _words(GLOSSARY.read_text(encoding="utf-8"))
     homes = {operations.__name__, file_operations.__name__}

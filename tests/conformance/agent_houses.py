@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from app import clock
+from app.agents.backend_context import BackendContext
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
-from app.agents.surroundings import Surroundings
-from app.engine import agent_sessions, ports
+from app.domain import agent_sessions
+from app.engine import ports
 from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.agent_programs import installed, loopback, pointed, stub_agent
@@ -112,7 +113,7 @@ class House:
         """Return the backend, made when it is first asked for."""
         if self._backends is None:
             self._supervisor = supervisor.Supervisor(self.folder / "processes", clock.RandomIds(), self.environ)
-            around = Surroundings(
+            around = BackendContext(
                 clock=clock.SystemClock(),
                 supervisor=self._supervisor,
                 sessions=self.sessions,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.sql import migrations, sessions
+from app.storage.index.sql import migrations, sessions
 from tests.conformance import houses
 
 

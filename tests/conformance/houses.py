@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from app import clock, errors
-from app.engine import plain, runs
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
+from app.domain import plain, runs
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
 from app.storage.committer import Committer
-from app.storage.directory import DataDirectory
-from app.storage.disk import AppendFile, Disk, SyncRefused
-from app.storage.disk_store import DiskStore
-from app.storage.folder_log import FolderLog
-from app.storage.means import Means
-from app.storage.memory import MemoryStore
-from app.storage.os_disk import OsDisk
-from app.storage.sql.index import SqlIndex
-from app.storage.store import FolderStore
+from app.storage.data_directory import DataDirectory
+from app.storage.disk.disk_port import AppendFile, Disk, SyncRefused
+from app.storage.disk.os_disk import OsDisk
+from app.storage.folder_store import FolderStore
+from app.storage.index.sql.index import SqlIndex
+from app.storage.memory_store import MemoryStore
+from app.storage.runs.disk_store import DiskStore
+from app.storage.runs.folder_log import FolderLog
+from app.storage.storage_context import StorageContext
 
 RUN = "20260210T143000Z-abc123"
 SESSION = "work"
@@ -253,7 +253,7 @@ class _FaultyFolderStore(FolderStore):
         super().__init__(directory, index, clock=house.clock, probes=house.passed, adopt=house.adopt)
         self._faults = house.faults
 
-    def _prepare(self) -> tuple[Means, str]:
+    def _prepare(self) -> tuple[StorageContext, str]:
         return _faulty(super()._prepare(), self._faults)
 
     def _make_committer(self, files: Disk, *others: Any) -> Committer:
@@ -265,14 +265,14 @@ class _FaultyMemoryStore(MemoryStore):
         super().__init__(clock=house.clock, probes=house.passed, adopt=house.adopt, **left)
         self._faults = house.faults
 
-    def _prepare(self) -> tuple[Means, str]:
+    def _prepare(self) -> tuple[StorageContext, str]:
         return _faulty(super()._prepare(), self._faults)
 
     def _make_committer(self, files: Disk, *others: Any) -> Committer:
         return super()._make_committer(FaultyDisk(files, self._faults), *others)
 
 
-def _faulty(prepared: tuple[Means, str], faults: Faults) -> tuple[Means, str]:
+def _faulty(prepared: tuple[StorageContext, str], faults: Faults) -> tuple[StorageContext, str]:
     means, identity = prepared
     return dataclasses.replace(means, disk=FaultyDisk(means.disk, faults)), identity
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import strategies
 
 from app import errors
-from app.engine.agent_sessions import AgentSession
+from app.domain.agent_sessions import AgentSession
 from app.storage import layout
 from app.storage.agent_sessions import ID_CHARACTERS, StoredAgentSessions
-from app.storage.disk import Disk
-from app.storage.memory_disk import MemoryDisk
-from app.storage.os_disk import OsDisk
-from app.storage.workers import Inline, Threads
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.worker_threads import Inline, Threads
 from tests.conformance.houses import Faults, FaultyDisk
 
 TALK = "550e8400-e29b-51d4-a716-446655440000"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import plain
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from tests.conformance import houses
 from tests.conformance.houses import House

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import runs
-from app.engine.decisions import DecisionKind
-from app.engine.events import EventType
-from app.engine.states import RunState
+from app.domain import runs
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from app.storage import layout
 from tests.conformance import houses

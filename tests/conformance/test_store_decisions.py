@@ -8,10 +8,10 @@ import json
 import pytest
 
 from app import errors
-from app.engine.decisions import DecisionKind
-from app.engine.runs import Transition
-from app.engine.states import RunState
-from app.storage.folder_log import FolderLog
+from app.domain.decisions import DecisionKind
+from app.domain.runs import Transition
+from app.domain.states import RunState
+from app.storage.runs.folder_log import FolderLog
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app import errors
-from app.engine.decisions import DecisionKind
+from app.domain.decisions import DecisionKind
 from app.engine.stores import RunQuery
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House

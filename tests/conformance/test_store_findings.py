@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from app import errors
-from app.engine import runs
-from app.engine.decisions import DecisionKind
-from app.engine.events import EventType
-from app.engine.states import RunState
+from app.domain import runs
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House

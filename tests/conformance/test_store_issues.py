@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import issues
-from app.engine.issues import IssueQuery
+from app.domain import issues
+from app.domain.issues import IssueQuery
 from tests.conformance import houses
 from tests.conformance.houses import House
 

@@ -11,9 +11,9 @@ import json
 import pytest
 
 from app import errors
-from app.engine import plain
-from app.engine.decisions import DecisionKind
-from app.engine.records import BlobRef
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.domain.records import BlobRef
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House
 

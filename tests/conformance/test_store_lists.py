@@ -7,10 +7,10 @@ import json
 import pytest
 
 from app import errors
+from app.domain.decisions import DecisionKind
+from app.domain.runs import Transition
+from app.domain.states import RunState
 from app.engine import stores
-from app.engine.decisions import DecisionKind
-from app.engine.runs import Transition
-from app.engine.states import RunState
 from app.engine.stores import RunQuery, RunSummary
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House

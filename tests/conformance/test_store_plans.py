@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import plans
-from app.engine.plans import Plan, PlanQuery, PlanState, Task
-from app.storage.disk import Disk
+from app.domain import plans
+from app.domain.plans import Plan, PlanQuery, PlanState, Task
+from app.storage.disk.disk_port import Disk
 from tests.conformance import houses
 from tests.conformance.houses import House
 

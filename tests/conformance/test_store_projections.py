@@ -9,12 +9,12 @@ import json
 import pytest
 
 from app import errors
-from app.engine import events
-from app.engine.decisions import DecisionKind
-from app.engine.events import EventType
-from app.engine.records import BlobRef
+from app.domain import events
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.domain.records import BlobRef
 from app.storage import layout
-from app.storage.events_book import BLOCK
+from app.storage.runs.event_log import BLOCK
 from tests.conformance import houses
 from tests.conformance.houses import RUN, SESSION, House
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import plain
+from app.domain import plain
 from tests.conformance import houses
 from tests.conformance.houses import House
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.receipts import ReceiptQuery
+from app.domain.receipts import ReceiptQuery
 from tests.conformance import houses
 from tests.conformance.houses import House
 

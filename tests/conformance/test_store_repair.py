@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
 from tests.conformance import houses
 from tests.conformance.houses import RUN, House
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.tools.consistency_checker import ConsistencyChecker
+from app.tools.story.consistency_checker import ConsistencyChecker
 from app.tools.workspace import Workspace
 
 CORPUS = Path(__file__).parent

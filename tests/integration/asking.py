@@ -13,7 +13,8 @@ import httpx
 from app import bootstrap, errors
 from app.api import service
 from app.dialects import registry
-from app.engine import library, operations, plain, ports, runs
+from app.domain import library, operations, plain, runs
+from app.engine import ports
 from app.main import _desk
 from tests.integration import served
 from tests.integration.project import Project
@@ -101,7 +102,7 @@ SHIP: tuple[Step, ...] = (
 """Look, ask, go on."""
 
 
-def world(environ: Mapping[str, str] | None = None) -> bootstrap.World:
+def world(environ: Mapping[str, str] | None = None) -> bootstrap.Platform:
     """Return the real world, in which recipes of this language are understood too."""
     return dataclasses.replace(bootstrap.real_world(environ or {}), dialects={**registry.DIALECTS, "asking": ASKING})
 
@@ -115,7 +116,7 @@ def add(project: Project, recipe_id: str, *steps: Step) -> None:
 class Asked(served.Served):
     """The service over such a project."""
 
-    def __init__(self, project: Project, http: httpx.AsyncClient, room: bootstrap.Room) -> None:
+    def __init__(self, project: Project, http: httpx.AsyncClient, room: bootstrap.Application) -> None:
         super().__init__(project, http)
         self.room = room
         """What it is served from."""
@@ -146,7 +147,7 @@ class Asked(served.Served):
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]:
     """Serve a project to a client in this process."""
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.5} | overrides))
-    async with bootstrap.build(chosen, bootstrap.Use(address="http://127.0.0.1:8000"), world()) as room:
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address="http://127.0.0.1:8000"), world()) as room:
         app = service.create(chosen.server)
         app.state.desk = _desk(room, chosen.server)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.storage import os_disk, repair
+from app.storage.disk import os_disk
+from app.storage.runs import repair
 from tests.integration import project as projects
 from tests.integration import served
 from tests.unit.dialects.amplifier import workshop as amplifier

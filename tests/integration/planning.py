@@ -16,7 +16,7 @@ from app.api import service
 from app.main import _desk
 from tests.integration import served
 from tests.integration.project import Project
-from tests.unit.control.plans import chores
+from tests.unit.services.plans import chores
 
 Plan = dict[str, Any]
 Task = dict[str, Any]
@@ -232,12 +232,12 @@ def make_project(root: Path) -> Project:
 
 @contextlib.asynccontextmanager
 async def in_process(
-    project: Project, toolbox: chores.Toolbox | None = None, world: bootstrap.World | None = None, **overrides: Any
+    project: Project, toolbox: chores.Toolbox | None = None, world: bootstrap.Platform | None = None, **overrides: Any
 ) -> AsyncIterator[Planned]:
     """Serve a project to a client in this process."""
     tools = toolbox or chores.Toolbox()
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.0} | overrides))
-    use = bootstrap.Use(address="http://127.0.0.1:8000")
+    use = bootstrap.OpenMode(address="http://127.0.0.1:8000")
     async with bootstrap.build(chosen, use, world or chores.world(tools)) as room:
         app = service.create(chosen.server)
         app.state.desk = _desk(room, chosen.server)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.storage import os_disk
+from app.storage.disk import os_disk
 
 CALLS = ("open", "stat", "listdir")
 """System calls that read."""

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from app import bootstrap, errors, settings
-from app.control import children, requests
-from app.engine import operations, ports, records, runs, states, stores
-from app.storage import disk_store
+from app.domain import operations, records, runs, states
+from app.engine import ports, stores
+from app.services import child_runs, requests
+from app.storage.runs import disk_store
 from tests.acceptance import programs
 
-SERVE = bootstrap.Use(address="http://127.0.0.1:1")
+SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def chosen(project: programs.Project, **given: Any) -> settings.Settings:
     return settings.load({}, project=project.path, home=project.path / "nobody", **given)
 
 
-async def start_small(room: bootstrap.Room, **asked: Any) -> str:
+async def start_small(room: bootstrap.Application, **asked: Any) -> str:
     """Start the small recipe."""
     request = requests.StartRequest(recipe_id="small", args={"words": "gate"}, **asked)
     return (await room.runs.start(request)).run_id
@@ -52,7 +53,7 @@ async def test_second_service_is_refused_and_takes_nothing_along(project: progra
     """While one room holds the lock another is refused, names it, and is gone without a trace."""
     async with bootstrap.build(chosen(project), SERVE) as room:
         with pytest.raises(errors.DataDirectoryBusy) as refused:
-            async with bootstrap.build(chosen(project), bootstrap.Use(alone=True)):
+            async with bootstrap.build(chosen(project), bootstrap.OpenMode(alone=True)):
                 pass
 
         assert refused.value.detail["url"] == SERVE.address
@@ -63,7 +64,7 @@ async def test_second_service_is_refused_and_takes_nothing_along(project: progra
 async def test_looking_changes_nothing(project: programs.Project):
     """A room that only looks makes no data directory, and shows recipes all the same."""
     before = sorted(project.path.rglob("*"))
-    async with bootstrap.build(chosen(project), bootstrap.Use(look_only=True)) as room:
+    async with bootstrap.build(chosen(project), bootstrap.OpenMode(look_only=True)) as room:
         listed = await room.runs.list_runs(stores.RunQuery())
         recipes = [entry.recipe_id for entry in room.catalogue.all()]
 
@@ -148,13 +149,13 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
     """The same step of the same parent finds the child that it started before, also in a later process."""
     call = await _call(project, "small", {"words": "gate"})
     async with bootstrap.build(chosen(project), SERVE) as room:
-        offspring = children.Children(runs=room.runs, engine=room.engine)
+        offspring = child_runs.Children(runs=room.runs, engine=room.engine)
         first, again = await offspring.start(call), await offspring.start(call)
         other = await offspring.start(dataclasses.replace(call, key="another"))
         await asyncio.gather(room.engine.ended(first), room.engine.ended(other))
         child = await room.store.read(first)
     async with bootstrap.build(chosen(project), SERVE) as room:
-        later = await children.Children(runs=room.runs, engine=room.engine).start(call)
+        later = await child_runs.Children(runs=room.runs, engine=room.engine).start(call)
 
     assert first == again == later
     assert other != first
@@ -164,7 +165,7 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
 async def test_child_that_cannot_be_started_says_why(project: programs.Project):
     """An unknown recipe or unfit arguments of a child are an error of its step."""
     async with bootstrap.build(chosen(project), SERVE) as room:
-        offspring = children.Children(runs=room.runs, engine=room.engine)
+        offspring = child_runs.Children(runs=room.runs, engine=room.engine)
         with pytest.raises(errors.UnknownRecipe):
             await offspring.start(await _call(project, "absent", {}, room))
         with pytest.raises(errors.ArgsInvalid):
@@ -205,7 +206,7 @@ def test_project_is_prepared_once(tmp_path: Path):
 
 
 async def _call(
-    project: programs.Project, recipe_id: str, args: dict[str, Any], room: bootstrap.Room | None = None
+    project: programs.Project, recipe_id: str, args: dict[str, Any], room: bootstrap.Application | None = None
 ) -> ports.Call:
     if room is None:
         async with bootstrap.build(chosen(project), SERVE) as opened:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app import clock
-from app.processes import commands, supervisor, wardens
+from app.processes import commands, namespace_init, supervisor
 from tests.agent_programs import installed, loopback, pointed
 from tests.agent_programs.fake_model.replies import Reply, Shell
 from tests.agent_programs.fake_model.server import FakeModel
@@ -117,4 +117,4 @@ async def test_a_cancel_leaves_nothing(
 
 def test_every_mode_is_tried() -> None:
     """The modes above are all that there are."""
-    assert {*modes.ALL, wardens.AUTO} == {*wardens.WANTED}
+    assert {*modes.ALL, namespace_init.AUTO} == {*namespace_init.WANTED}

@@ -15,10 +15,11 @@ import httpx
 import pytest
 
 from app import bootstrap, clock, errors
-from app.control import requests
 from app.dialects.agent_recipes import driver
-from app.engine import states
-from app.storage import agent_sessions, layout, old_conversations, os_disk
+from app.domain import states
+from app.services import requests
+from app.storage import agent_sessions, conversation_retention, layout
+from app.storage.disk import os_disk
 from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
@@ -280,7 +281,7 @@ async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
     kept = agent_sessions.in_folder(project.data)
     async with bootstrap.build(served.chosen(project, **chosen), world=world) as room:
         before = world.clock.now() - timedelta(days=90)
-        await old_conversations.sweep(kept, room.store, before)
+        await conversation_retention.sweep(kept, room.store, before)
     left = {agent_session_id for agent_session_id, _ in await kept.claims()}
     kept.close()
     return left

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import plain
+from app.domain import plain
 from tests.integration import served
 from tests.integration.project import SCENE, Project, unguarded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.engine import plain
+from app.domain import plain
 from tests.integration import project as projects
 from tests.integration import served
 from tests.integration.project import Project

@@ -12,7 +12,7 @@ import pytest
 
 from app import errors
 from app.cli import remote
-from app.engine import events
+from app.domain import events
 from tests.integration import project as projects
 from tests.integration import served
 

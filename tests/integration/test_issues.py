@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.engine import issues as engine_issues
+from app.domain import issues as engine_issues
 from app.storage import issues as stored
-from app.storage import os_disk
-from app.storage.sql import index as sql_index
+from app.storage.disk import os_disk
+from app.storage.index.sql import index as sql_index
 from tests.integration import served
 from tests.integration.project import Project
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from app import errors
-from app.api import payloads, ws_messages
-from app.engine import json_text
+from app.api import ws_messages
+from app.api.middleware import body_limits
+from app.domain import json_text
 from bench import nastiest
 from tests.integration import listening, served
 from tests.integration.project import Project
@@ -70,12 +71,12 @@ async def test_values_are_counted_before_they_are_validated(
 
 def test_what_is_counted_is_bounded_by_what_is_read() -> None:
     """Commas and brackets inside of texts do not count, and the bound is exact."""
-    values = payloads.MOST_VALUES
-    payloads.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
-    payloads.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
-    payloads.check(json.dumps({"tasks": [{"args": {"a": [1] * 20_000}}]}).encode())
+    values = body_limits.MOST_VALUES
+    body_limits.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
+    body_limits.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
+    body_limits.check(json.dumps({"tasks": [{"args": {"a": [1] * 20_000}}]}).encode())
     with pytest.raises(errors.TooLarge):
-        payloads.check(json.dumps({"args": {"a": [1] * (values + 1)}}).encode())
+        body_limits.check(json.dumps({"args": {"a": [1] * (values + 1)}}).encode())
 
 
 async def test_large_bodies_are_checked_beside_the_loop(
@@ -83,18 +84,18 @@ async def test_large_bodies_are_checked_beside_the_loop(
 ) -> None:
     """Large bodies are read on a thread, one at a time; small ones where they are."""
     loop_thread, threads, at_once, most = threading.get_ident(), [], 0, 0
-    check = payloads.check
+    check = body_limits.check
 
     def noted(body: bytes) -> None:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        threads.append((len(body) <= payloads.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
+        threads.append((len(body) <= body_limits.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
         check(body)
         at_once -= 1
 
-    monkeypatch.setattr(payloads, "check", noted)
-    large = {"description": "a b," * 4_000, "more": "c" * payloads.CHECKED_AT_ONCE}
+    monkeypatch.setattr(body_limits, "check", noted)
+    large = {"description": "a b," * 4_000, "more": "c" * body_limits.CHECKED_AT_ONCE}
     await asyncio.gather(*(service.http.post("/api/route", json=large) for _ in range(6)))
     await service.http.post("/api/route", json={"description": "x"})
 

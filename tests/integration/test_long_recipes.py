@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.control import prompts
 from app.dialects.control_room import ControlRoom
+from app.services import prompts
 from tests.integration import project as projects
 from tests.integration import served
 

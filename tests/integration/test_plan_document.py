@@ -18,7 +18,7 @@ import pytest
 from tests.integration import asking, planning, served
 from tests.integration.planning import Planned, added, refused, states, sweeping, task, the
 from tests.integration.project import Project
-from tests.unit.control.plans import chores
+from tests.unit.services.plans import chores
 
 SHELF = task("carry the shelf", args={"what": "shelf"})
 

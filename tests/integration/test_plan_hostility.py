@@ -19,7 +19,7 @@ import pytest
 from tests.integration import planning
 from tests.integration.planning import Planned, refused, states, sweeping, task, the
 from tests.integration.project import Project
-from tests.unit.control.plans import chores
+from tests.unit.services.plans import chores
 
 CLIENTS = 20
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from app import bootstrap
-from app.control.plans import requests
-from app.engine import plans
+from app.domain import plans
+from app.services.plans import requests
 from tests.integration import planning, served
 from tests.integration.project import Project
-from tests.unit.control.plans import chores
+from tests.unit.services.plans import chores
 
-SERVE = bootstrap.Use(address="http://127.0.0.1:8000")
-COMMAND = bootstrap.Use(alone=True)
+SERVE = bootstrap.OpenMode(address="http://127.0.0.1:8000")
+COMMAND = bootstrap.OpenMode(alone=True)
 
 CHAIN = tuple(
     requests.NewTask(description=f"sweep room {number}", deps=(number - 1,) if number > 1 else ())
@@ -33,14 +33,16 @@ def project(tmp_path: Path) -> Project:
 
 
 @contextlib.asynccontextmanager
-async def life(project: Project, toolbox: chores.Toolbox, use: bootstrap.Use = SERVE) -> AsyncIterator[bootstrap.Room]:
+async def life(
+    project: Project, toolbox: chores.Toolbox, use: bootstrap.OpenMode = SERVE
+) -> AsyncIterator[bootstrap.Application]:
     """Build a project's room, as the service or as a command, and take it down without grace."""
     chosen = served.chosen(project, stop_grace_seconds=0.0)
     async with bootstrap.build(chosen, use, chores.world(toolbox)) as room:
         yield room
 
 
-async def started(room: bootstrap.Room) -> str:
+async def started(room: bootstrap.Application) -> str:
     """Make and start a plan of three tasks, one behind the other."""
     session_id = (await room.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
     await room.plans.approve(session_id)
@@ -48,17 +50,17 @@ async def started(room: bootstrap.Room) -> str:
     return session_id
 
 
-async def ends(room: bootstrap.Room, session_id: str) -> plans.Plan:
+async def ends(room: bootstrap.Application, session_id: str) -> plans.Plan:
     """Wait until a plan has ended."""
     return await until(room, session_id, lambda plan: plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED))
 
 
-async def runs(room: bootstrap.Room, session_id: str, number: int) -> plans.Plan:
+async def runs(room: bootstrap.Application, session_id: str, number: int) -> plans.Plan:
     """Wait until a task of a plan runs, and the plan names its run."""
     return await until(room, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
 
 
-async def until(room: bootstrap.Room, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
+async def until(room: bootstrap.Application, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
     """Wait, by polls, until something holds of a plan."""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         plan = await room.plans.show(session_id)
@@ -117,7 +119,7 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
     async with life(project, toolbox) as room:
         session_id = await started(room)
         await runs(room, session_id, 1)
-        async with life(project, toolbox, bootstrap.Use(look_only=True)) as beside:
+        async with life(project, toolbox, bootstrap.OpenMode(look_only=True)) as beside:
             found, _ = await beside.plans.page(plans.PlanQuery())
             shown = await beside.plans.show(session_id)
             rested = await beside.plans.rested(session_id)

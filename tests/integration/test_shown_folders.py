@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import bootstrap
-from app.engine import operations, runs, slots, states
+from app.domain import operations, runs, slots, states
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -41,7 +41,7 @@ async def test_a_command_finds_its_runs_folder_current(project: Project, way: st
     """What run.json and cache.json hold for a command that is told where they lie is what has happened before it."""
     world = bootstrap.real_world({})
     driver: Any = Peeking()
-    world = bootstrap.World(clock=world.clock, ids=world.ids, probes=world.probes, dialects={"peeking": driver})
+    world = bootstrap.Platform(clock=world.clock, ids=world.ids, probes=world.probes, dialects={"peeking": driver})
     run_id = "20260210T143000Z-peeks1"
     folder = project.data / "runs" / run_id
     commands: dict[str, dict[str, Any]] = {

@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.engine import plain, records, runs, verdicts
-from app.engine.states import RunState
+from app.domain import plain, records, runs
+from app.domain.states import RunState
+from app.engine import step_decisions
 from tests import example_project
 from tests.unit.dialects import bench, example, prompting
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
 from tests.unit.dialects.amplifier import recorded as amplifier
-from tests.unit.dialects.conference import round_table
-from tests.unit.dialects.decomposition import splitting
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
+from tests.unit.flows.conference import round_table
+from tests.unit.flows.decomposition import splitting
 
 FOLDER = Path(__file__).parent
 
@@ -204,7 +205,7 @@ def _split(said: Any, corrected: Any = None, tier: Any = "t3", **facts: Any) -> 
     return lambda project: splitting.Split(project.parent, said, corrected, shelf=splitting.stock(tier), **facts)
 
 
-NOT_FOUND = splitting.Tool(verdicts.failed("tool_timeout", "It took too long."))
+NOT_FOUND = splitting.Tool(step_decisions.failed("tool_timeout", "It took too long."))
 
 DECOMPOSITIONS: Mapping[str, Callable[[Path], Recordable]] = {
     "planned": _split({"text": splitting.REPLY, **COST}),

@@ -11,25 +11,15 @@ import pytest
 
 from app import clock, errors
 from app.dialects import registry
-from app.engine import (
-    conductor,
-    context,
-    decisions,
-    journal_lines,
-    operations,
-    plain,
-    probes,
-    records,
-    replay,
-    runner,
-    stores,
-)
-from app.engine.states import RunState
+from app.domain import decisions, operations, plain, records
+from app.domain.states import RunState
+from app.engine import driver_context, driver_scheduler, journal_lines, probes, replay, runner, stores
+from app.flows import registry as flows
 from tests.replay import golden
 from tests.unit.dialects import prompting
 from tests.unit.engine import logs
 
-DRIVERS = {**registry.DIALECTS, **registry.DRIVERS}
+DRIVERS = {**registry.DIALECTS, **flows.DRIVERS}
 """Everything that drives runs."""
 
 ELSEWHERE: dict[str, dict[str, Any]] = {
@@ -49,8 +39,8 @@ class Bench:
 
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
-        self.context = context.DriverContext(run.start, lambda key, facts: None)
-        self.conductor = conductor.Conductor(lambda: DRIVERS[run.start.dialect].drive(self.context))
+        self.context = driver_context.DriverContext(run.start, lambda key, facts: None)
+        self.conductor = driver_scheduler.DriverScheduler(lambda: DRIVERS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
         """Hand the lines to the driver."""

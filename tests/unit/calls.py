@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.engine import operations, plain, ports, records, runs
+from app.domain import operations, plain, records, runs
+from app.engine import ports
 
 
 @dataclass

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock
-from app.engine import runs
+from app.domain import runs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from app import telemetry
-from app.engine import plain
+from app.domain import plain
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from app import errors
 from app.agents import counting
+from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import conversations, environment, places, private, verdicts, wording
+from app.agents.programs import conversations, environment, executables, private, verdicts, wording
 from app.agents.programs.conversations import Opening
-from app.agents.programs.program import Heard, Program, Turn
-from app.agents.surroundings import Surroundings
-from app.engine import agent_sessions, ports, records
+from app.agents.programs.program import ParsedOutput, Program, Turn
+from app.domain import agent_sessions, records
+from app.engine import ports
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
@@ -28,7 +29,7 @@ _NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
 class ProgramBackend:
     """Speak with a program: one process for each prompt, ended with everything that it has started."""
 
-    def __init__(self, program: Program, config: BackendConfig, surroundings: Surroundings) -> None:
+    def __init__(self, program: Program, config: BackendConfig, surroundings: BackendContext) -> None:
         self._program = program
         self._config = config
         self._around = surroundings
@@ -52,7 +53,7 @@ class ProgramBackend:
         """
         program = self._program
         # A program that is not installed is missing, whoever asks for it.
-        argv = places.find(program, self._config, self._around.environ, self._around.home)
+        argv = executables.find(program, self._config, self._around.environ, self._around.home)
         self._refuse(prompt)
         _refuse_value(prompt.model, "model", "unknown_model")
         kept = await self._kept(prompt)
@@ -192,7 +193,7 @@ class ProgramBackend:
         return commands.Request(
             argv=argv,
             run_id=prompt.run_id,
-            cwd=places.entered(Path(prompt.working_dir)),
+            cwd=executables.entered(Path(prompt.working_dir)),
             env=env,
             secrets=environment.secrets([self._program], self._config, self._around, prompt.model),
             stdin=None if stdin is None else stdin.encode("utf-8", "replace"),
@@ -221,7 +222,7 @@ class ProgramBackend:
         """Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the
         turn.
         """
-        heard = Heard()
+        heard = ParsedOutput()
         while heard.session_id is None:
             await self._around.clock.sleep(_LOOK_SECONDS)
             for event in wording.events(outlet.news()):
@@ -229,10 +230,10 @@ class ProgramBackend:
         await self._keep(prompt, await self._kept(prompt), program_session_id=heard.session_id)
 
 
-def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str | None:
+def lacks(program: Program, config: BackendConfig, around: BackendContext) -> str | None:
     """Say what keeps a program from working here; nothing is started."""
     try:
-        places.find(program, config, around.environ, around.home)
+        executables.find(program, config, around.environ, around.home)
     except errors.AgentFailed as missing:
         return missing.message
     if (refusal := program.refuses(config, around.environ)) is not None:
@@ -253,8 +254,8 @@ def _refuse_value(value: str | None, kind: str, code: str) -> None:
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 
-def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.Left:
-    return verdicts.Left(
+def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.ProcessResult:
+    return verdicts.ProcessResult(
         stdout=outlet.lines(),
         stderr=ended.stderr.content,
         exit_code=ended.exit_code,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from app.agents.configuration import BackendConfig
 from app.agents.programs import results
 from app.agents.programs.program import Invocation, Program, Turn, as_words
-from app.engine import plain
+from app.domain import plain
 
 _SYSTEM_FILE = "system.txt"
 _WAYS_OUT = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -57,7 +57,7 @@ def _servers(turn: Turn) -> Iterator[str]:
         yield from servers if isinstance(servers, dict) else ()
 
 
-def _hear(event: Event, heard: Heard) -> None:
+def _hear(event: Event, heard: ParsedOutput) -> None:
     match event.get("type"):
         case "thread.started":
             heard.session_id = str(event.get("thread_id") or "") or None

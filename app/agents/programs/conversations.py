@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from app import errors
 from app.agents.programs.program import Program
-from app.engine import agent_sessions, plain, ports, records
+from app.domain import agent_sessions, plain, records
+from app.engine import ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

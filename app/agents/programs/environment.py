@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
 from app import errors
+from app.agents.backend_context import BackendContext
 from app.agents.configuration import BackendConfig
 from app.agents.programs.program import Invocation, Program
-from app.agents.surroundings import Surroundings
-from app.engine import ports, spellings
+from app.domain import secret_spellings
+from app.engine import ports
 
 _OF_OTHERS = (
     "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION*", "CLAUDE_CODE_CHILD*", "CLAUDE_CODE_SSE_PORT",
@@ -42,7 +43,7 @@ def overlay(
 
 
 def secrets(
-    programs: Iterable[Program], config: BackendConfig, around: Surroundings, model: str | None
+    programs: Iterable[Program], config: BackendConfig, around: BackendContext, model: str | None
 ) -> frozenset[str]:
     """Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
 
@@ -55,7 +56,7 @@ def secrets(
         patterns += [*program.keys, *program.shares]
         if program.names_vendors and (vendor := _VENDOR.match(model or "")):
             patterns += [f"{vendor[1]}_{name}".replace("-", "_") for name in ("API_KEY", "GENERATIVE_AI_API_KEY")]
-    return spellings.named(around.environ, patterns)
+    return secret_spellings.named(around.environ, patterns)
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:

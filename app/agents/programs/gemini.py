@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, whole, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, whole, within
 
 _BROKEN_OFF = re.compile(r"loop detected|maximum session turns|execution (stopped|blocked)", re.IGNORECASE)
 _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
@@ -30,7 +30,7 @@ def _invoke(turn: Turn) -> Invocation:
     return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
-def _hear(event: Event, heard: Heard) -> None:
+def _hear(event: Event, heard: ParsedOutput) -> None:
     session_id = event.get("session_id")
     if isinstance(session_id, str) and session_id:
         heard.session_id = session_id
@@ -55,7 +55,7 @@ def _hear(event: Event, heard: Heard) -> None:
                 heard.failure = Failure(message=str(words), reason=within(event, "error", "type"))
 
 
-def _hear_warnings(warnings: object, heard: Heard) -> None:
+def _hear_warnings(warnings: object, heard: ParsedOutput) -> None:
     """Understand why it broke a reply off itself, which it does not call an error."""
     told = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
     for words in told:
@@ -63,7 +63,7 @@ def _hear_warnings(warnings: object, heard: Heard) -> None:
             heard.failure = heard.failure or Failure(message=words, reason="broken_off")
 
 
-def _add_usage(stats: object, heard: Heard) -> None:
+def _add_usage(stats: object, heard: ParsedOutput) -> None:
     models = within(stats, "models")
     for model in models.values() if isinstance(models, dict) else ():
         tokens = within(model, "tokens")

@@ -7,7 +7,7 @@ word of it counts.
 
 from __future__ import annotations
 
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
 
 _USAGE_FILE = "usage.json"
 
@@ -28,7 +28,7 @@ def _invoke(turn: Turn) -> Invocation:
     return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
-def _hear(event: Event, heard: Heard) -> None:
+def _hear(event: Event, heard: ParsedOutput) -> None:
     match event.get("type"):
         case "assistant.message":
             heard.text = str(within(event, "data", "content") or "") or heard.text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, whole, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, whole, within
 
 _SPEAKER = "control-room-speaker"
 _WITHOUT_TOOLS = {
@@ -45,7 +45,7 @@ def _configuration(given: str | None) -> str:
     return json.dumps({**kept, "agent": {**(agents or {}), **_WITHOUT_TOOLS["agent"]}})
 
 
-def _hear(event: Event, heard: Heard) -> None:
+def _hear(event: Event, heard: ParsedOutput) -> None:
     session_id = event.get("sessionID")
     if isinstance(session_id, str) and session_id:
         heard.session_id = session_id

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
-from app.engine import ports, records
+from app.domain import records
+from app.engine import ports
 
 Event = Mapping[str, Any]
 """One JSON object that a program has written."""
@@ -102,7 +103,7 @@ class Tally:
 
 
 @dataclass(slots=True, kw_only=True)
-class Heard:
+class ParsedOutput:
     """What has been understood of a program's words so far."""
 
     session_id: str | None = None
@@ -141,7 +142,7 @@ class Program:
     """How to get it."""
     invoke: Callable[[Turn], Invocation]
     """Say how it is called for a turn."""
-    hear: Callable[[Event, Heard], None]
+    hear: Callable[[Event, ParsedOutput], None]
     """Understand one of its words, from either output."""
     names_sessions: Literal["we", "it"] = "we"
     """Who names a new conversation: we, before the first prompt, or the program, in what it writes first."""

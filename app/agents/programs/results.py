@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import orjson
 
-from app.agents.programs.program import Event, Failure, Heard, Tally, whole, within
-from app.engine import plain
+from app.agents.programs.program import Event, Failure, ParsedOutput, Tally, whole, within
+from app.domain import plain
 
 _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
-def hear(event: Event, heard: Heard) -> None:
+def hear(event: Event, heard: ParsedOutput) -> None:
     """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing."""
     _hear(event, heard, heard.turn)
 
 
-def hear_sums(event: Event, heard: Heard) -> None:
+def hear_sums(event: Event, heard: ParsedOutput) -> None:
     """Understand the records of a program whose `usage` is that of the whole conversation."""
     _hear(event, heard, heard.sums)
 
 
-def hear_error(event: Event, heard: Heard) -> None:
+def hear_error(event: Event, heard: ParsedOutput) -> None:
     """Understand the document `{"error": {message, type, code}}` that some programs end with."""
     message = within(event, "error", "message")
     if isinstance(message, str):
@@ -39,7 +39,7 @@ def inner_words(told: str) -> str:
     return inner if isinstance(inner, str) and inner else told
 
 
-def _hear(event: Event, heard: Heard, tally: Tally) -> None:
+def _hear(event: Event, heard: ParsedOutput, tally: Tally) -> None:
     session_id = event.get("session_id")
     if isinstance(session_id, str) and session_id:
         heard.session_id = session_id
@@ -49,7 +49,7 @@ def _hear(event: Event, heard: Heard, tally: Tally) -> None:
         hear_error(event, heard)
 
 
-def _hear_result(event: Event, heard: Heard, tally: Tally) -> None:
+def _hear_result(event: Event, heard: ParsedOutput, tally: Tally) -> None:
     heard.complete = True
     usage = event.get("usage")
     if isinstance(usage, dict):

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from app import errors
 from app.agents.configuration import BackendConfig, Part
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
 
 ARGUMENT_BYTES = 100_000
 """Longest prompt that is given as an argument."""
@@ -31,7 +31,7 @@ def program(config: BackendConfig) -> Program:
     named = [text for part in (*config.command, *config.resume) for text in ([part] if isinstance(part, str) else part)]
     reply = config.reply
 
-    def hear(event: Event, heard: Heard) -> None:
+    def hear(event: Event, heard: ParsedOutput) -> None:
         _hear(event, heard, reply or {})
 
     return Program(
@@ -119,7 +119,7 @@ def _texts(part: Part) -> tuple[str, ...]:
     return (part,) if isinstance(part, str) else part
 
 
-def _hear(event: Event, heard: Heard, paths: Mapping[str, str]) -> None:
+def _hear(event: Event, heard: ParsedOutput, paths: Mapping[str, str]) -> None:
     told = {name: within(event, *path.split(".")) for name, path in paths.items()}
     if isinstance(told.get("session_id"), str | int):
         heard.session_id = str(told["session_id"])

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from app.agents.programs import wording
-from app.agents.programs.program import Failure, Heard, Program
-from app.engine import ports, records
-from app.processes import wire
+from app.agents.programs.program import Failure, ParsedOutput, Program
+from app.domain import records
+from app.engine import ports
+from app.processes import launcher_protocol
 
 _TAIL_CHARACTERS = 2_000
 _BEGIN_LINES = 1
@@ -28,7 +29,7 @@ _CAUSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class ProcessResult:
     """What a program left behind."""
 
     stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))
@@ -39,7 +40,7 @@ class Left:
     """Exit code; None if a signal ended it."""
     signal: int | None = None
     """That signal."""
-    cause: wire.Cause = ""
+    cause: launcher_protocol.Cause = ""
     """Why it was ended, if it was."""
     extra: bytes = b""
     """What it wrote into its private folder."""
@@ -55,7 +56,7 @@ class Verdict:
     """What it says the whole conversation has taken; None where it says nothing of that."""
 
 
-def verdict(program: Program, left: Left, session_id: str | None = None) -> Verdict:
+def verdict(program: Program, left: ProcessResult, session_id: str | None = None) -> Verdict:
     """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
 
     Args:
@@ -85,8 +86,8 @@ def verdict(program: Program, left: Left, session_id: str | None = None) -> Verd
     return Verdict(reply=reply, sums=heard.sums.usage())
 
 
-def _heard(program: Program, left: Left, complaints: str) -> Heard:
-    heard = Heard()
+def _heard(program: Program, left: ProcessResult, complaints: str) -> ParsedOutput:
+    heard = ParsedOutput()
     if program.speaks_plainly:
         heard.text = wording.plain_text(b"".join(left.stdout)).strip()
         heard.complete = bool(heard.text)
@@ -100,7 +101,7 @@ def _heard(program: Program, left: Left, complaints: str) -> Heard:
     return heard
 
 
-def _ended(program: Program, left: Left) -> records.StepError | None:
+def _ended(program: Program, left: ProcessResult) -> records.StepError | None:
     if left.cause:
         code, what = _CAUSES[left.cause]
         return records.StepError(code=code, message=f"{program.label} {what}.", detail={"cause": left.cause})
@@ -109,7 +110,7 @@ def _ended(program: Program, left: Left) -> records.StepError | None:
     return None
 
 
-def _told(program: Program, left: Left, heard: Heard, complaints: str) -> records.StepError | None:
+def _told(program: Program, left: ProcessResult, heard: ParsedOutput, complaints: str) -> records.StepError | None:
     failure = heard.failure
     if (failure is None and left.exit_code == 0) or (heard.cut_off and heard.text.strip()):
         return None
@@ -135,7 +136,7 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
     return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns for text in texts)
 
 
-def _incomplete(program: Program, heard: Heard, said: str) -> records.StepError | None:
+def _incomplete(program: Program, heard: ParsedOutput, said: str) -> records.StepError | None:
     if heard.complete or heard.cut_off:
         return None
     message = f"{program.label} ended without a reply that can be read: {_first_line(said) or 'it said nothing'}"

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from app import clock, errors
-from app.agents.servers import acp_line, acp_turns
-from app.agents.surroundings import Supervisor
-from app.engine import plain
+from app.agents.backend_context import Supervisor
+from app.agents.servers import acp_connection, acp_turns
+from app.domain import plain
 from app.processes import commands
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Agent:
     def __init__(
         self,
         name: str,
-        line: acp_line.Line,
+        line: acp_connection.Line,
         turn: acp_turns.Turn,
         connection: acp.ClientSideConnection,
         ending: asyncio.Task[commands.Ended],
@@ -197,7 +197,7 @@ async def started(
     agent = None
     try:
         turn = acp_turns.Turn(tools=tools)
-        line = await acp_line.Line.over(hears, says, clock, turn.take)
+        line = await acp_connection.Line.over(hears, says, clock, turn.take)
         person = cast("Any", acp_turns.Person(tools=tools))
         agent = Agent(name, line, turn, acp.connect_to_agent(person, line), ending, clock)
         yield agent

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from app import clock, errors
 from app.agents import counting, programs
+from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import catalogue, environment, places, program
-from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_turns, acp_verdicts, services
-from app.agents.surroundings import Surroundings
-from app.engine import agent_sessions, ports
+from app.agents.programs import catalogue, environment, executables, program
+from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, acp_verdicts, services
+from app.domain import agent_sessions
+from app.engine import ports
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
@@ -34,7 +35,7 @@ _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_na
 class AcpBackend:
     """Speak with an agent that is started for each prompt, and answer what it asks for permission."""
 
-    def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: BackendConfig, surroundings: BackendContext) -> None:
         self._config = config
         self._around = surroundings
 
@@ -83,7 +84,7 @@ class AcpBackend:
         return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
 
     def _wish(self, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None) -> acp_opening.Wish:
-        hold = None if prompt.tools else acp_holds.of(_words(self._config))
+        hold = None if prompt.tools else acp_tool_policy.of(_words(self._config))
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
         if kept is not None and kept.backend != self._config.name:
@@ -107,11 +108,11 @@ class AcpBackend:
             await self._around.clock.sleep(60.5 - now.second)
 
     def _request(
-        self, prompt: ports.AgentPrompt, hold: acp_holds.Hold | None, reads: int, writes: int
+        self, prompt: ports.AgentPrompt, hold: acp_tool_policy.Hold | None, reads: int, writes: int
     ) -> commands.Request:
-        own = hold or acp_holds.Hold(name="")
+        own = hold or acp_tool_policy.Hold(name="")
         try:
-            cwd = places.entered(Path(prompt.working_dir))
+            cwd = executables.entered(Path(prompt.working_dir))
         except BaseException:
             os.close(reads)
             os.close(writes)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from app.agents.programs import program
-from app.engine import plain, records
+from app.domain import plain, records
 
 if TYPE_CHECKING:
     from acp import schema

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from app import errors
 from app.agents.servers import acp_turns
-from app.engine import plain, ports, records
+from app.domain import plain, records
+from app.engine import ports
 
 if TYPE_CHECKING:
     import acp

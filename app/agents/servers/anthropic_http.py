@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app import clock
 from app.agents import reply_forms
 from app.agents.servers import failures, services
-from app.engine import plain, records
+from app.domain import plain, records
 
 if TYPE_CHECKING:
     import anthropic

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app import errors
-from app.engine import agent_sessions, plain, ports
+from app.domain import agent_sessions, plain
+from app.engine import ports
 
 Role = Literal["user", "assistant"]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.engine import plain, workspace_faults
+from app.domain import plain
+from app.engine import workspace_faults
 
 _BY_STATUS = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
 _BY_KIND = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
 from app.agents.servers import failures, services
-from app.engine import plain, records
+from app.domain import plain, records
 
 if TYPE_CHECKING:
     import openai

@@ -8,10 +8,11 @@ from importlib import util
 from typing import Literal, Protocol
 
 from app import clock, errors
+from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.servers import conversations
-from app.agents.surroundings import Surroundings
-from app.engine import plain, ports, records
+from app.domain import plain, records
+from app.engine import ports
 
 TRIES = 5
 """How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached."""
@@ -123,7 +124,7 @@ class ServiceBackend:
     said is kept by us.
     """
 
-    def __init__(self, config: BackendConfig, vendor: Vendor, surroundings: Surroundings) -> None:
+    def __init__(self, config: BackendConfig, vendor: Vendor, surroundings: BackendContext) -> None:
         self._config = config
         self._vendor = vendor
         self._surroundings = surroundings

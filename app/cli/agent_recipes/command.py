@@ -9,10 +9,10 @@ import click
 
 from app import __version__
 from app.cli import arguments, boundary, nesting
-from app.cli.agent_recipes import endings, projects, running, showing
+from app.cli.agent_recipes import exit_codes, projects, running, showing
 
 if TYPE_CHECKING:
-    from app.control import requests
+    from app.services import requests
 
 TIERS = ("haiku", "sonnet", "opus")
 
@@ -64,7 +64,7 @@ def agent_recipes(
 
 
 PROGRAM = boundary.Program(
-    name="agent-recipes", command=agent_recipes, usage=endings.ExitCode.CONFIGURATION, of_error=endings.of_error
+    name="agent-recipes", command=agent_recipes, usage=exit_codes.ExitCode.CONFIGURATION, of_error=exit_codes.of_error
 )
 
 
@@ -74,7 +74,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _request(recipe_id: str, project: projects.Project, given: tuple[str, ...], **flags: Any) -> requests.StartRequest:
-    from app.control import requests
+    from app.services import requests
 
     return requests.StartRequest(
         recipe_id=recipe_id,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.cli import endings as common
+from app.cli import exit_codes as common
 from app.cli import formats, terminal
 from app.cli.access import Access
-from app.cli.agent_recipes import endings, projects, showing, story
+from app.cli.agent_recipes import exit_codes, projects, showing, story
 
 if TYPE_CHECKING:
     from app.cli import client, local
-    from app.control import requests
+    from app.services import requests
 
 DEFAULT_BACKEND = "claude-code"
 
@@ -83,11 +83,11 @@ async def _run(
         with contextlib.suppress(terminal.PipeClosed):
             _tell_way_on(left, project)
         raise
-    return endings.of_run(detail)
+    return exit_codes.of_run(detail)
 
 
 def _tell_rest(detail: client.Answer, project: projects.Project, output: Output) -> None:
-    reason = endings.reason(detail)
+    reason = exit_codes.reason(detail)
     if output.as_json:
         terminal.say_json(detail)
     elif reason is not None:

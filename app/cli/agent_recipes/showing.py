@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app import errors, printable
-from app.cli import endings as common
+from app.cli import exit_codes as common
 from app.cli import formats, terminal
-from app.cli.agent_recipes import endings, projects
+from app.cli.agent_recipes import exit_codes, projects
 
 if TYPE_CHECKING:
     from app.cli import client, local
-    from app.control import requests
+    from app.services import requests
 
 DIALECT = "agent_recipes"
 """Language of the recipes that are listed and run."""
@@ -26,7 +26,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
         terminal.say_json(found)
     else:
         terminal.say_block(listing(found))
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
@@ -41,7 +41,7 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
         terminal.say_block(drawn.rstrip("\n"))
     else:
         terminal.say_json(drawn)
-    return endings.ExitCode.DONE
+    return exit_codes.ExitCode.DONE
 
 
 async def of_this_language(connected: local.FolderClient, recipe_id: str) -> None:

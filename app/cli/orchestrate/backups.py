@@ -10,7 +10,8 @@ from pathlib import Path
 
 from app import bootstrap
 from app.cli.orchestrate.places import STATE
-from app.engine import operations, ports, records
+from app.domain import operations, records
+from app.engine import ports
 
 KEPT = 3
 """Backups that a run keeps."""
@@ -41,7 +42,7 @@ class Backups:
         with contextlib.suppress(OSError):
             self._copy(Path(call.run.folder), name)
 
-    def world(self, world: bootstrap.World) -> bootstrap.World:
+    def world(self, world: bootstrap.Platform) -> bootstrap.Platform:
         """Return a world in which every step is backed up."""
         return dataclasses.replace(world, watch=lambda performer: _BackedUp(performer, self))
 

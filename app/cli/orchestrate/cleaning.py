@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from app.cli import terminal
 from app.cli.access import Access
-from app.cli.orchestrate import endings, links, places
+from app.cli.orchestrate import exit_codes, links, places
 
 if TYPE_CHECKING:
     from app.cli.orchestrate import clients
@@ -63,11 +63,11 @@ def _is_old(run: stores.RunSummary, limit: datetime) -> bool:
 def _tell(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         terminal.say_json({"removed": [] if dry_run else gone, "old": gone, "unfinished": unfinished})
-        return endings.ExitCode.COMPLETED
+        return exit_codes.ExitCode.COMPLETED
     for run_id in gone:
         terminal.say(f"{'would remove' if dry_run else 'removed'} run {run_id}")
     if not gone:
         terminal.say("no run is old enough")
     if unfinished:
         terminal.warn(f"{unfinished} old runs have not ended and stay")
-    return endings.ExitCode.COMPLETED
+    return exit_codes.ExitCode.COMPLETED

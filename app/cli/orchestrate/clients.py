@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator
 from app import bootstrap, errors, settings
 from app.cli import folders, local
 from app.cli.access import Access
-from app.control import editions, requests
-from app.engine import plain, runs, states, stores
-from app.storage import directory
+from app.domain import plain, runs, states
+from app.engine import stores
+from app.services import recipe_versions, requests
+from app.storage import data_directory
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 
 
 @contextlib.asynccontextmanager
 async def connect(
-    chosen: settings.Settings, access: Access, world: bootstrap.World | None = None
+    chosen: settings.Settings, access: Access, world: bootstrap.Platform | None = None
 ) -> AsyncIterator[WorkflowClient]:
     """Open a data directory for a command.
 
@@ -42,12 +43,12 @@ class WorkflowClient(local.FolderClient):
         """Return what hides the secrets of the environment."""
         return self._room.masker
 
-    async def begin(self, request: requests.StartRequest, edition: editions.Edition) -> str:
+    async def begin(self, request: requests.StartRequest, edition: recipe_versions.RecipeVersion) -> str:
         """Start a run of a workflow and return its id."""
         started = await self._room.runs.start(dataclasses.replace(request, owner="process"), own=edition)
         return started.run_id
 
-    async def examine(self, request: requests.StartRequest, edition: editions.Edition) -> None:
+    async def examine(self, request: requests.StartRequest, edition: recipe_versions.RecipeVersion) -> None:
         """Find out whether a run could be started, and leave it at that.
 
         Raises:
@@ -107,7 +108,7 @@ def refuse_service(chosen: settings.Settings) -> None:
     folder = chosen.project.data_directory
     if not folder.is_dir():
         return
-    service = directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
+    service = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
     if service is not None:
         message = f"process {service['pid']} serves the runs of {folder}; resume them there"
         raise errors.DataDirectoryBusy(message, detail=service)

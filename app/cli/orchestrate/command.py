@@ -11,7 +11,7 @@ import click
 
 from app import __version__, errors
 from app.cli import boundary
-from app.cli.orchestrate import cleaning, endings, given, places, resuming, running, showing, workflows
+from app.cli.orchestrate import cleaning, exit_codes, options, places, resuming, running, showing, workflows
 
 WORKFLOW = click.argument("workflow", type=click.Path(path_type=Path), metavar="WORKFLOW")
 
@@ -30,7 +30,7 @@ def orchestrate() -> None:
 
 @orchestrate.command()
 @WORKFLOW
-@given.context
+@options.context
 @click.option("--clean-processed", is_flag=True, help="Empty the workflow's `processed_dir` before the run.")
 @click.option(
     "--archive-processed",
@@ -40,7 +40,7 @@ def orchestrate() -> None:
     help="After WORKFLOW: archive `processed_dir` when it has completed.  [default: processed.zip in the run's folder]",
 )
 @click.option("--dry-run", is_flag=True, help="Validate, and show what would run; start nothing.")
-@given.to_run
+@options.to_run
 def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bool, **more: Any) -> int:
     """Run WORKFLOW from its beginning.
 
@@ -48,7 +48,7 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
     """
     queue = running.Queue(clean=clean_processed, archive=more["archive_processed"])
     try:
-        context = given.context_of(more)
+        context = options.context_of(more)
         read = workflows.read(workflow, asked.place)
         if not dry_run:
             return running.run(asked, read, context, queue)
@@ -62,7 +62,7 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
 @click.argument("run_id")
 @click.option("--force-restart", is_flag=True, help="Begin anew, with a run of its own; the old one stays as it is.")
 @click.option("--repair", is_flag=True, help="Cut a damaged run back to what can be believed, then go on.")
-@given.to_run
+@options.to_run
 def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:
     """Go on with run RUN_ID, or the `latest`, behind its last step."""
     if force_restart and repair:
@@ -79,27 +79,27 @@ def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool)
 @click.option(
     "--workflow", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Workflow that it is a step of."
 )
-@given.context
-@given.to_run
+@options.context
+@options.to_run
 def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> int:
     """Run STEP of a workflow alone, with its loop if it is one; where it would jump to is not followed."""
     try:
         alone = workflows.read(workflow, asked.place).only(step)
-        return running.run(asked, alone, given.context_of(more), running.Queue(), {running.ONLY: step})
+        return running.run(asked, alone, options.context_of(more), running.Queue(), {running.ONLY: step})
     except errors.ControlRoomError as error:
         return showing.refuse(error, as_json=asked.output.as_json)
 
 
 @orchestrate.command()
 @WORKFLOW
-@given.context
-@given.to_run
+@options.context
+@options.to_run
 def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
     """Run WORKFLOW, and again whenever its file has changed; Ctrl-C ends it."""
     from app import clock
     from app.cli.orchestrate import watching
 
-    context, path = given.context_of(more), asked.place.workspace / workflow
+    context, path = options.context_of(more), asked.place.workspace / workflow
     each = dataclasses.replace(asked, heeds_late_stops=True)
 
     def once() -> int:
@@ -118,18 +118,18 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
 
 @orchestrate.command()
 @click.option(
-    "--older-than", callback=given.age, metavar="AGE", help="As 7d or 12h.  [default: ORCHESTRATE_KEEP_RUNS days]"
+    "--older-than", callback=options.age, metavar="AGE", help="As 7d or 12h.  [default: ORCHESTRATE_KEEP_RUNS days]"
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@given.state_dir
+@options.state_dir
 def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool) -> int:
     """Remove the runs that ended longer ago; those that have not ended stay."""
     return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
 
 
 PROGRAM = boundary.Program(
-    name="orchestrate", command=orchestrate, usage=endings.ExitCode.INVALID, of_error=endings.of_error
+    name="orchestrate", command=orchestrate, usage=exit_codes.ExitCode.INVALID, of_error=exit_codes.of_error
 )
 
 

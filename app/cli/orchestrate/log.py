@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from app import telemetry
 from app.cli import terminal
 from app.cli.orchestrate import keys
-from app.engine import plain
+from app.domain import plain
 
 NAME = "orchestrator.log"
 """Name of the log in the run's `logs/`."""

@@ -60,7 +60,7 @@ class Place:
         self,
         work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
         access: Access = Access.START,
-        world: bootstrap.World | None = None,
+        world: bootstrap.Platform | None = None,
     ) -> Answer:
         """Do some asynchronous work with the client of the data directory.
 
@@ -94,7 +94,7 @@ class Place:
         self,
         work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
         access: Access,
-        world: bootstrap.World | None,
+        world: bootstrap.Platform | None,
     ) -> Answer:
         from app.cli.orchestrate import clients
 

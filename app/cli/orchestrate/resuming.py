@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import terminal
-from app.cli.orchestrate import endings, links, running, workflows
+from app.cli.orchestrate import exit_codes, links, running, workflows
 from app.cli.orchestrate.places import LATEST, STATE
 
 if TYPE_CHECKING:
     from app.cli.orchestrate import clients
     from app.cli.orchestrate.running import Asked
-    from app.engine import runs
+    from app.domain import runs
 
 
 class How(Enum):
@@ -65,14 +65,14 @@ def resume(asked: Asked, named: str, how: How) -> int:
 
 
 async def _send_on(asked: Asked, connected: clients.WorkflowClient, run_id: str, how: How) -> int:
-    from app.control import requests
+    from app.services import requests
 
     await connected.summary(run_id)
     start = await _readable(asked, connected, run_id, how)
     _refuse_elsewhere(asked, start)
     if (await connected.summary(run_id)).status == "done":
         terminal.say(f"run {run_id} is completed; nothing is left to do")
-        return endings.ExitCode.COMPLETED
+        return exit_codes.ExitCode.COMPLETED
     workflow = _unchanged(asked, start)
     _tell_state(asked, run_id)
     after = await connected.told_so_far(run_id)
@@ -180,7 +180,7 @@ def _former(root: Path, run_id: str) -> _Former:
 
 
 def _of_start(told: Mapping[str, Any]) -> _Former:
-    from app.engine import runs
+    from app.domain import runs
 
     start = runs.RunStart.from_json(told)
     # What the workflow says itself is taken from it as it stands now.

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import nesting, terminal
-from app.cli.orchestrate import endings, links, processed
+from app.cli.orchestrate import exit_codes, links, processed
 from app.cli.orchestrate.outputs import Output
 from app.cli.orchestrate.places import Place
 
 if TYPE_CHECKING:
     from app.cli.orchestrate import clients
     from app.cli.orchestrate.workflows import Workflow
-    from app.control import requests
+    from app.services import requests
 
 ONLY = "only_step"
 """Label of runs that take a single step of their workflow."""
@@ -115,7 +115,7 @@ def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int
     code = asked.place.ask(backed_up, world=kept.world(world) if asked.backup else world)
     # A stop may be asked for while what the run has used is put away.
     late = asked.heeds_late_stops and any(connected.stopped for connected in known)
-    return endings.ExitCode.INTERRUPTED if late else code
+    return exit_codes.ExitCode.INTERRUPTED if late else code
 
 
 async def follow(
@@ -126,7 +126,7 @@ async def follow(
     *,
     after: int | None = None,
     afterwards: Callable[[], None] | None = None,
-) -> endings.ExitCode:
+) -> exit_codes.ExitCode:
     """Tell a run that executes here until it rests.
 
     Args:
@@ -135,12 +135,12 @@ async def follow(
     """
     import asyncio
 
-    from app.cli.orchestrate import telling
+    from app.cli.orchestrate import reporting
 
-    told = telling.Telling(asked.place, workflow, run_id, asked.output)
+    told = reporting.Telling(asked.place, workflow, run_id, asked.output)
     try:
         detail, fault = await told.follow(connected, after), None
-        if afterwards is not None and endings.of_run(detail) is endings.ExitCode.COMPLETED:
+        if afterwards is not None and exit_codes.of_run(detail) is exit_codes.ExitCode.COMPLETED:
             try:
                 await asyncio.to_thread(afterwards)
             except errors.ControlRoomError as error:
@@ -157,7 +157,7 @@ def request_of(
     asked: Asked, workflow: Workflow, context: Mapping[str, Any], labels: Mapping[str, str]
 ) -> requests.StartRequest:
     """Return what is asked of a new run."""
-    from app.control import requests
+    from app.services import requests
 
     return requests.StartRequest(
         recipe_id=workflow.recipe.recipe_id,

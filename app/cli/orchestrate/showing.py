@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.cli import endings as common
+from app.cli import exit_codes as common
 from app.cli import formats, terminal
-from app.cli.orchestrate import endings, workflows
+from app.cli.orchestrate import exit_codes, workflows
 from app.cli.orchestrate.places import Place
 from app.cli.orchestrate.workflows import Workflow
 
@@ -29,11 +29,11 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
             "context": {**document.get("context", {}), **context}, "steps": document["steps"],
         }  # fmt: skip
         terminal.say_json(told)
-        return endings.ExitCode.COMPLETED
+        return exit_codes.ExitCode.COMPLETED
     terminal.say(f"{workflow.shown} is valid; nothing is started")
     for line in _lines(document["steps"], ""):
         terminal.say(line)
-    return endings.ExitCode.COMPLETED
+    return exit_codes.ExitCode.COMPLETED
 
 
 def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
@@ -44,7 +44,7 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
     else:
         for one in told:
             terminal.say_block(formats.verdict(one["workflow_file"], one))
-    return endings.ExitCode.COMPLETED if all(one["ready"] for one in told) else endings.ExitCode.INVALID
+    return exit_codes.ExitCode.COMPLETED if all(one["ready"] for one in told) else exit_codes.ExitCode.INVALID
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
@@ -57,9 +57,9 @@ def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
         raise error
     flaws = workflows.flaws(error) if isinstance(error, errors.InputRefused) else []
     told = {"error": {"code": error.code, "message": error.message, "flaws": flaws}}
-    terminal.say_json({"status": "refused", **told, "exit_code": int(endings.of_error(error))})
+    terminal.say_json({"status": "refused", **told, "exit_code": int(exit_codes.of_error(error))})
     terminal.warn(*(f"orchestrate: {line}" for line in common.sentences(error)))
-    return endings.of_error(error)
+    return exit_codes.of_error(error)
 
 
 def _examined(place: Place, path: Path) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app import clock, errors
-from app.cli import endings as common
+from app.cli import exit_codes as common
 from app.cli import terminal
-from app.cli.orchestrate import endings
+from app.cli.orchestrate import exit_codes
 
 POLL_SECONDS = 0.5
 """Time between two looks."""
@@ -33,13 +33,13 @@ class Watcher:
 
         while True:
             began_with = _content(self._path)
-            if self._run_once(began_with) == endings.ExitCode.INTERRUPTED:
-                return endings.ExitCode.INTERRUPTED
+            if self._run_once(began_with) == exit_codes.ExitCode.INTERRUPTED:
+                return exit_codes.ExitCode.INTERRUPTED
             terminal.warn(f"watching {self._shown}; Ctrl-C ends it")
             try:
                 asyncio.run(self.changed(began_with))
             except KeyboardInterrupt:
-                return endings.ExitCode.COMPLETED
+                return exit_codes.ExitCode.COMPLETED
 
     async def changed(self, since: bytes | None) -> None:
         """Wait until the file is there and holds something else."""
@@ -56,12 +56,12 @@ class Watcher:
     def _run_once(self, content: bytes | None) -> int:
         if content is None:
             terminal.warn(f"orchestrate: {self._shown} cannot be read")
-            return endings.ExitCode.INVALID
+            return exit_codes.ExitCode.INVALID
         try:
             return self._run()
         except (errors.ControlRoomError, errors.Fault) as error:
             terminal.warn(*(f"orchestrate: {line}" for line in common.sentences(error)))
-            return endings.of_error(error)
+            return exit_codes.of_error(error)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

@@ -14,8 +14,8 @@ from app.cli import formats
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place
-    from app.control import editions
-    from app.engine import library, plain
+    from app.domain import library, plain
+    from app.services import recipe_versions
 
 DIALECT = "orchestrate"
 """Language of the files."""
@@ -44,17 +44,17 @@ class Workflow:
         """Return the folder of finished task files, from the workspace."""
         return str(self.recipe.document["processed_dir"])
 
-    def edition(self) -> editions.Edition:
+    def edition(self) -> recipe_versions.RecipeVersion:
         """Return what its runs have in common."""
-        from app.control import editions
-        from app.engine import library
+        from app.domain import library
+        from app.services import recipe_versions
 
-        return editions.Edition(self.recipe, library.Library(), _dialect())
+        return recipe_versions.RecipeVersion(self.recipe, library.Library(), _dialect())
 
     def lacks(self) -> list[errors.Flaw]:
         """Return each provider that a step names and whose program is not installed."""
         from app import clock
-        from app.control import readiness
+        from app.services import readiness
 
         looking = readiness.Readiness(
             backend_lack=lambda *_: None,
@@ -107,7 +107,7 @@ def source(path: Path, shown: str) -> str:
     Raises:
         errors.RecipeInvalid: it cannot be read.
     """
-    from app.control import recipe_texts
+    from app.services import recipe_texts
 
     try:
         return recipe_texts.source(path)
@@ -120,7 +120,7 @@ def source(path: Path, shown: str) -> str:
 
 def checksum(text: str) -> str:
     """Return the hash of a workflow's text, as runs keep it."""
-    from app.engine import plain
+    from app.domain import plain
 
     return plain.labelled_sha256(text.encode())
 

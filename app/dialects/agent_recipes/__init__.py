@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import composition, driver, parse, schema, transitions
-from app.engine import json_schemas, library, plain, ports, runs
+from app.domain import json_schemas, library, plain, runs
+from app.engine import ports
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.engine import json_schemas, json_text, plain, ports
+from app.domain import json_schemas, json_text, plain
+from app.engine import ports
 
 REF, INCLUDE = "$ref", "$include"
 """Names by which a recipe takes one step, or all steps, of a file."""

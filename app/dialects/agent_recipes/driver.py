@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import frozen_agents
 from app.dialects.agent_recipes import composition, outcomes, schema, transitions
-from app.engine import operations, plain, ports, records, runs, slots
+from app.domain import frozen_agents, operations, plain, records, runs, slots
+from app.engine import ports
 
 BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
 """Reasons of runs that failed: an agent could not be asked, or reported no outcome even when asked again."""

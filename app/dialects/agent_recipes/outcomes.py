@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import schema
-from app.engine import json_text, plain
+from app.domain import json_text, plain
 
 TAIL_LINES = 5
 """How many lines at the end of a reply are looked through."""

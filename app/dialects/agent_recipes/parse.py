@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import composition, schema, transitions
-from app.engine import json_schemas, json_text, library, plain
+from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "agent_recipes"
 """Name of this dialect."""

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.dialects import frozen_agents
-from app.engine import plain
+from app.domain import frozen_agents, plain
 
 VERSION = 1
 """Raised when a recipe that was valid no longer is."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from app.dialects.agent_recipes import schema
-from app.engine import plain
+from app.domain import plain
 
 _Recipe: TypeAlias = Mapping[str, plain.Json]
 _Place: TypeAlias = tuple[str, ...]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from app import errors
 from app.dialects.amplifier import agents, checks, driver, graphs, parse, references, replies, schema, walk
-from app.engine import library, plain, ports, runs
+from app.domain import library, plain, runs
+from app.engine import ports
 
 
 class Amplifier:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.dialects.amplifier import walk
-from app.engine import library, operations, plain
+from app.domain import library, operations, plain
 
 UNREACHABLE = (
     "agent_missing",

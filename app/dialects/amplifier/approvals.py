@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import fields, templates
-from app.engine import operations, plain, records
+from app.domain import operations, plain, records
 
 NONE_YET: Mapping[str, plain.Json] = {"stage": "", "decision": "", "message": "", "by_default": False}
 """What `approval` stands for before the first one."""

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from app import errors
 from app.dialects.amplifier import agents, calls, conditions, failures, fields, loops, replies, showing, templates
-from app.engine import operations, plain, ports, records
+from app.domain import operations, plain, records
+from app.engine import ports
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unfit

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.dialects.amplifier import agents, commands, fields, replies, templates
-from app.engine import operations, plain, runs
+from app.domain import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"
 """Slot that holds the result of a run."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import agents, commands, declarations, fields, references, templates, walk
-from app.engine import json_schemas, json_text, library, plain
+from app.domain import json_schemas, json_text, library, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]

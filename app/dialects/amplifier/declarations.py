@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import fields
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
 _RULES: Mapping[str, plain.Json] = {

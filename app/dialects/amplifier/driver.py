@@ -18,7 +18,8 @@ from app.dialects.amplifier import (
     walk,
 )
 from app.dialects.amplifier.asking import Frame
-from app.engine import plain, ports, records, runs
+from app.domain import plain, records, runs
+from app.engine import ports
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Coroutine: TypeAlias = Coroutine[Any, Any, templates.Value]

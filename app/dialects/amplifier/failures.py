@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app import errors
-from app.engine import plain, records
+from app.domain import plain, records
 
 
 class StepFailed(errors.StepError):

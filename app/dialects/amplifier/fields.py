@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.dialects import frozen_agents
-from app.engine import plain
+from app.domain import frozen_agents, plain
 
 VERSIONS = ("1.1", "1.7")
 """Versions of the language, oldest first; a recipe that names none is of the first."""

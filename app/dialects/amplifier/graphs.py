@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app.dialects.amplifier import fields, walk
-from app.engine import plain
+from app.domain import plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Edge: TypeAlias = dict[str, plain.Json]

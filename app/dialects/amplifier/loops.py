@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.dialects.amplifier import fields, templates
-from app.engine import json_schemas, plain
+from app.domain import json_schemas, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from app import errors
 from app.dialects import yaml_text
 from app.dialects.amplifier import declarations, fields, rules, schema, templates, upstream, walk
-from app.engine import json_schemas, library, plain
+from app.domain import json_schemas, library, plain
 
 DIALECT = "amplifier"
 """Name of this dialect."""

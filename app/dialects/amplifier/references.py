@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from app.dialects.amplifier import walk
-from app.engine import library
+from app.domain import library
 
 _SUFFIXES = (".yaml", ".yml")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from app import errors
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import conditions, declarations, fields, templates, walk
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 MOST_STEPS = 2_000
 """Steps of one recipe, those inside of others counted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.dialects.amplifier import fields
-from app.engine import plain
+from app.domain import plain
 
 _Schema = dict[str, plain.Json]
 

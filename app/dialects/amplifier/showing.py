@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.dialects.amplifier import agents, approvals, calls, failures, fields, templates, walk
-from app.engine import plain, ports, runs, slots
+from app.domain import plain, runs, slots
+from app.engine import ports
 
 SESSION_FILE = "session.json"
 """File of the run folder that tells which steps were skipped (amplifier-recipe-schema, session state)."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.engine import json_schemas, plain, records
+from app.domain import json_schemas, plain, records
 
 RESERVED = ("recipe", "session", "step")
 """Names that every step can use, and no variable can have."""

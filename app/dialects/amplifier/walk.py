@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.dialects.amplifier import fields, templates
-from app.engine import json_text, plain
+from app.domain import json_text, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Names: TypeAlias = frozenset[str]

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.control_room import driver, parse, prompts, refs, schema
-from app.engine import json_schemas, json_text, library, plain, ports, runs
+from app.domain import json_schemas, json_text, library, plain, runs
+from app.engine import ports
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 

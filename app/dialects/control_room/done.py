@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from app import errors
 from app.dialects.control_room import prompts, refs
-from app.engine import issue_operations, operations, plain, ports, records
+from app.domain import issue_operations, operations, plain, records
+from app.engine import ports
 
 SLOT_NOT_NULL = "slot_not_null"
 SLOT_FIELD_EQUALS = "slot_field_equals"

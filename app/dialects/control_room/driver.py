@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from app.dialects import evidence, frozen_agents
 from app.dialects.control_room import done, findings, prompts, refs
-from app.engine import operations, plain, ports, records, runs, slots, states
+from app.domain import evidence, frozen_agents, operations, plain, records, runs, slots, states
+from app.engine import ports
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.dialects.control_room import done, refs
-from app.engine import issue_operations, operations, plain, ports, records
+from app.domain import issue_operations, operations, plain, records
+from app.engine import ports
 
 IDENTITY_VERSION = 2
 """Driver version from which on findings have an identity."""

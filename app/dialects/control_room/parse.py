@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.control_room import done, prompts, refs, schema
-from app.engine import json_schemas, json_text, library, plain, task_patterns
+from app.domain import json_schemas, json_text, library, plain, task_patterns
 
 DIALECT = "control_room"
 """Name of this dialect."""

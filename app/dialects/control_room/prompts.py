@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app import errors
 from app.dialects.control_room import refs
-from app.engine import library, plain
+from app.domain import library, plain
 
 MICRO_STEPS = ("triage", "finding", "evidence")
 """What a step of a T1 agent is split into, in order; also the parts of a t1 template."""

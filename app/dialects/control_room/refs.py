@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app import errors
-from app.engine import json_text, plain, ports, records, slots
+from app.domain import json_text, plain, records, slots
+from app.engine import ports
 
 TASK = "task"
 """Root of everything that the run was given; no slot may have this name."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from app.dialects import frozen_agents
 from app.dialects.control_room import done
-from app.engine import plain
+from app.domain import frozen_agents, plain
 
 VERSION = 1
 """Raised when a recipe that was valid no longer is."""

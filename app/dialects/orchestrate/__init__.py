@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.orchestrate import driver, graphs, parse, providers, schema, scopes, taking, variables
-from app.engine import json_text, library, plain, ports, runs
+from app.dialects.orchestrate import driver, graphs, parse, providers, schema, scopes, step_flow, variables
+from app.domain import json_text, library, plain, runs
+from app.engine import ports
 
 
 class Orchestrate:
     """The dialect as the rest of the program sees it."""
 
     name: str = parse.DIALECT
-    driver_version: int = taking.CURRENT_VERSION
+    driver_version: int = step_flow.CURRENT_VERSION
     file_suffixes: tuple[str, ...] = (".yaml", ".yml")
 
     def parse(self, source: str, stem: str) -> library.Recipe:

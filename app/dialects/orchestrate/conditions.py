@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.dialects.orchestrate import variables
-from app.engine import plain
+from app.domain import plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.engine import plain
+from app.domain import plain
 
 CAP_BYTES = 256 * 1024
 """Most that is put into a prompt: instruction, names and contents; notes of what was left out come on top."""

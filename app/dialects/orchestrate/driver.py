@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import flow, frames, lifecycle, results, state, taking, variables
-from app.engine import plain, ports, records, runs, slots
+from app.dialects.orchestrate import flow, frames, lifecycle, results, state, step_flow, variables
+from app.domain import plain, records, runs, slots
+from app.engine import ports
 
 STEP_FAILED = "step_failed"
 """Code and reason of runs that a step has ended."""
@@ -64,15 +65,15 @@ class _Workflow:
         spot = self._spot(frame, step, frame.key(name, visit), visit)
         return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
 
-    async def _take(self, frame: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
-        taken = await taking.take(self._ctx, step, spot)
+    async def _take(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
+        taken = await step_flow.take(self._ctx, step, spot)
         frame.results[step["name"]] = taken.result
         if (slot := results.slot(taken.result, taken.records[-1])) is not None:
             self._ctx.fill(f"{frame.prefix}{step['name']}", slot)
         self._finished += 1
         return self._follow(frame, step, spot, taken)
 
-    def _follow(self, frame: frames.Frame, step: _Object, spot: taking.Spot, taken: taking.Taken) -> str | None:
+    def _follow(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot, taken: step_flow.Taken) -> str | None:
         frame.exit_code = taken.exit_code
         frame.running = None
         self._show()
@@ -88,8 +89,8 @@ class _Workflow:
 
     # -- loops
 
-    async def _loop(self, frame: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
-        entered, items = await taking.enter(self._ctx, step, spot)
+    async def _loop(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
+        entered, items = await step_flow.enter(self._ctx, step, spot)
         if items is None:
             return self._passed_by(frame, step, spot, entered)
         over = frames.Iterations(key=spot.key, items=items)
@@ -106,7 +107,7 @@ class _Workflow:
                 return target
         return self._follow_loop(frame, step, failed=failed)
 
-    async def _iterate(self, inner: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
+    async def _iterate(self, inner: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
         try:
             target = await self._pass(inner)
         except errors.RunFailed:
@@ -115,12 +116,14 @@ class _Workflow:
         await self._complete(inner, step, spot, success=not (inner.failed or inner.left_early))
         return target
 
-    async def _complete(self, inner: frames.Frame, step: _Object, spot: taking.Spot, *, success: bool) -> None:
+    async def _complete(self, inner: frames.Frame, step: _Object, spot: step_flow.Spot, *, success: bool) -> None:
         scope = self._scope(inner)
         key = f"{spot.key}.moved[{scope.loops[0].index}]"
         inner.lifecycle = await lifecycle.apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
 
-    def _passed_by(self, frame: frames.Frame, step: _Object, spot: taking.Spot, taken: taking.Taken) -> str | None:
+    def _passed_by(
+        self, frame: frames.Frame, step: _Object, spot: step_flow.Spot, taken: step_flow.Taken
+    ) -> str | None:
         frame.inside.pop(step["name"], None)
         frame.results[step["name"]] = taken.result
         return self._follow(frame, step, spot, taken)
@@ -133,11 +136,11 @@ class _Workflow:
 
     # -- where it stands
 
-    def _spot(self, frame: frames.Frame, step: _Object, key: str, visit: int) -> taking.Spot:
+    def _spot(self, frame: frames.Frame, step: _Object, key: str, visit: int) -> step_flow.Spot:
         index = None if frame.outer is not None else frame.positions[step["name"]]
         slot = f"{frame.prefix}{step['name']}"
         place = records.Place(step_id=step["name"], step_index=index, output_slot=slot, visit=visit)
-        return taking.Spot(key=key, place=place, scope=self._scope(frame), running=frame.running_facts)
+        return step_flow.Spot(key=key, place=place, scope=self._scope(frame), running=frame.running_facts)
 
     def _scope(self, frame: frames.Frame) -> variables.Scope:
         return variables.Scope(run=self._facts, context=self._ctx.run.args, loops=frame.loops, steps=frame.seen())
@@ -146,7 +149,7 @@ class _Workflow:
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total))
 
 
-def _failure(spot: taking.Spot, taken: taking.Taken) -> errors.RunFailed:
+def _failure(spot: step_flow.Spot, taken: step_flow.Taken) -> errors.RunFailed:
     error = taken.result.get("error", {})
     detail = {"step": spot.place.step_id, "exit_code": taken.exit_code, "context": error.get("context", {})}
     message = f"the step {spot.key} failed: {error.get('message') or f'exit code {taken.exit_code}'}"

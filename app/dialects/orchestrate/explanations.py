@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.orchestrate import fields
-from app.engine import json_text, plain
+from app.domain import json_text, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from app.engine import json_text, plain
+from app.domain import json_text, plain
 
 VERSIONS = ("1.1", "1.1.1", "1.2", "1.3")
 """Versions of the language, oldest first (workflow-dsl, version gating summary)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine import operations, plain
+from app.domain import operations, plain
 
 INVALID = 2
 """Exit code of a step that could not be begun, or whose output is not what it must be."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.dialects.orchestrate import variables
-from app.engine import plain
+from app.domain import plain
 
 Step: TypeAlias = Mapping[str, plain.Json]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from app.dialects.orchestrate import fields, steps
-from app.engine import plain
+from app.domain import plain
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 _Ids: TypeAlias = Mapping[str, str]

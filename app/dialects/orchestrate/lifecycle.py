@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.dialects.orchestrate import paths, variables
-from app.engine import file_operations, plain, ports, records
+from app.domain import file_operations, plain, records
+from app.engine import ports
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 

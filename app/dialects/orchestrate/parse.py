@@ -8,7 +8,7 @@ from typing import TypeAlias
 from app import errors
 from app.dialects import yaml_text
 from app.dialects.orchestrate import explanations, fields, paths, providers, schema, scopes, steps, variables
-from app.engine import json_schemas, json_text, library, plain
+from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"
 """Name of this dialect."""

@@ -9,7 +9,7 @@ import re
 from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import variables
-from app.engine import runs
+from app.domain import runs
 
 MAX_CHARACTERS = 4096
 """Length of a path, variables substituted."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.dialects.orchestrate import variables
-from app.engine import plain
+from app.domain import plain
 
 STDIN = "stdin"
 """Input mode in which the prompt is the program's standard input."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from app.dialects.orchestrate import flow
-from app.engine import plain, records, slots
+from app.domain import plain, records, slots
 
 _OF_CODES: Mapping[str, int] = {
     "timeout": flow.TIMED_OUT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.dialects.orchestrate import fields
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 Step: TypeAlias = Mapping[str, plain.Json]
 

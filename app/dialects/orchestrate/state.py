@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import frames
-from app.engine import plain, runs, slots, states
+from app.domain import plain, runs, slots, states
 
 FILE = "state.json"
 """Name of the file in the run's folder."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.orchestrate import fields, providers, scopes, variables
-from app.engine import json_schemas, json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 _BOTH = ("provider", "command")
 _ONLY_PROGRAMS = ("input_file", "output_file", "output_capture", "allow_parse_error", "output_schema", "output_require")

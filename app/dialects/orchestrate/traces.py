@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from app.dialects.orchestrate import providers, results, variables
-from app.engine import operations, plain
+from app.domain import operations, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 

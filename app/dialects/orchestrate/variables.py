@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.engine import json_schemas, plain
+from app.domain import json_schemas, plain
 
 PROMPT = "PROMPT"
 """Placeholder of the composed prompt in a provider's template."""

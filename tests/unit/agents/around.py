@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import clock
-from app.agents.surroundings import Supervisor, Surroundings
-from app.engine import agent_sessions
-from app.engine.conversations import Conversations
+from app.agents.backend_context import BackendContext, Supervisor
+from app.domain import agent_sessions
+from app.engine.conversation_claims import ConversationClaims
 from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
-from app.storage.memory import MemoryStore
+from app.storage.memory_store import MemoryStore
 
 
 def surroundings(
@@ -25,10 +25,10 @@ def surroundings(
     environ: Mapping[str, str] | None = None,
     home: Path | None = None,
     time: clock.Clock | None = None,
-) -> Surroundings:
+) -> BackendContext:
     """Return surroundings, with what a test brings put in their place."""
     place = Path(tempfile.gettempdir()) / "control-room-of-nobody"
-    return Surroundings(
+    return BackendContext(
         clock=time or clock.SystemClock(),
         supervisor=running or supervisor.Supervisor(place / "processes", clock.RandomIds(), os.environ),
         sessions=sessions or MemoryAgentSessions(),
@@ -37,6 +37,6 @@ def surroundings(
     )
 
 
-def conversations(sessions: agent_sessions.AgentSessions | None = None) -> Conversations:
+def conversations(sessions: agent_sessions.AgentSessions | None = None) -> ConversationClaims:
     """Return conversations beside an empty store, where no other run has any."""
-    return Conversations(sessions or MemoryAgentSessions(), MemoryStore(clock=clock.SystemClock()), {})
+    return ConversationClaims(sessions or MemoryAgentSessions(), MemoryStore(clock=clock.SystemClock()), {})

@@ -8,7 +8,8 @@ from typing import Any
 
 from app.agents import counting
 from app.agents.programs import catalogue, verdicts
-from app.engine import agent_sessions, ports
+from app.domain import agent_sessions
+from app.engine import ports
 
 FOLDER = Path(__file__).parent / "replies"
 
@@ -24,9 +25,9 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
-def left(given: dict[str, Any]) -> verdicts.Left:
+def left(given: dict[str, Any]) -> verdicts.ProcessResult:
     """Return what a program left behind; lines that are objects or arrays are written as JSON."""
-    return verdicts.Left(
+    return verdicts.ProcessResult(
         stdout=iter([f"{line if isinstance(line, str) else json.dumps(line)}\n".encode() for line in given["stdout"]]),
         stderr="\n".join(given["stderr"]).encode(),
         exit_code=given["exit_code"],

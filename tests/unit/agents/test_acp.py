@@ -18,8 +18,9 @@ from acp import schema
 
 from app import clock, errors
 from app.agents.configuration import BackendConfig
-from app.agents.servers import acp_agent, acp_backend, acp_line, acp_turns, acp_verdicts
-from app.engine import agent_sessions, ports
+from app.agents.servers import acp_agent, acp_backend, acp_connection, acp_turns, acp_verdicts
+from app.domain import agent_sessions
+from app.engine import ports
 from app.processes import commands, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, living
@@ -441,7 +442,7 @@ class TestTrouble:
     @pytest.mark.parametrize("how", ["", "lines"])
     async def test_a_flood_is_stopped(self, make: Make, say: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A line or a number of stray lines beyond all measure ends the agent."""
-        monkeypatch.setattr(acp_line, "MAX_LINE_BYTES", 1_000_000)
+        monkeypatch.setattr(acp_connection, "MAX_LINE_BYTES", 1_000_000)
         error = await failure(make().prompt(say(f"flood {how}")))
 
         assert error.code == "reply_unreadable"

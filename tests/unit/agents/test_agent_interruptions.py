@@ -9,7 +9,8 @@ import pytest
 
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
-from app.engine import interruptions, operations, ports, records
+from app.domain import operations, records
+from app.engine import interruptions, ports
 from app.processes import commands
 from tests.unit.agents import around
 from tests.unit.calls import Desk
@@ -49,7 +50,7 @@ async def asked(desk: Desk, backends: Breaking, **given: Any) -> records.Result:
 async def test_an_agent_that_was_cut_off_is_told(desk: Desk) -> None:
     """The engine decides whether the prompt goes out anew: here nothing is repeated."""
     backends = Breaking(losses=2)
-    with pytest.raises(interruptions.CutOff):
+    with pytest.raises(interruptions.Interrupted):
         await asked(desk, backends)
 
     assert backends.attempts == [1]

@@ -15,7 +15,8 @@ from app import errors
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import MAX_PROMPT_BYTES, AgentPerformer
-from app.engine import operations, ports, records, states
+from app.domain import operations, records, states
+from app.engine import ports
 from tests.unit.agents import around
 from tests.unit.calls import Desk
 

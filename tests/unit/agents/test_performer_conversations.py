@@ -12,10 +12,11 @@ from app import clock, errors
 from app.agents import performer
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
-from app.engine import operations, ports
-from app.engine.conversations import Conversations
+from app.domain import operations
+from app.engine import ports
+from app.engine.conversation_claims import ConversationClaims
 from app.storage.agent_sessions import MemoryAgentSessions
-from app.storage.memory import MemoryStore
+from app.storage.memory_store import MemoryStore
 from tests.conformance import houses
 from tests.unit.agents import around
 from tests.unit.calls import Desk
@@ -61,7 +62,7 @@ class Stage:
 
     def performer(self, sessions: MemoryAgentSessions | None = None) -> AgentPerformer:
         """Return a performer, that of another process if it has sessions of its own."""
-        return AgentPerformer(self.backend, Conversations(sessions or self.sessions, self.store, {}))
+        return AgentPerformer(self.backend, ConversationClaims(sessions or self.sessions, self.store, {}))
 
 
 def call(run_id: str, talk: str | None = TALK, key: str = "fix", **facts: Any) -> ports.Call:

@@ -15,7 +15,7 @@ import pytest
 from app import errors, resources
 from app.agents import backends, roster
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import catalogue, environment, gemini, places
+from app.agents.programs import catalogue, environment, executables, gemini
 from app.agents.programs.program import Invocation, Turn
 from tests.unit.agents import around
 from tests.unit.agents.prompts import prompt
@@ -264,7 +264,7 @@ class TestPlaces:
         """Look for Claude Code."""
         config = BackendConfig(name="one", type="claude-code", **given.pop("config", {}))
         environ = {"PATH": str(tmp_path / "bin"), **given}
-        return places.find(catalogue.PROGRAMS["claude-code"], config, environ, tmp_path)
+        return executables.find(catalogue.PROGRAMS["claude-code"], config, environ, tmp_path)
 
     def test_each_place_comes_before_the_next(self, tmp_path: Path) -> None:
         """The command of `agents.json` wins over the variable, that over its own installer, that over PATH."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.agents.configuration import BackendConfig
 from app.agents.programs import catalogue, template, verdicts, wording
-from app.agents.programs.verdicts import Left
+from app.agents.programs.verdicts import ProcessResult
 from tests.unit.agents import program_replies
 
 SUCCESS = {"type": "result", "is_error": False, "result": "PONG", "session_id": "s"}
@@ -54,7 +54,7 @@ def test_success_needs_every_sign(program: str) -> None:
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 def test_silence_is_no_success(program: str) -> None:
     """A program that ends with code 0 and has printed nothing has failed."""
-    error = verdicts.verdict(catalogue.PROGRAMS[program], Left()).reply.error
+    error = verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult()).reply.error
 
     assert error is not None
     assert error.code == "reply_unreadable"
@@ -93,7 +93,7 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     told = data.draw(st.lists(st.dictionaries(st.just("type"), st.sampled_from(types)) | values, max_size=5))
     lines = [json.dumps(line).encode() + b"\n" for line in told] + [data.draw(st.binary(max_size=20))]
     reply = verdicts.verdict(
-        catalogue.PROGRAMS[program], Left(stdout=iter(lines), stderr=data.draw(st.binary(max_size=30)))
+        catalogue.PROGRAMS[program], ProcessResult(stdout=iter(lines), stderr=data.draw(st.binary(max_size=30)))
     ).reply
 
     assert isinstance(reply.text, str)
@@ -107,7 +107,7 @@ class TestTemplates:
         """Return text and code of what is made of an output."""
         config = BackendConfig(name="aider", type="template", command=("aider",), **given)
         lines = iter(printed.splitlines(keepends=True))
-        reply = verdicts.verdict(template.program(config), Left(stdout=lines)).reply
+        reply = verdicts.verdict(template.program(config), ProcessResult(stdout=lines)).reply
         return reply.text, reply.error.code if reply.error else None
 
     def test_what_is_printed_is_the_reply(self) -> None:
@@ -169,4 +169,4 @@ class TestWording:
         text = "é\n" * 500_000
         lines = iter([json.dumps(SUCCESS | {"result": text}).encode()])
 
-        assert verdicts.verdict(catalogue.PROGRAMS["claude-code"], Left(stdout=lines)).reply.text == text
+        assert verdicts.verdict(catalogue.PROGRAMS["claude-code"], ProcessResult(stdout=lines)).reply.text == text

@@ -14,7 +14,8 @@ import pytest
 from app import errors
 from app.agents import backends
 from app.agents.programs import catalogue
-from app.engine import agent_sessions, ports
+from app.domain import agent_sessions
+from app.engine import ports
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.prompts import prompt

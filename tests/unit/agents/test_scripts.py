@@ -15,7 +15,8 @@ from app import clock, errors
 from app.agents import entries
 from app.agents.scripted import RecordingBackend, ScriptedBackend
 from app.agents.scripts import Script
-from app.engine import ports, records
+from app.domain import records
+from app.engine import ports
 from tests.unit.agents.prompts import prompt
 
 

@@ -15,7 +15,7 @@ from app import errors
 from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.agents.servers import services, vendors
-from app.engine import agent_sessions, plain
+from app.domain import agent_sessions, plain
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, http_service
 from tests.unit.agents.http_service import Said, completion, message, said_json

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app import errors
-from app.api import payloads
+from app.api.middleware import body_limits
 
 LIMIT = 2000
 
@@ -27,7 +27,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 def client() -> httpx.AsyncClient:
     """Return a client of an application behind the payload check."""
-    transport = httpx.ASGITransport(payloads.Payloads(echo, LIMIT))
+    transport = httpx.ASGITransport(body_limits.BodyLimits(echo, LIMIT))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
@@ -135,7 +135,7 @@ async def test_whoever_asks_before_sending_is_refused_before_sending() -> None:
 
     headers = [(b"content-length", b"10000000"), (b"expect", b"100-continue"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
-    await payloads.Payloads(echo, LIMIT)(scope, receive, send)
+    await body_limits.BodyLimits(echo, LIMIT)(scope, receive, send)
 
     assert (read, sent[0]["status"]) == ([], 413)
 
@@ -152,7 +152,7 @@ async def test_a_client_that_goes_away_starts_nothing() -> None:
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"transfer-encoding", b"chunked")]}
-    await payloads.Payloads(echo, LIMIT)(scope, receive, send)
+    await body_limits.BodyLimits(echo, LIMIT)(scope, receive, send)
 
     assert sent == []
 
@@ -169,7 +169,7 @@ def test_bytes_are_either_json_or_refused(body: bytes) -> None:
 def refusal(body: bytes) -> tuple[errors.Flaw, ...] | None:
     """Return why a body is refused, or None."""
     try:
-        payloads.check(body)
+        body_limits.check(body)
     except errors.InputRefused as error:
         return error.flaws
     return None

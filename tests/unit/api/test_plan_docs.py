@@ -9,11 +9,11 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from app.api import plan_bodies, published
+from app.api import plan_requests, published
 from app.cli import plan_formats, plans
-from app.control.plans import requests
-from app.engine import plans as engine_plans
-from app.engine.plans import PlanState, TaskState
+from app.domain import plans as engine_plans
+from app.domain.plans import PlanState, TaskState
+from app.services.plans import requests
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text(encoding="utf-8")
 BASE = "/api/sessions/{session_id}"
@@ -26,7 +26,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("heading", "body"), [("field of a plan", plan_bodies.PlanBody), ("field of a task", plan_bodies.TaskBody)]
+    ("heading", "body"), [("field of a plan", plan_requests.PlanBody), ("field of a task", plan_requests.TaskBody)]
 )
 def test_every_field_is_told(heading: str, body: type[pydantic.BaseModel]) -> None:
     """The tables of fields name exactly what a request can hold."""
@@ -72,7 +72,7 @@ def test_examples_are_plans() -> None:
 
     assert len(bodies) == 2
     for body in bodies:
-        made = plan_bodies.PlanBody.model_validate(json.loads(body)).plan(None)
+        made = plan_requests.PlanBody.model_validate(json.loads(body)).plan(None)
         assert made.intent or made.tasks
 
 

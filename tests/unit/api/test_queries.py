@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from app import clock, errors
 from app.api import polling, queries
-from app.engine import gates, operations, stores
+from app.domain import gates, operations
+from app.engine import stores
 from tests.unit.engine import samples
 
 ROW = stores.RunSummary(

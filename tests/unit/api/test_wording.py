@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from app import errors
-from app.api import bodies, conference_bodies, plan_bodies, queries, wording
+from app.api import conference_requests, plan_requests, queries, request_models, validation_messages
 from app.api import errors as http_errors
 
 MODELS: list[type[BaseModel]] = [
     found
-    for module in (bodies, conference_bodies, plan_bodies, queries)
+    for module in (request_models, conference_requests, plan_requests, queries)
     for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, BaseModel) and found.__module__ == module.__name__
 ]
@@ -45,7 +45,7 @@ def _objects(model: type[BaseModel]) -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def _bodies(draw: st.DrawFn) -> tuple[type[BaseModel], Any]:
     model = draw(st.sampled_from(MODELS))
-    tasks = st.lists(_objects(plan_bodies.TaskBody), max_size=2)
+    tasks = st.lists(_objects(plan_requests.TaskBody), max_size=2)
     return model, draw(_objects(model) | st.fixed_dictionaries({"tasks": tasks}) | _values)
 
 
@@ -74,7 +74,7 @@ def test_every_refusal_is_in_our_words(asked: tuple[type[BaseModel], Any]) -> No
 )
 def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> None:
     """What is wrong with the form of a plan is told at its place, in a few plain words."""
-    told = refusal(plan_bodies.PlanBody, value)
+    told = refusal(plan_requests.PlanBody, value)
 
     assert told is not None
     assert [(flaw.path, flaw.message) for flaw in told.flaws] == [(path, message)]
@@ -82,4 +82,4 @@ def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> 
 
 def test_what_is_not_known_keeps_its_words() -> None:
     """A flaw of a kind that nobody foresaw is told as it was found."""
-    assert wording.told({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"
+    assert validation_messages.told({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"

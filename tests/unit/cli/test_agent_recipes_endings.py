@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.cli.agent_recipes import endings
+from app.cli.agent_recipes import exit_codes
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_run_has_its_exit_code(status: str, reason: str | None, code: str | No
         "error": code and {"code": code},
     }
 
-    assert endings.of_run(detail) == expected
+    assert exit_codes.of_run(detail) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_run_has_its_exit_code(status: str, reason: str | None, code: str | No
 )
 def test_an_error_has_its_exit_code(error: BaseException, expected: int):
     """What keeps a run from beginning is configuration, but for a broken recipe; a bug is orchestration."""
-    assert endings.of_error(error) == expected
+    assert exit_codes.of_error(error) == expected

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.cli import endings
-from app.engine import states
+from app.cli import exit_codes
+from app.domain import states
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from app.engine import states
 )
 def test_error_has_its_exit_code(error: BaseException, code: int):
     """Each kind of error ends a command with its documented code."""
-    assert endings.of_error(error) == code
+    assert exit_codes.of_error(error) == code
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_error_has_its_exit_code(error: BaseException, code: int):
 )
 def test_status_has_its_exit_code(status: str, code: int):
     """A followed run's state decides the exit code."""
-    assert endings.of_status(states.RunState(status).value) == code
+    assert exit_codes.of_status(states.RunState(status).value) == code
 
 
 def test_error_is_one_line_and_one_for_each_flaw():
@@ -46,7 +46,7 @@ def test_error_is_one_line_and_one_for_each_flaw():
         errors.Flaw(path="$.dod", message="is missing"),
     ]
 
-    assert endings.sentences(errors.RecipeInvalid("The recipe is broken.", flaws=flaws)) == [
+    assert exit_codes.sentences(errors.RecipeInvalid("The recipe is broken.", flaws=flaws)) == [
         "The recipe is broken. [recipe_invalid]",
         "  $.phase_a[0].tool (line 12): there is no tool x",
         "  $.dod: is missing",
@@ -58,7 +58,7 @@ def test_nothing_is_told_twice():
     flaws = [errors.Flaw(path="$.title", message="is blank"), errors.Flaw(path="$.body", message="is too long")]
 
     for message in ("$.title: is blank", "is blank"):
-        assert endings.sentences(errors.RequestInvalid(message, flaws=flaws)) == [
+        assert exit_codes.sentences(errors.RequestInvalid(message, flaws=flaws)) == [
             f"{message} [request_invalid]",
             "  $.body: is too long",
         ]
@@ -68,15 +68,15 @@ def test_held_data_directory_tells_whom_to_ask():
     """Where a service holds the directory, the option that reaches it is named."""
     busy = errors.DataDirectoryBusy(detail={"pid": 7, "url": "http://127.0.0.1:8000"})
 
-    assert endings.sentences(busy)[1] == "  ask that one with --server http://127.0.0.1:8000"
-    assert len(endings.sentences(errors.DataDirectoryBusy(detail={"pid": 7, "url": None}))) == 1
+    assert exit_codes.sentences(busy)[1] == "  ask that one with --server http://127.0.0.1:8000"
+    assert len(exit_codes.sentences(errors.DataDirectoryBusy(detail={"pid": 7, "url": None}))) == 1
 
 
 def test_configuration_error_lists_the_flaws_in_its_detail():
     """A configuration file's flaws are listed as those of a request."""
     flaw = errors.Flaw(path="$.agents[0].tier", message="is none of t1, t3, t5").to_json()
 
-    assert endings.sentences(errors.ConfigurationError("agents.json is broken", detail={"flaws": [flaw]})) == [
+    assert exit_codes.sentences(errors.ConfigurationError("agents.json is broken", detail={"flaws": [flaw]})) == [
         "agents.json is broken [configuration_error]",
         "  $.agents[0].tier: is none of t1, t3, t5",
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.control import holds
 from app.engine import stores
+from app.services import workspace_claims
 from app.storage import layout, workspace_locks
 
 HERE = "/srv/here"
@@ -62,7 +62,7 @@ async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | Non
 async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary, **asked: Any) -> str | None:
     store: Any = Rows(*rows)
     try:
-        await holds.Holds(store, locks.take).take(HERE, **asked)
+        await workspace_claims.WorkspaceClaims(store, locks.take).take(HERE, **asked)
     except errors.Conflict as conflict:
         return conflict.detail["holder"] or "nobody"
     return None

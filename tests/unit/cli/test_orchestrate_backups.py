@@ -10,7 +10,8 @@ import pytest
 
 from app import bootstrap
 from app.cli.orchestrate import backups
-from app.engine import operations, ports, records
+from app.domain import operations, records
+from app.engine import ports
 from tests.unit import calls
 
 RUN = "20260210T143000Z-abc123"

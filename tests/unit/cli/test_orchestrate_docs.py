@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from app.cli import endings as common
-from app.cli.orchestrate import command, endings, given, places
+from app.cli import exit_codes as common
+from app.cli.orchestrate import command, exit_codes, options, places
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "orchestrate-cli.md").read_text(encoding="utf-8")
 
@@ -32,14 +32,14 @@ def test_every_variable_is_documented():
     read = {str(option.envvar) for one in command.orchestrate.commands.values() for option in one.params}
     documented = {found for row in _rows("Options") for found in re.findall(r"^\| `(ORCHESTRATE_[A-Z_]+)", row)}
 
-    assert documented == (read | {given.KEEP, places.STATE_DIR}) - {"None"}
+    assert documented == (read | {options.KEEP, places.STATE_DIR}) - {"None"}
 
 
 def test_every_exit_code_is_documented():
     """The table of exit codes has exactly those that the command ends with."""
     codes = {int(row.split("|")[1]) for row in _rows("Exit codes")}
 
-    assert codes == {*map(int, endings.ExitCode), int(common.ExitCode.PIPE_CLOSED)}
+    assert codes == {*map(int, exit_codes.ExitCode), int(common.ExitCode.PIPE_CLOSED)}
 
 
 def _options() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.cli.orchestrate import endings
+from app.cli.orchestrate import exit_codes
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from app.cli.orchestrate import endings
 )
 def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
     """A completed run is a success, one that was left can be resumed, all others failed."""
-    assert endings.of_run({"status": status}) == code
+    assert exit_codes.of_run({"status": status}) == code
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
 )
 def test_what_keeps_a_run_from_beginning_is_told_from_what_breaks(error: BaseException, code: int):
     """A refusal is 2, whatever else goes wrong 1."""
-    assert endings.of_error(error) == code
+    assert exit_codes.of_error(error) == code

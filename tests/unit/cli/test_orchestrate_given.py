@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from app.cli.orchestrate import cleaning, given
+from app.cli.orchestrate import cleaning, options
 from app.cli.orchestrate.running import Asked
 
 
@@ -28,10 +28,10 @@ def asked(*arguments: str) -> tuple[Asked, dict[str, Any]]:
     found: list[tuple[Asked, dict[str, Any]]] = []
 
     @click.command()
-    @given.context
-    @given.to_run
+    @options.context
+    @options.to_run
     def command(asked: Asked, **more: Any) -> None:
-        found.append((asked, given.context_of(more)))
+        found.append((asked, options.context_of(more)))
 
     command.main([*arguments], standalone_mode=False)
     return found[0]
@@ -106,7 +106,7 @@ def test_an_age_is_asked_for_or_taken_from_the_environment(monkeypatch: pytest.M
     found: list[timedelta] = []
 
     @click.command()
-    @click.option("--older-than", callback=given.age)
+    @click.option("--older-than", callback=options.age)
     def command(older_than: timedelta) -> None:
         found.append(older_than)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.cli.orchestrate import log
-from app.engine import plain
+from app.domain import plain
 
 EVENTS: tuple[dict[str, Any], ...] = (
     {"type": "run.created", "key": None, "data": {"recipe_id": "flow"}},

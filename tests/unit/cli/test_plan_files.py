@@ -9,7 +9,7 @@ import pytest
 
 from app import errors
 from app.cli import plan_files
-from app.control.plans import requests
+from app.services.plans import requests
 
 TASKS = [
     {"id": 1, "description": "Write scene 21"},

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.cli import endings, plan_following, plan_formats
-from app.engine import plans
-from app.engine.plans import PlanState, TaskState
+from app.cli import exit_codes, plan_following, plan_formats
+from app.domain import plans
+from app.domain.plans import PlanState, TaskState
 
 AT = "2026-02-10T14:30:00.000Z"
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
@@ -193,4 +193,4 @@ def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests:
 )
 def test_rest_has_its_exit_code(status: str, code: int):
     """A followed plan's state decides the exit code: one that still runs waits for an answer."""
-    assert endings.of_plan(PlanState(status).value) == code
+    assert exit_codes.of_plan(PlanState(status).value) == code

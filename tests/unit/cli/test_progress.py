@@ -8,7 +8,7 @@ import pytest
 
 from app.cli import formats
 from app.cli.progress import Progress
-from app.engine import events
+from app.domain import events
 
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors, printable
-from app.cli import boundary, endings, formats, issue_formats, terminal
+from app.cli import boundary, exit_codes, formats, issue_formats, terminal
 
 GATE = """
 gate_id run_id recipe_id key status asked_at expires_at default prompt decision by_default decided_at message
@@ -39,7 +39,7 @@ def failing(error: Exception) -> boundary.Program:
     def fail() -> None:
         raise error
 
-    return boundary.Program(name="try", command=fail, usage=2, of_error=endings.of_error)
+    return boundary.Program(name="try", command=fail, usage=2, of_error=exit_codes.of_error)
 
 
 def _verdict(found):

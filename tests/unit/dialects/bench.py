@@ -10,8 +10,9 @@ from typing import Any
 
 from app import clock, errors
 from app.dialects.registry import DIALECTS
-from app.engine import issue_operations, library, operations, plain, ports, probes, records, refusals, runner
-from app.engine.states import RunState
+from app.domain import issue_operations, library, operations, plain, records
+from app.domain.states import RunState
+from app.engine import ports, probes, refusals, runner
 from app.tools import issue_performer
 from tests.unit.engine import logs, samples
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from app.agents import roster
-from app.control import prompts
-from app.engine import library
+from app.domain import library
+from app.services import prompts
 from app.tools import checks, performer, registry, workspaces
 from tests.unit.dialects import bench
 

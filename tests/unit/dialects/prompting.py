@@ -11,10 +11,11 @@ from app import clock
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import AgentPerformer
-from app.dialects import prompt
-from app.dialects.registry import DRIVERS
-from app.engine import plain, probes, runner
-from app.engine.states import RunState
+from app.domain import plain
+from app.domain.states import RunState
+from app.engine import probes, runner
+from app.flows import prompt
+from app.flows.registry import DRIVERS
 from tests.unit.agents import around
 from tests.unit.engine import logs, samples
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.control import prompts
 from app.dialects.control_room import prompts as templates
-from app.engine.states import RunState
+from app.domain.states import RunState
+from app.services import prompts
 from tests import example_project
 from tests.unit.dialects import bench, example
 

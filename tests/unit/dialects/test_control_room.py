@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from app.dialects import registry
-from app.engine import library
+from app.domain import library
 from tests.unit.dialects import bench, reference
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,7 +181,7 @@ def test_the_reference_names_every_code():
     shared = [path for path in (ROOT / "app/dialects").glob("*.py") if path.name != "yaml_text.py"]
     sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
-    text += (ROOT / "app/engine/json_text.py").read_text(encoding="utf-8")
+    text += (ROOT / "app/domain/json_text.py").read_text(encoding="utf-8")
     # A bound of request bodies alone.
     codes = {"too_many_values"} ^ set(
         re.findall(r'(?:flaw\([^"\n]*?|_code = |code=|yield |return )"([a-z]+_[a-z_]+|syntax)"', text)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app.engine import operations
-from app.engine.states import RunState
+from app.domain import operations
+from app.domain.states import RunState
 from tests.unit.dialects import bench
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.dialects import control_room
 from app.dialects.control_room import done
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects import bench
 
 OUTPUT = {"slot": "prose", "path": "Drafts/{{task.run_id}}.md"}

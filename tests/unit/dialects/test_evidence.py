@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.dialects import evidence
-from app.engine import operations
-from app.engine.states import RunState
+from app.domain import evidence, operations
+from app.domain.states import RunState
 from tests.unit.dialects import bench
 
 QUOTED = 'Evidence: "the lantern was dark" (Story/a.md)'

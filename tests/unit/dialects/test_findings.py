@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.dialects.control_room import findings
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects import bench
 
 SLIP = {

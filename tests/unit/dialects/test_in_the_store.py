@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.engine import plain, probes, refusals, resumption, runner
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
-from app.storage import memory
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
+from app.engine import probes, refusals, resumption, runner
+from app.storage import memory_store
 from app.tools import issue_performer
 from tests.unit.dialects import bench
 from tests.unit.engine import logs
@@ -19,7 +20,7 @@ from tests.unit.engine import logs
 class Stored:
     """A pipeline whose run lies in a store."""
 
-    def __init__(self, store: memory.MemoryStore, document: dict[str, Any]) -> None:
+    def __init__(self, store: memory_store.MemoryStore, document: dict[str, Any]) -> None:
         self.store = store
         self.pipeline = bench.Pipeline(document)
         self.tables = self.pipeline.tables
@@ -60,7 +61,7 @@ class Stored:
 @pytest.fixture
 async def store():
     """Return a store in memory."""
-    async with memory.MemoryStore(clock=clock.FakeClock()) as made:
+    async with memory_store.MemoryStore(clock=clock.FakeClock()) as made:
         yield made
 
 
@@ -143,7 +144,7 @@ async def test_a_crash_in_any_step_repeats_that_step_alone(store, key):
     }
     whole = await _stored(store, **changes)
     await whole.run()
-    doomed = memory.MemoryStore(clock=clock.FakeClock())
+    doomed = memory_store.MemoryStore(clock=clock.FakeClock())
     await doomed.start()
     stored = await _stored(doomed, **changes)
     stored.tables.dying = key

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import json_text
+from app.domain import json_text
 
 # U+0000 is refused and lone surrogates are replaced, both on purpose.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))

@@ -11,7 +11,7 @@ import pytest
 
 from app import errors
 from app.dialects import registry
-from app.engine import json_text, library
+from app.domain import json_text, library
 
 pytestmark = pytest.mark.timeout(100)
 

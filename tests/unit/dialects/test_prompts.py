@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.control_room import prompts, refs
-from app.engine import library
+from app.domain import library
 from tests.unit.dialects import bench
 
 TIERS: tuple[library.Tier, ...] = ("t1", "t3", "t5")

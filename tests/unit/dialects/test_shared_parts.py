@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine import json_schemas, task_patterns
+from app.domain import json_schemas, task_patterns
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.dialects import yaml_text
-from app.engine import json_text
+from app.domain import json_text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 JSON = st.recursive(

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from app import clock, errors
-from app.engine import decisions, events, plain, ports, probes, records, runner, runs, stores
-from app.engine.states import RunState
+from app.domain import decisions, events, plain, records, runs
+from app.domain.states import RunState
+from app.engine import ports, probes, runner, stores
 from tests.unit.engine import samples
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.engine import operations, plain, records, runs
-from app.engine.conductor import Ask, Conductor
-from app.engine.context import DriverContext
-from app.engine.decisions import Decisions
+from app.domain import operations, plain, records, runs
+from app.domain.decisions import Decisions
+from app.engine.driver_context import DriverContext
+from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.stores import Loaded
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -56,13 +56,13 @@ def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -
     return Loaded(start=start(**facts), records=lines, decisions=decisions, emitted=frozenset())
 
 
-def conductor(drive: Any) -> tuple[Conductor, DriverContext]:
+def conductor(drive: Any) -> tuple[DriverScheduler, DriverContext]:
     """Return a conductor for a driver function, and the driver's context."""
     context = DriverContext(start(), lambda key, facts: None)
-    return Conductor(lambda: drive(context)), context
+    return DriverScheduler(lambda: drive(context)), context
 
 
-def answer(conductor: Conductor, key: str, position: int = 0, **fields: Any) -> None:
+def answer(conductor: DriverScheduler, key: str, position: int = 0, **fields: Any) -> None:
     """Hand a record to whoever asks for a key."""
     ask: Ask = conductor.asks[key]
     conductor.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))

@@ -10,8 +10,9 @@ import hypothesis
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import operations, records, runs, verdicts
-from app.engine.states import RunState
+from app.domain import operations, records, runs
+from app.domain.states import RunState
+from app.engine import step_decisions
 from tests.unit.engine import logs, samples
 
 _outcomes = st.sampled_from(["done", "done", "done", "failed", "retried", "large"])
@@ -74,9 +75,9 @@ class _Performers(logs.Performers):
         self.calls.append((call.key, call.attempt))
         match call.operation.tool:
             case "failed":
-                return verdicts.failed("broken", "broken")
+                return step_decisions.failed("broken", "broken")
             case "retried" if call.attempt == 1:
-                return verdicts.failed("busy", "busy")
+                return step_decisions.failed("busy", "busy")
             case "large":
                 return records.Result(output="x" * 70_000)
         return records.Result(output=f"{call.key} done")

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from app import errors
-from app.engine import records, runs
-from app.engine.conductor import STEPS_AT_ONCE
+from app.domain import records, runs
+from app.engine.driver_scheduler import STEPS_AT_ONCE
 from tests.unit.engine import samples
 
 

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from app.agents import documents
-from app.control import arguments
-from app.engine import json_schemas, json_words, library
+from app.domain import json_schemas, json_words, library
+from app.services import arguments
 from app.tools import arguments as tool_arguments
 
 ODD: tuple[Any, ...] = (None, True, False, 0, 1.5, "", "a'b", [], [None, True], {}, {"a": None}, {"a": {"b": [False]}})

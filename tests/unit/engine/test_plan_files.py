@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from app import errors
-from app.engine import plain, plan_files, plans
-from app.engine.plans import Plan, PlanState, Scoping, Task, TaskState
+from app.domain import plain, plan_files, plans
+from app.domain.plans import Plan, PlanState, Scoping, Task, TaskState
 
 AT = "2026-02-10T14:30:00.000Z"
 

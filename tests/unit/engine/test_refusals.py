@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.engine import operations, refusals, states
+from app.domain import operations, states
+from app.engine import refusals
 from tests.unit.calls import Desk
 
 

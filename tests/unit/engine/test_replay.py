@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.engine import conductor, context, records, replay, resumption
+from app.domain import records
+from app.engine import driver_context, driver_scheduler, replay, resumption
 from tests.unit.engine import samples
 
 
@@ -14,8 +15,8 @@ async def _no_blob(blob):
 
 
 def _made(drive, loaded):
-    made = context.DriverContext(loaded.start, lambda key, facts: None)
-    return conductor.Conductor(lambda: drive(made))
+    made = driver_context.DriverContext(loaded.start, lambda key, facts: None)
+    return driver_scheduler.DriverScheduler(lambda: drive(made))
 
 
 async def _sequence(ctx):

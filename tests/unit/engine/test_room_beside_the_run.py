@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import decisions, operations, records, runs
-from app.engine.states import RunState
+from app.domain import decisions, operations, records, runs
+from app.domain.states import RunState
 from tests.unit.engine import logs
 
 ISSUE = operations.OpenIssue(title="Look here", body="", facts={})

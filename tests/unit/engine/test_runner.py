@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import interruptions, operations, records, runs, slots, verdicts, workspace_faults
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState, StepState
+from app.domain import operations, records, runs, slots
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState, StepState
+from app.engine import interruptions, step_decisions, workspace_faults
 from tests.unit.engine import logs, samples
 
 
@@ -459,7 +460,7 @@ async def test_secrets_never_reach_the_disk():
     bench = logs.Bench(_three)
     bench.secrets = ("hunter2",)
     bench.performers.results["a"] = [records.Result(output={"k": "hunter2"}, summary="hunter2!")]
-    bench.performers.results["b"] = [verdicts.failed("x", "no hunter2", {"is": "hunter2"})]
+    bench.performers.results["b"] = [step_decisions.failed("x", "no hunter2", {"is": "hunter2"})]
     await bench.run()
 
     assert b"hunter2" not in b"".join(bench.disk.steps + bench.disk.control)
@@ -576,7 +577,7 @@ async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, stat
 
     bench = logs.Bench(drive)
     lost = errors.ControlRoomError("the launcher ended")
-    bench.performers.results["a"] = [interruptions.CutOff(lost) for _ in range(cuts)]
+    bench.performers.results["a"] = [interruptions.Interrupted(lost) for _ in range(cuts)]
 
     assert await bench.run() is status
 

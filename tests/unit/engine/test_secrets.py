@@ -7,8 +7,9 @@ import logging
 from typing import Any
 
 from app import clock
-from app.engine import plain, ports, probes, records, runner, runs, slots
-from app.engine.states import RunState
+from app.domain import plain, records, runs, slots
+from app.domain.states import RunState
+from app.engine import ports, probes, runner
 from tests.unit.engine import logs, samples
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from app.engine import plain, runs, sharing
-from tests.unit.execution import pools, toys
+from app.domain import plain, runs
+from app.engine import interning
+from tests.unit.worker import pools, toys
 
 
 def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
@@ -17,7 +18,7 @@ def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
 
 def test_runs_of_one_recipe_hold_it_once() -> None:
     """The facts stay what they are; recipe and frozen fields are the first run's."""
-    copies = sharing.Copies()
+    copies = interning.Interner()
     first, second = copies.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
     shared = copies.shared(second)
 
@@ -28,7 +29,7 @@ def test_runs_of_one_recipe_hold_it_once() -> None:
 
 def test_what_differs_is_not_shared() -> None:
     """Neither other recipes, nor what another state of the project froze, nor a wrong hash are mixed up."""
-    copies = sharing.Copies()
+    copies = interning.Interner()
     first = copies.shared(start(1, "a", frozen={"agents": "old"}))
     newer = copies.shared(start(2, "a", frozen={"agents": "new"}))
     other = copies.shared(dataclasses.replace(start(3, "b"), recipe_sha256=first.recipe_sha256))
@@ -39,7 +40,7 @@ def test_what_differs_is_not_shared() -> None:
 
 def test_few_recipes_are_kept() -> None:
     """The one that was not used for longest goes first."""
-    copies = sharing.Copies(kept=2)
+    copies = interning.Interner(kept=2)
     one, two = copies.shared(start(1, "one")), copies.shared(start(2, "two"))
     copies.shared(start(3, "one"))
     copies.shared(start(4, "three"))

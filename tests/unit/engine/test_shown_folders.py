@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.engine import operations, records, runs, slots
-from app.engine.states import RunState
+from app.domain import operations, records, runs, slots
+from app.domain.states import RunState
 from tests.unit.engine import logs, samples
 
 RUN_ID = samples.start().run_id

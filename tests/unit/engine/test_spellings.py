@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine import plain, spellings
+from app.domain import plain, secret_spellings
 
 AWKWARD = "p\"ss'w\\rd/é&<b>+ %ü$"
 PEM = (
@@ -106,10 +106,10 @@ def test_an_environment_is_searched_by_names_and_for_urls() -> None:
         "HOMEPAGE": "https://example.org/a:b@c", "EMPTY_SECRET": "",
     }  # fmt: skip
 
-    assert spellings.of_environment(environ, NAMES) - {""} == {
+    assert secret_spellings.of_environment(environ, NAMES) - {""} == {
         "sk-1", "npm-2", "p%40ss-3", "p@ss-3", "four-4", "five-5",
     }  # fmt: skip
-    assert spellings.of_environment({"MY_PIN": "0000-1"}, ["*_pin"]) == {"0000-1"}
+    assert secret_spellings.of_environment({"MY_PIN": "0000-1"}, ["*_pin"]) == {"0000-1"}
 
 
 def test_bytes_that_are_no_text_are_masked_as_they_are_read() -> None:

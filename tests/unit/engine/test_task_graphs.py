@@ -5,8 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from app.engine import task_graphs
-from app.engine.task_graphs import Node
+from app.domain import task_graphs
+from app.domain.task_graphs import Node
 
 ids = st.integers(1, 6)
 any_graph = st.lists(st.tuples(ids, st.lists(ids, max_size=4)), max_size=8)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import decisions, operations, plain, records, runs, states, verdicts
-from app.engine.states import RunState
+from app.domain import decisions, operations, plain, records, runs, states
+from app.domain.states import RunState
+from app.engine import step_decisions
 from tests.unit.engine import samples
 
 _json = st.recursive(
@@ -160,18 +161,18 @@ def _begun(*attempts):
 )
 def test_a_step_that_was_cut_off_is_rescued_by_its_policy(operation, attempts, recorded, verdict):
     """Only tries without a line count, and waiting is no crash."""
-    assert verdicts.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
+    assert step_decisions.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
 
 
 def test_retries_are_counted_capped_and_chosen_by_code():
     """The delay grows, stays under its cap, and ends with the last try."""
     policy = operations.RetryPolicy(max_attempts=4, codes=("busy",), initial_seconds=2, factor=10, max_seconds=30)
-    busy, broken = verdicts.failed("busy", "b"), verdicts.failed("broken", "b")
+    busy, broken = step_decisions.failed("busy", "b"), step_decisions.failed("broken", "b")
 
-    assert [verdicts.retry_delay_seconds(policy, busy, tries) for tries in (1, 2, 3, 4)] == [2, 20, 30, None]
-    assert verdicts.retry_delay_seconds(policy, broken, 1) is None
-    assert verdicts.retry_delay_seconds(None, busy, 1) is None
-    assert verdicts.retry_delay_seconds(policy, records.Result(output="x"), 1) is None
+    assert [step_decisions.retry_delay_seconds(policy, busy, tries) for tries in (1, 2, 3, 4)] == [2, 20, 30, None]
+    assert step_decisions.retry_delay_seconds(policy, broken, 1) is None
+    assert step_decisions.retry_delay_seconds(None, busy, 1) is None
+    assert step_decisions.retry_delay_seconds(policy, records.Result(output="x"), 1) is None
 
 
 def test_a_result_without_its_error_is_a_failure():
@@ -179,12 +180,12 @@ def test_a_result_without_its_error_is_a_failure():
     error = records.StepError(code="x", message="y")
 
     for result in (records.Result(status=states.StepState.FAILED), records.Result(error=error)):
-        told = verdicts.sound(result).error
+        told = step_decisions.sound(result).error
 
         assert told is not None
         assert told.code == "bad_result"
 
-    assert verdicts.sound(records.Result(output="x")).output == "x"
+    assert step_decisions.sound(records.Result(output="x")).output == "x"
 
 
 def test_finished_states_only_leave_by_a_resume():
@@ -225,7 +226,7 @@ def test_the_start_of_a_run_is_read_back_as_written():
 )
 def test_another_try_by_exit_code(policy, error, again):
     """Commands can be tried again after some exit codes, or after all but some."""
-    result = verdicts.failed(error["code"], "", error["detail"])
+    result = step_decisions.failed(error["code"], "", error["detail"])
     policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
 
-    assert (verdicts.retry_delay_seconds(policy, result, 1) == 5) is again
+    assert (step_decisions.retry_delay_seconds(policy, result, 1) == 5) is again

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from app.processes import kin, marks
+from app.processes import process_markers, process_tree
 
 PROGRAM = Path(__file__).with_name("brood.py")
 ALL = ("child", "session", "daemon")
@@ -25,7 +25,7 @@ def argv(folder: Path, *kinds: str) -> tuple[str, ...]:
 
 def sleeper(mark: str) -> subprocess.Popen[bytes]:
     """Start a process that bears a mark in its environment only."""
-    process = subprocess.Popen(["/bin/sleep", "60"], env={marks.VARIABLE: mark})
+    process = subprocess.Popen(["/bin/sleep", "60"], env={process_markers.VARIABLE: mark})
     while not Path(f"/proc/{process.pid}/environ").read_bytes():
         # A new program's environment can be read a moment after it has begun.
         os.sched_yield()
@@ -56,7 +56,7 @@ async def born(folder: Path, *kinds: str) -> dict[str, int]:
 
 def living(pids: dict[str, int]) -> set[str]:
     """Return the kinds whose process is alive."""
-    return {kind for kind, pid in pids.items() if kin.process(pid) is not None}
+    return {kind for kind, pid in pids.items() if process_tree.process(pid) is not None}
 
 
 def _words(pid: str) -> list[str]:

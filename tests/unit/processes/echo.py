@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 
-from app.processes import leash
+from app.processes import parent_death
 
 
 def main() -> None:
     """Answer each line until standard input ends."""
-    leash.hold(int(sys.argv[1]))
+    parent_death.hold(int(sys.argv[1]))
     for line in sys.stdin:
         heard = json.loads(line)
         match heard.get("do"):

@@ -7,12 +7,12 @@ import os
 
 import pytest
 
-from app.processes import containment, wardens
+from app.processes import containment, namespace_init
 
-NAMESPACES = (wardens.NAMESPACE, wardens.USER_NAMESPACE)
+NAMESPACES = (namespace_init.NAMESPACE, namespace_init.USER_NAMESPACE)
 """Those that need the system's leave."""
 
-ALL = (wardens.GUARD, *NAMESPACES)
+ALL = (namespace_init.GUARD, *NAMESPACES)
 """Every one, by the name that forces it."""
 
 
@@ -28,6 +28,6 @@ def _had(wanted: str) -> containment.Examined:
 def need(mode: str) -> None:
     """Skip a test whose mode is not to be had here."""
     found = _had(mode)
-    granted = not found.reason if mode == wardens.AUTO else found.containment == mode
+    granted = not found.reason if mode == namespace_init.AUTO else found.containment == mode
     if not granted:
         pytest.skip(f"no {mode} here, but a {found.containment}: {found.reason or 'it needs rights over the machine'}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.processes import companions
+from app.processes import helper_process
 from tests.unit.agents import living
 
 ECHO = "tests.unit.processes.echo"
@@ -20,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-async def companion() -> AsyncIterator[companions.Companion]:
-    started = await companions.Companion.start(ECHO, "one", "two words")
+async def companion() -> AsyncIterator[helper_process.HelperProcess]:
+    started = await helper_process.HelperProcess.start(ECHO, "one", "two words")
     yield started
     await started.end()
 
 
-async def test_a_companion_answers_one_question_after_another(companion: companions.Companion) -> None:
+async def test_a_companion_answers_one_question_after_another(companion: helper_process.HelperProcess) -> None:
     """Each question gets its own answer, whatever characters it holds."""
     answers = [await companion.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
 
@@ -38,7 +38,7 @@ async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
 ) -> None:
     """Secrets of the service's environment do not reach a companion, and it holds no folder of the project."""
     monkeypatch.setenv("SOME_API_KEY", "sk-secret")
-    companion = await companions.Companion.start(ECHO, "one", "two words")
+    companion = await helper_process.HelperProcess.start(ECHO, "one", "two words")
     told = await companion.ask({"do": "tell"})
     await companion.end()
 
@@ -47,37 +47,37 @@ async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
     assert told["cwd"] == "/"
 
 
-async def test_a_companion_that_ends_tells_why(companion: companions.Companion) -> None:
+async def test_a_companion_that_ends_tells_why(companion: helper_process.HelperProcess) -> None:
     """A companion that ends in place of an answer is an error with its exit code and its last words."""
-    with pytest.raises(companions.CompanionLost) as lost:
+    with pytest.raises(helper_process.HelperProcessLost) as lost:
         await companion.ask({"do": "complain and leave"})
 
     assert lost.value.detail == {"exit_code": 3, "stderr": "something is wrong"}
     assert not companion.alive
 
 
-async def test_a_question_to_a_dead_companion_fails(companion: companions.Companion) -> None:
+async def test_a_question_to_a_dead_companion_fails(companion: helper_process.HelperProcess) -> None:
     """A companion killed from outside is noticed at the next question at the latest."""
     os.kill(companion.pid, signal.SIGKILL)
 
-    with pytest.raises(companions.CompanionLost) as lost:
+    with pytest.raises(helper_process.HelperProcessLost) as lost:
         await companion.ask({"say": "hello"})
     assert lost.value.detail["exit_code"] == -signal.SIGKILL
 
 
-async def test_end_kills_a_companion_that_hangs(companion: companions.Companion) -> None:
+async def test_end_kills_a_companion_that_hangs(companion: helper_process.HelperProcess) -> None:
     """A companion that never answers is gone when `end` returns, and ending it again does nothing."""
     asking = asyncio.ensure_future(companion.ask({"do": "hang"}))
     await companion.end()
     await companion.end()
 
     assert companion.pid not in living.children()
-    assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], companions.CompanionLost)
+    assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], helper_process.HelperProcessLost)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_that_end_a_service_are_not_for_companions(
-    companion: companions.Companion, ending: signal.Signals
+    companion: helper_process.HelperProcess, ending: signal.Signals
 ) -> None:
     """Whoever signals a whole group of processes leaves it to the service what becomes of its companions."""
     await companion.ask({"say": "I am here"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.processes import concealment, kin
+from app.processes import concealment, process_tree
 
 NOBODY = 65534
 
@@ -67,7 +67,7 @@ def run(conceals: bool, user: int | None) -> dict[str, object]:
     return told
 
 
-@pytest.mark.skipif(not kin.LINUX, reason="/proc is a matter of Linux")
+@pytest.mark.skipif(not process_tree.LINUX, reason="/proc is a matter of Linux")
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["this user", "nobody"])
 def test_a_child_does_not_read_its_parents_secrets(user: int | None) -> None:
     """The parent keeps and hands on its variables, and shows none of them; only root looks into its memory."""

@@ -19,7 +19,15 @@ from typing import Any
 import pytest
 
 from app import clock, settings
-from app.processes import commands, containment, kin, launched, marks, supervisor, wardens
+from app.processes import (
+    commands,
+    containment,
+    launcher_client,
+    namespace_init,
+    process_markers,
+    process_tree,
+    supervisor,
+)
 from tests.unit.processes import broods, modes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -291,12 +299,12 @@ class TestEnding:
     ) -> None:
         """A program is over when its processes are; a namespace counts even those that have taken their mark off."""
         ended = await running.run(request(*broods.argv(traces, "stubborn", kind, "leave")))
-        if kind == "hidden" and mode == wardens.GUARD:
+        if kind == "hidden" and mode == namespace_init.GUARD:
             await broods.until(lambda: broods.running(traces) == {})
 
         assert broods.running(traces) == {}
         assert (ended.exit_code, ended.cause, ended.survivors) == (0, "", 0)
-        assert ended.leftovers == (0 if kind == "hidden" and mode == wardens.GUARD else 1)
+        assert ended.leftovers == (0 if kind == "hidden" and mode == namespace_init.GUARD else 1)
 
     async def test_a_killed_launcher_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """Whoever waits hears of it once nothing is left; the next program has a new launcher."""
@@ -324,7 +332,7 @@ class TestEnding:
         ended = await work
 
         assert (ended.pid, ended.signal, ended.cause) == (active.pid, signal.SIGKILL, "")
-        assert ended.leftovers == (3 if mode == wardens.GUARD else 0)
+        assert ended.leftovers == (3 if mode == namespace_init.GUARD else 0)
         assert broods.running(traces) == {}
 
     async def test_a_close_leaves_nothing(self, running: supervisor.Supervisor, traces: Path, tmp_path: Path) -> None:
@@ -391,14 +399,14 @@ class TestNamespaces:
         """Who does not ask for it gets no namespace."""
         ended = await alone.run(request("/bin/true", contained=False))
 
-        assert (ended.exit_code, ended.containment) == (0, wardens.GUARD)
+        assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
     async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
         """The outer layer does not replace the inner one: warden and program bear the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*broods.argv(traces, "child"))))
         pids = await broods.born(traces, "parent", "child")
         (active,) = alone.active()
-        found = {marks.of(pid) for pid in (*pids.values(), active.pid or 0)}
+        found = {process_markers.of(pid) for pid in (*pids.values(), active.pid or 0)}
         work.cancel()
         await asyncio.wait([work])
 
@@ -407,7 +415,7 @@ class TestNamespaces:
 
     def test_without_rights_over_the_machine(self) -> None:
         """Somebody without rights gets a user namespace where the system allows it, and files are his own."""
-        modes.need(wardens.USER_NAMESPACE)
+        modes.need(namespace_init.USER_NAMESPACE)
         user = 54321 if os.geteuid() == 0 else os.geteuid()
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o777)
@@ -443,38 +451,38 @@ class TestChoosing:
 
     def test_the_settings_name_every_mode(self) -> None:
         """What can be set is what can be done."""
-        assert settings.CONTAINMENTS == wardens.WANTED
+        assert settings.CONTAINMENTS == namespace_init.WANTED
 
     def test_it_is_told_before_anything_runs(self, mode: str) -> None:
         """Diagnostics try it out in a process of their own."""
         modes.need(mode)
         found = containment.examine(mode)
 
-        assert (found.containment, bool(found.reason)) == (mode, mode == wardens.GUARD)
+        assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
 
     def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Diagnostics that cannot be made are no namespace."""
         monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
         found = containment.examine()
 
-        assert found.containment == wardens.GUARD
+        assert found.containment == namespace_init.GUARD
         assert "3" in found.reason
 
     @pytest.fixture
     def refusing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        begin, end = launched._PROGRAM.split("launcher.main")
+        begin, end = launcher_client._PROGRAM.split("launcher.main")
         refuse = " from app.processes import namespaces; namespaces._SYS_CLONE3 = 1_000_000;"
-        monkeypatch.setattr(launched, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
+        monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
 
     @pytest.mark.usefixtures("refusing")
     async def test_where_there_is_no_namespace_the_guard_has_to_do(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A system that refuses is fallen back from, and that is said once."""
-        async for running in _running(wardens.AUTO, tmp_path):
+        async for running in _running(namespace_init.AUTO, tmp_path):
             found = [await running.run(request("/bin/true")) for _ in range(3)]
 
-        assert {(ended.exit_code, ended.containment) for ended in found} == {(0, wardens.GUARD)}
+        assert {(ended.exit_code, ended.containment) for ended in found} == {(0, namespace_init.GUARD)}
         assert caplog.text.count("no namespaces") == 1
 
     @pytest.mark.usefixtures("refusing")
@@ -493,11 +501,11 @@ class TestChoosing:
     ) -> None:
         """What worked when it was tried out and does not now is said, and nothing runs without its walls."""
         modes.need(namespaced)
-        begin, end = launched._PROGRAM.split("launcher.main")
+        begin, end = launcher_client._PROGRAM.split("launcher.main")
         refuse = " from app.processes import namespaces, wardens;"
         refuse += " wardens.Containment.found = lambda self: (next(iter(namespaces.NAMES)), 0);"
         refuse += " namespaces._MS_REC = 0; namespaces._MS_SLAVE = 0;"
-        monkeypatch.setattr(launched, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
+        monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
         async for running in _running(namespaced, tmp_path):
             with pytest.raises(commands.NotStarted) as refused:
                 await running.run(shell(f"touch {tmp_path}/made"))
@@ -528,7 +536,7 @@ class TestActive:
 
 
 def _contains_all(running: supervisor.Supervisor) -> bool:
-    return running._containment != wardens.GUARD
+    return running._containment != namespace_init.GUARD
 
 
 def _open_files(running: supervisor.Supervisor) -> list[int]:
@@ -536,4 +544,4 @@ def _open_files(running: supervisor.Supervisor) -> list[int]:
 
 
 def _family(running: supervisor.Supervisor) -> set[int]:
-    return kin.descendants(kin.table(), [running.launcher_pid or 0])
+    return process_tree.descendants(process_tree.table(), [running.launcher_pid or 0])

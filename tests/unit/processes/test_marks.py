@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.processes import kin, marks, outlets, register
+from app.processes import command_register, output_files, process_markers, process_tree
 from tests.unit.processes import broods
 
 SERIES = st.integers(1, 2**30 - 1)
@@ -34,27 +34,27 @@ class TestMarks:
     @given(series=SERIES, number=NUMBERS)
     def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
         """Series and number are both in the mark, which is a limit that the system can keep."""
-        mark = marks.mark(series, number)
+        mark = process_markers.mark(series, number)
 
-        assert marks.series_of(mark) == series
+        assert process_markers.series_of(mark) == series
         assert 2**32 <= mark < 2**63
-        assert marks._parsed(marks.written(mark).encode()) == mark
+        assert process_markers._parsed(process_markers.written(mark).encode()) == mark
 
     @given(chance=st.binary(min_size=1, max_size=16))
     def test_any_chance_makes_a_series(self, chance: bytes) -> None:
         """A series is never 0, which would be no mark at all."""
-        assert 0 < marks.series(chance) < 2**30
+        assert 0 < process_markers.series(chance) < 2**30
 
-    @pytest.mark.skipif(not kin.LINUX, reason="marks are a matter of Linux")
+    @pytest.mark.skipif(not process_tree.LINUX, reason="marks are a matter of Linux")
     def test_a_mark_outlives_exec_and_an_empty_environment(self) -> None:
         """A process that has given up everything else still bears its mark."""
-        mark = marks.mark(77, 5)
+        mark = process_markers.mark(77, 5)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", BEARING, str(ROOT), str(mark)], stdout=subprocess.PIPE
         )
         assert process.stdout is not None
         told = process.stdout.readline()
-        found = marks.of(process.pid)
+        found = process_markers.of(process.pid)
         process.kill()
         process.communicate()
 
@@ -63,12 +63,12 @@ class TestMarks:
 
     @pytest.mark.parametrize(
         ("value", "found"),
-        [("0000abcd.5", marks.mark(0xABCD, 5)), ("", None), ("x.y", None), ("5", None), ("0000abcd.", None)],
+        [("0000abcd.5", process_markers.mark(0xABCD, 5)), ("", None), ("x.y", None), ("5", None), ("0000abcd.", None)],
     )
     def test_a_mark_is_read_from_the_environment(self, value: str, found: int | None) -> None:
         """Where no limit tells it the environment does; nonsense is no mark."""
         process = broods.sleeper(value)
-        told = marks.of(process.pid)
+        told = process_markers.of(process.pid)
         process.kill()
         process.wait()
 
@@ -76,21 +76,21 @@ class TestMarks:
 
     def test_who_is_gone_has_no_mark(self) -> None:
         """A process that does not exist is no error."""
-        assert marks.of(2**22 + 1) is None
+        assert process_markers.of(2**22 + 1) is None
 
     def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
         """A small limit of file locks is what it looks like."""
         before = resource.getrlimit(10)
         process = subprocess.Popen(["/bin/sleep", "60"], env={})
         resource.prlimit(process.pid, 10, (4096, before[1]))
-        told = marks.of(process.pid)
+        told = process_markers.of(process.pid)
         process.kill()
         process.wait()
 
         assert told is None
 
 
-@pytest.mark.skipif(not kin.LINUX, reason="/proc is a matter of Linux")
+@pytest.mark.skipif(not process_tree.LINUX, reason="/proc is a matter of Linux")
 class TestKin:
     """Which processes there are."""
 
@@ -99,7 +99,7 @@ class TestKin:
         process = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
         assert process.stdout is not None
         grandchild = int(process.stdout.readline())
-        found = kin.descendants(kin.table(), [process.pid])
+        found = process_tree.descendants(process_tree.table(), [process.pid])
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         process.communicate()
@@ -110,7 +110,7 @@ class TestKin:
         """A process that has ended and was not buried yet does not count, though its start is still told."""
         process = subprocess.Popen(["/bin/true"])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        found, began = kin.process(process.pid), kin.started(process.pid)
+        found, began = process_tree.process(process.pid), process_tree.started(process.pid)
         process.wait()
 
         assert found is None
@@ -120,76 +120,76 @@ class TestKin:
     def test_only_the_very_process_is_struck(self, monkeypatch: pytest.MonkeyPatch, handles: bool) -> None:
         """Who has the id of another one by now is spared, also where a process can be named by its id only."""
         if not handles:
-            monkeypatch.setattr(kin, "_handle", lambda pid: None)
+            monkeypatch.setattr(process_tree, "_handle", lambda pid: None)
         process = subprocess.Popen(["/bin/sleep", "60"])
-        began = kin.started(process.pid)
-        kin.strike(process.pid, began + 1, signal.SIGKILL)
-        spared = kin.is_alive(process.pid, began)
-        kin.strike(process.pid, began, signal.SIGKILL)
+        began = process_tree.started(process.pid)
+        process_tree.strike(process.pid, began + 1, signal.SIGKILL)
+        spared = process_tree.is_alive(process.pid, began)
+        process_tree.strike(process.pid, began, signal.SIGKILL)
 
         assert spared
         assert process.wait() == -signal.SIGKILL
 
     def test_who_is_gone_is_not_struck(self) -> None:
         """A signal to nobody is no error."""
-        kin.strike(2**22 + 1, 5, signal.SIGKILL)
-        kin.strike_group(2**22 + 1, signal.SIGKILL)
+        process_tree.strike(2**22 + 1, 5, signal.SIGKILL)
+        process_tree.strike_group(2**22 + 1, signal.SIGKILL)
 
-        assert not kin.has_group(2**22 + 1)
+        assert not process_tree.has_group(2**22 + 1)
 
 
 class TestRegisters:
     """What is written down."""
 
     @pytest.fixture
-    def written(self, tmp_path: Path) -> register.Register:
-        return register.Register(str(tmp_path), 0xABC, register.current(os.getppid()))
+    def written(self, tmp_path: Path) -> command_register.Register:
+        return command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
-    def test_what_runs_is_written_down(self, tmp_path: Path, written: register.Register) -> None:
+    def test_what_runs_is_written_down(self, tmp_path: Path, written: command_register.Register) -> None:
         """A command stands there before it exists, then with its process, and not any more afterwards."""
         path = str(tmp_path / "00000abc")
         place = written.announce(7, "run-1")
-        announced = register.read(path)[1]
-        written.complete(place, register.Entry(7, "run-1", 1234, 99))
-        completed = register.read(path)[1]
+        announced = command_register.read(path)[1]
+        written.complete(place, command_register.Entry(7, "run-1", 1234, 99))
+        completed = command_register.read(path)[1]
         written.release(place)
 
-        assert announced == [register.Entry(7, "run-1", 0, 0)]
-        assert completed == [register.Entry(7, "run-1", 1234, 99)]
-        assert register.read(path)[1] == []
+        assert announced == [command_register.Entry(7, "run-1", 0, 0)]
+        assert completed == [command_register.Entry(7, "run-1", 1234, 99)]
+        assert command_register.read(path)[1] == []
 
-    def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: register.Register) -> None:
+    def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: command_register.Register) -> None:
         """Owner and launcher are named so that no other process is taken for them."""
-        owner, _ = register.read(str(tmp_path / "00000abc"))
+        owner, _ = command_register.read(str(tmp_path / "00000abc"))
 
         assert owner is not None
         assert (owner.owner_pid, owner.launcher_pid) == (os.getppid(), os.getpid())
-        assert kin.is_alive(owner.launcher_pid, owner.launcher_started)
-        assert owner.boot_id == kin.boot_id()
+        assert process_tree.is_alive(owner.launcher_pid, owner.launcher_started)
+        assert owner.boot_id == process_tree.boot_id()
 
     @pytest.mark.parametrize(
         ("line", "owner"),
         [
-            ("boot 1 2 3 4", register.Owner("boot", 1, 2, 3, 4, 0)),
-            ("boot 1 2 3 4 5", register.Owner("boot", 1, 2, 3, 4, 5)),
+            ("boot 1 2 3 4", command_register.Owner("boot", 1, 2, 3, 4, 0)),
+            ("boot 1 2 3 4 5", command_register.Owner("boot", 1, 2, 3, 4, 5)),
             ("boot 1 2 3", None),
             ("boot 1 2 3 4 5 6", None),
             ("boot 1 2 3 x", None),
         ],
     )
-    def test_a_first_line_may_be_older(self, tmp_path: Path, line: str, owner: register.Owner | None) -> None:
+    def test_a_first_line_may_be_older(self, tmp_path: Path, line: str, owner: command_register.Owner | None) -> None:
         """A register of a version that told no namespace can be read; one that says something else cannot."""
         (tmp_path / "00000abc").write_text(line + "\n")
 
-        assert register.read(str(tmp_path / "00000abc"))[0] == owner
+        assert command_register.read(str(tmp_path / "00000abc"))[0] == owner
 
-    def test_it_grows_and_is_used_again(self, tmp_path: Path, written: register.Register) -> None:
+    def test_it_grows_and_is_used_again(self, tmp_path: Path, written: command_register.Register) -> None:
         """Hundreds of commands at a time find room, and as many after them need no more."""
         path = tmp_path / "00000abc"
         for _ in range(3):
             places = [written.announce(number, "r" * 64) for number in range(200)]
             size = path.stat().st_size
-            numbers = {entry.number for entry in register.read(str(path))[1]}
+            numbers = {entry.number for entry in command_register.read(str(path))[1]}
             for place in places:
                 written.release(place)
 
@@ -197,11 +197,11 @@ class TestRegisters:
             assert len(set(places)) == 200
             assert size == path.stat().st_size < 60_000
 
-    def test_a_series_is_never_used_twice(self, tmp_path: Path, written: register.Register) -> None:
+    def test_a_series_is_never_used_twice(self, tmp_path: Path, written: command_register.Register) -> None:
         """Two launchers cannot have one register."""
         os.rename(tmp_path / "00000abc", tmp_path / ".new-00000abc")
         with pytest.raises(FileExistsError):
-            register.Register(str(tmp_path), 0xABC, register.current(os.getppid()))
+            command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
 
 class TestOutlets:
@@ -209,12 +209,12 @@ class TestOutlets:
 
     def test_they_have_no_name(self, tmp_path: Path) -> None:
         """Nothing is seen in the folder, also where the system knows no nameless files."""
-        for nameless in (outlets._NAMELESS, 0):
-            outlets._NAMELESS, kept = nameless, outlets._NAMELESS
+        for nameless in (output_files._NAMELESS, 0):
+            output_files._NAMELESS, kept = nameless, output_files._NAMELESS
             try:
-                outlet = outlets.fresh(str(tmp_path))
+                outlet = output_files.fresh(str(tmp_path))
             finally:
-                outlets._NAMELESS = kept
+                output_files._NAMELESS = kept
             os.write(outlet.file, b"secret")
             seen = os.listdir(tmp_path), outlet.content(), outlet.size_bytes(), os.get_inheritable(outlet.file)
             outlet.close()
@@ -223,12 +223,12 @@ class TestOutlets:
 
     def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
         """Content up to a limit is returned, more is not."""
-        outlet = outlets.fresh(str(tmp_path))
-        os.write(outlet.file, b"x" * outlets.INLINE_BYTES)
+        outlet = output_files.fresh(str(tmp_path))
+        os.write(outlet.file, b"x" * output_files.INLINE_BYTES)
         little = outlet.content()
         os.write(outlet.file, b"x")
         much = outlet.content()
         outlet.close()
 
-        assert little == b"x" * outlets.INLINE_BYTES
+        assert little == b"x" * output_files.INLINE_BYTES
         assert much is None

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.processes import allowance, commands, kin, launched, marks, supervisor
+from app.processes import commands, descriptor_limit, launcher_client, process_markers, process_tree, supervisor
 from tests.unit.processes import broods, modes
 
 
@@ -87,7 +87,7 @@ class TestWhatItIsGiven:
 
         assert (seen["KEPT"], seen["NEW"]) == ("changed", "1")
         assert not {"HOME", "PWD", "CONTROL_ROOM_API_TOKEN"} & seen.keys()
-        assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {marks.VARIABLE}
+        assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {process_markers.VARIABLE}
 
     async def test_secrets_reach_the_commands_that_they_are_named_for(self, running: supervisor.Supervisor) -> None:
         """A command gets no other secret, and the launcher, whose environment all of them can read, has none."""
@@ -107,7 +107,7 @@ class TestWhatItIsGiven:
         seen = json.loads(ended.stdout.content)
         found = await running.run(request("sh", "-c", "echo $ONLY", env={"ONLY": "that"}, inherits=False))
 
-        assert {name for name in seen if name != "LC_CTYPE"} == {"ONLY", marks.VARIABLE}
+        assert {name for name in seen if name != "LC_CTYPE"} == {"ONLY", process_markers.VARIABLE}
         assert found.stdout.content == b"that\n"
 
     @pytest.mark.parametrize("text", [b"", b"one\ntwo\n", b"x" * 3_000_000])
@@ -120,7 +120,7 @@ class TestWhatItIsGiven:
     async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
         """A service that lets itself open more files than is usual hands the usual limit on, and has it back later."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with allowance.many_files() as usual:
+        with descriptor_limit.many_files() as usual:
             running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, usual - 7)
             told = await running.run(shell("ulimit -Sn"))
             await running.close()
@@ -505,7 +505,7 @@ class TestLostLaunchers:
         self, running: supervisor.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A cancel does not wait for ever: what the launcher does not end in time is ended without it."""
-        monkeypatch.setattr(launched, "_END_SECONDS", 0.3)
+        monkeypatch.setattr(launcher_client, "_END_SECONDS", 0.3)
         work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, *broods.ALL))))
         pids = await broods.born(tmp_path, "parent", *broods.ALL)
         assert running.launcher_pid is not None
@@ -535,9 +535,9 @@ class TestElsewhere:
 
     @pytest.fixture
     async def elsewhere(self, running: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch) -> supervisor.Supervisor:
-        begin, end = launched._PROGRAM.split("launcher.main")
+        begin, end = launcher_client._PROGRAM.split("launcher.main")
         monkeypatch.setattr(
-            launched, "_PROGRAM", f"{begin} from app.processes import kin; kin.LINUX = False; launcher.main{end}"
+            launcher_client, "_PROGRAM", f"{begin} from app.processes import kin; kin.LINUX = False; launcher.main{end}"
         )
         return running
 
@@ -571,4 +571,4 @@ def _open_files(running: supervisor.Supervisor) -> list[int]:
 
 
 def _count_of_processes(running: supervisor.Supervisor) -> int:
-    return len(kin.descendants(kin.table(), [running.launcher_pid or 0]))
+    return len(process_tree.descendants(process_tree.table(), [running.launcher_pid or 0]))

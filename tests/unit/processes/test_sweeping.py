@@ -15,11 +15,20 @@ from pathlib import Path
 import pytest
 
 from app import clock
-from app.processes import commands, kin, launched, marks, register, supervisor, sweeping, wardens
+from app.processes import (
+    command_register,
+    commands,
+    launcher_client,
+    namespace_init,
+    process_markers,
+    process_tree,
+    supervisor,
+    sweeping,
+)
 from tests.unit.processes import broods, modes
 
 ROOT = Path(__file__).resolve().parents[3]
-MARK = marks.written(marks.mark(0xABC, 1))
+MARK = process_markers.written(process_markers.mark(0xABC, 1))
 
 
 @pytest.fixture(params=modes.ALL)
@@ -71,7 +80,7 @@ async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> N
         owned.kill()
         await broods.until(lambda: not broods.living(owned.brood | {"launcher": owned.launcher}))
 
-    assert register.found(str(tmp_path / "processes")) == []
+    assert command_register.found(str(tmp_path / "processes")) == []
 
 
 async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: str) -> None:
@@ -85,7 +94,7 @@ async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: 
 
 async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
     """After kill -9 of service and launcher what is only guarded goes on until it is swept, then nothing does."""
-    async with owner(tmp_path, wardens.GUARD, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, namespace_init.GUARD, "stubborn", *broods.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
@@ -95,7 +104,7 @@ async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -
         assert before == {"parent", *broods.ALL}
         assert broods.living(owned.brood) == set()
         assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 4, 0)
-        assert register.found(str(tmp_path / "processes")) == []
+        assert command_register.found(str(tmp_path / "processes")) == []
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
@@ -107,14 +116,14 @@ async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> No
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
         await broods.until(lambda: not broods.living(owned.brood))
-        (left,) = register.found(str(tmp_path / "processes"))
-        entries, series = register.read(left)[1], register.series_of(left)
+        (left,) = command_register.found(str(tmp_path / "processes"))
+        entries, series = command_register.read(left)[1], command_register.series_of(left)
         # What held the brood together ends a moment after it.
         await broods.until(lambda: not sweeping._left(series, entries))
         (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
         assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 0, 0)
-        assert register.found(str(tmp_path / "processes")) == []
+        assert command_register.found(str(tmp_path / "processes")) == []
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
@@ -131,7 +140,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
         brood = await broods.born(tmp_path / "inner", "parent", *broods.ALL)
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
         alive = broods.running(tmp_path / "inner")
-        registers = register.found(str(tmp_path / "processes"))
+        registers = command_register.found(str(tmp_path / "processes"))
         os.kill(launcher, signal.SIGKILL)
         await broods.until(lambda: not broods.living(brood))
     finally:
@@ -141,7 +150,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
     def is_swept() -> bool:
         # The register from within is held until the last process there is gone, which is killed with its namespace.
         sweeping.sweep(tmp_path / "processes")
-        return register.found(str(tmp_path / "processes")) == []
+        return command_register.found(str(tmp_path / "processes")) == []
 
     assert (alive, len(registers)) == (brood, 2)
     await broods.until(is_swept)
@@ -168,11 +177,11 @@ async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: 
 def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
     """Inside a namespace a register of above is left to those who see its processes; from above it is removed."""
     path = tmp_path / "00000abc"
-    path.write_text(f"{kin.boot_id()} 1 1 2 1 5".ljust(127) + "\n")
+    path.write_text(f"{process_tree.boot_id()} 1 1 2 1 5".ljust(127) + "\n")
     script = "import pathlib, sys; from app.processes import sweeping; sweeping.sweep(pathlib.Path(sys.argv[1]))"
     words = [sys.executable, "-c", script, str(tmp_path)]
     found = []
-    for environ in ({marks.VARIABLE: marks.written(marks.mark(77, 5))}, {}):
+    for environ in ({process_markers.VARIABLE: process_markers.written(process_markers.mark(77, 5))}, {}):
         subprocess.run(words, cwd=ROOT, env=environ, check=True)
         found.append(path.exists())
 
@@ -207,7 +216,7 @@ async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()
     sleeping = broods.sleeper(MARK)
-    lines = ["an-earlier-boot 1 1 2 1", f"1 run-1 {sleeping.pid} {kin.started(sleeping.pid)}"]
+    lines = ["an-earlier-boot 1 1 2 1", f"1 run-1 {sleeping.pid} {process_tree.started(sleeping.pid)}"]
     (folder / "00000abc").write_text("".join(line.ljust(127) + "\n" for line in lines))
     swept = await asyncio.to_thread(sweeping.sweep, folder)
     alive = sleeping.poll() is None
@@ -264,4 +273,4 @@ def test_a_launcher_is_lean() -> None:
         *(f"app.processes.{name}" for name in neighbours),
     }
     assert not modules & {"asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "subprocess", "threading"}
-    assert "launcher.main" in launched._PROGRAM
+    assert "launcher.main" in launcher_client._PROGRAM

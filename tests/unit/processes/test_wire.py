@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.processes import wire
+from app.processes import launcher_protocol
 
 TEXTS = st.binary(max_size=200)
 STARTS = st.builds(
-    wire.Start,
+    launcher_protocol.Start,
     number=st.integers(0, 2**40),
     run_id=st.text(max_size=64),
     argv=st.lists(TEXTS, max_size=5),
@@ -31,8 +31,8 @@ STARTS = st.builds(
 )
 MESSAGES = (
     STARTS
-    | st.builds(wire.End, number=st.integers())
-    | st.builds(wire.Refused, st.integers(), st.text(), st.integers())
+    | st.builds(launcher_protocol.End, number=st.integers())
+    | st.builds(launcher_protocol.Refused, st.integers(), st.text(), st.integers())
 )
 
 
@@ -47,16 +47,16 @@ def line() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @given(frames=st.lists(st.lists(MESSAGES, min_size=1, max_size=4), min_size=1, max_size=4), cut=st.integers(1, 400))
-def test_messages_survive_any_cutting(frames: list[list[wire.Message]], cut: int) -> None:
+def test_messages_survive_any_cutting(frames: list[list[launcher_protocol.Message]], cut: int) -> None:
     """Whatever part of a frame arrives at a time, each message is heard once, whole and in order."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
-        listener = wire.Listener(theirs)
-        heard: list[wire.Heard] = []
-        content = b"".join(wire.framed(frame) for frame in frames)
+        listener = launcher_protocol.Listener(theirs)
+        heard: list[launcher_protocol.Heard] = []
+        content = b"".join(launcher_protocol.framed(frame) for frame in frames)
         for begin in range(0, len(content), cut):
-            wire.send(ours, content[begin : begin + cut])
+            launcher_protocol.send(ours, content[begin : begin + cut])
             heard += listener.hear() or []
 
     assert [message for message, _ in heard] == [message for frame in frames for message in frame]
@@ -70,9 +70,13 @@ def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.so
         reader, writer = os.pipe()
         os.write(writer, str(number).encode())
         os.close(writer)
-        wire.send(line[0], wire.framed([wire.End(100), wire.End(number)], files=1), [reader])
+        launcher_protocol.send(
+            line[0],
+            launcher_protocol.framed([launcher_protocol.End(100), launcher_protocol.End(number)], files=1),
+            [reader],
+        )
         os.close(reader)
-    heard = wire.Listener(line[1]).hear() or []
+    heard = launcher_protocol.Listener(line[1]).hear() or []
     for message, files in heard:
         for file in files:
             readers.append((message.number, os.read(file, 9), os.get_inheritable(file)))
@@ -85,9 +89,9 @@ def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.so
 def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, socket.socket]) -> None:
     """A frame that breaks off leaves no open file."""
     reader, writer = os.pipe()
-    wire.send(line[0], wire.framed([wire.End(1)], files=1)[:-1], [writer])
+    launcher_protocol.send(line[0], launcher_protocol.framed([launcher_protocol.End(1)], files=1)[:-1], [writer])
     os.close(writer)
-    listener = wire.Listener(line[1])
+    listener = launcher_protocol.Listener(line[1])
     heard = listener.hear()
     listener.close()
     left = os.read(reader, 1)
@@ -99,7 +103,7 @@ def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, soc
 
 def test_the_end_of_the_line_is_heard(line: tuple[socket.socket, socket.socket]) -> None:
     """Silence is no end; the other side's close is."""
-    listener = wire.Listener(line[1])
+    listener = launcher_protocol.Listener(line[1])
     silence = listener.hear()
     line[0].close()
 

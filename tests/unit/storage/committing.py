@@ -9,11 +9,11 @@ from typing import Any
 
 from app.engine import probes
 from app.storage import layout
-from app.storage.commit_log import CommitLog
 from app.storage.committer import Commit
-from app.storage.disk import AppendFile
-from app.storage.memory_disk import MemoryDisk
-from app.storage.workers import Done
+from app.storage.disk.disk_port import AppendFile
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.disk.worker_threads import Done
+from app.storage.journal.commit_log import CommitLog
 
 
 class Steered:

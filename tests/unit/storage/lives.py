@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from app import clock
-from app.engine import plans, runs
-from app.engine.decisions import DecisionKind
-from app.engine.events import EventType
+from app.domain import plans, runs
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.domain.states import RunState
 from app.engine.probes import Probes
-from app.engine.states import RunState
-from app.execution import crash_probes
-from app.storage.directory import DataDirectory
-from app.storage.sql.index import SqlIndex
-from app.storage.store import FolderStore
+from app.storage.data_directory import DataDirectory
+from app.storage.folder_store import FolderStore
+from app.storage.index.sql.index import SqlIndex
+from app.worker import crash_probes
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

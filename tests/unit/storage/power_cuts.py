@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from app.storage.disk import AppendFile
-from app.storage.memory_disk import MemoryDisk, _File, _Folder
+from app.storage.disk.disk_port import AppendFile
+from app.storage.disk.memory_disk import MemoryDisk, _File, _Folder
 
 _Node: TypeAlias = _File | _Folder
 

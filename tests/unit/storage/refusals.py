@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.engine.decisions import DecisionKind
+from app.domain.decisions import DecisionKind
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 from tests.unit.storage import lives

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine import plain
-from app.storage import chain
-from app.storage.chain import Verdict
+from app.domain import plain
+from app.storage.journal import chain
+from app.storage.journal.chain import Verdict
 
 ANCHOR = plain.labelled_sha256(b"{}\n")
 

@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from app.storage import commit_log, commit_records, layout
+from app.storage import layout
+from app.storage.journal import commit_log, commit_records
 from tests.unit.storage.committing import Writing
 
 STEPS = f"{layout.run_folder('a')}/{layout.STEPS}"

@@ -17,13 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import clock, errors
-from app.engine import plain, probes
-from app.engine.decisions import DecisionKind
-from app.storage import chain, commit_log, commit_records, commit_recovery, layout
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.engine import probes
+from app.storage import layout
 from app.storage.committer import Commit
-from app.storage.folder_log import FolderLog
-from app.storage.memory import MemoryStore
-from app.storage.memory_disk import MemoryDisk
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.journal import chain, commit_log, commit_records
+from app.storage.memory_store import MemoryStore
+from app.storage.runs import commit_recovery
+from app.storage.runs.folder_log import FolderLog
 from tests.conformance import houses
 from tests.unit.storage import power_cuts
 from tests.unit.storage.committing import UnwillingDisk

@@ -17,7 +17,7 @@ import pytest
 
 import app
 from app import clock, errors
-from app.storage.directory import DataDirectory
+from app.storage.data_directory import DataDirectory
 from tests.architecture import sources
 from tests.conformance import houses
 from tests.unit.storage import lives

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.storage import disk
-from app.storage.disk import Disk
-from app.storage.memory_disk import MemoryDisk
-from app.storage.os_disk import OsDisk
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.disk.os_disk import OsDisk
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -65,7 +65,7 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
     files.write("a/f", b"one", sync=True)
     seen = [files.signature("a/f")]
     assert files.signature("a/f") == seen[0]
-    disk.replace(files, "a/f", b"two", sync=True)
+    disk_port.replace(files, "a/f", b"two", sync=True)
     seen.append(files.signature("a/f"))
     files.write("a/f", b"three", sync=True)
     seen.append(files.signature("a/f"))
@@ -84,8 +84,8 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
 def test_replacing_leaves_no_temporary_file(files: Disk) -> None:
     """A replaced file is there whole, alone, and every point was passed in order."""
     points: list[str] = []
-    disk.replace(files, "a/f", b"1", sync=True, reach=points.append, at="x")
-    disk.replace(files, "a/f", b"2", sync=False)
+    disk_port.replace(files, "a/f", b"1", sync=True, reach=points.append, at="x")
+    disk_port.replace(files, "a/f", b"2", sync=False)
 
     assert files.read("a/f") == b"2"
     assert files.names("a") == ["f"]
@@ -97,7 +97,7 @@ def test_appending_whole_lines_mends_the_end_first(files: Disk, content: bytes, 
     """An incomplete last line is cut off before lines are appended behind it."""
     if content:
         files.write("a/f", content, sync=True)
-    offset = disk.append_whole(files, "a/f", b"new\n", sync=True)
+    offset = disk_port.append_whole(files, "a/f", b"new\n", sync=True)
 
     assert files.read("a/f") == kept + b"new\n"
     assert offset == len(kept)
@@ -107,7 +107,7 @@ def test_a_long_incomplete_line_is_mended(files: Disk) -> None:
     """The last whole line is found however far back it ends."""
     files.write("a/f", b"first\n" + b"x" * 200_000, sync=True)
 
-    assert disk.mend(files, "a/f") == len(b"first\n")
+    assert disk_port.mend(files, "a/f") == len(b"first\n")
     assert files.read("a/f") == b"first\n"
 
 
@@ -246,7 +246,7 @@ def test_an_unsynced_rename_is_taken_back() -> None:
     files = MemoryDisk()
     files.write("f", b"old", sync=True)
     files.sync_folder("")
-    disk.replace(files, "f", b"new", sync=False)
+    disk_port.replace(files, "f", b"new", sync=False)
     left = files.crashed(lose_unsynced=True)
 
     assert left.read("f") == b"old"

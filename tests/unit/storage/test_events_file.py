@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.events import Event
-from app.storage import events_book, events_file
-from app.storage.memory_disk import MemoryDisk
+from app.domain.events import Event
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.runs import event_log, events_file
 
 PATH = "events.jsonl"
 
@@ -32,7 +32,7 @@ def disk_with(content: bytes) -> Reading:
 
 def line(number: int, size: int = 1) -> bytes:
     """Return an event as its line."""
-    return events_book.encoded(Event(seq=number, at="", type="x", run_id="r", data={"x": "y" * size}))
+    return event_log.encoded(Event(seq=number, at="", type="x", run_id="r", data={"x": "y" * size}))
 
 
 @given(

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from app import errors
-from app.storage.folder_log import FolderLog
+from app.storage.runs.folder_log import FolderLog
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

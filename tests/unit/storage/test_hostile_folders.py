@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import plain
-from app.engine.decisions import DecisionKind
-from app.storage import adoption, authority, census, chain, layout
-from app.storage.memory_disk import MemoryDisk
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.storage import layout
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.journal import chain
+from app.storage.runs import adoption, authority, census
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

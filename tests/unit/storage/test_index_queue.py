@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import runs, stores
-from app.engine.runs import Transition
-from app.engine.states import RunState
-from app.storage import index, index_queue
-from app.storage.index import IndexedRun, ReceiptPlace
-from app.storage.index_queue import IndexQueue
-from app.storage.memory_index import MemoryIndex
-from app.storage.room import Room
+from app.domain import runs
+from app.domain.runs import Transition
+from app.domain.states import RunState
+from app.engine import stores
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.index import index_port, index_queue
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+from app.storage.index.index_queue import IndexQueue
+from app.storage.index.memory_index import MemoryIndex
 from tests.conformance import houses
 
 AT = "2026-02-10T14:31:00.000Z"
@@ -56,7 +57,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.database = Database()
-        self.room = Room()
+        self.room = DiskHealth()
         self.index = IndexQueue(self.database, self.room)
 
 
@@ -73,7 +74,7 @@ async def queue() -> Any:
 
 def row(run_id: str = "a", **facts: Any) -> IndexedRun:
     """Return the row of a new run."""
-    return index.row_of(houses.start(run_id, **facts), RunState.PENDING, AT, name=run_id, owner="service")
+    return index_port.row_of(houses.start(run_id, **facts), RunState.PENDING, AT, name=run_id, owner="service")
 
 
 def place(receipt_id: str, offset: int = 0) -> ReceiptPlace:
@@ -392,7 +393,7 @@ async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
     await queue.index.move_soon(Transition.take("b", AT))
     everything = await queue.index.list_runs(stores.RunQuery())
     first = await queue.index.list_runs(stores.RunQuery(limit=2))
-    rest = await queue.index.list_runs(stores.RunQuery(limit=2, cursor=index.age(first[-1])))
+    rest = await queue.index.list_runs(stores.RunQuery(limit=2, cursor=index_port.age(first[-1])))
     found = {
         status: ids(await queue.index.list_runs(stores.RunQuery(status=status)))
         for status in ("pending", "running", "done")

@@ -11,18 +11,19 @@ from pathlib import Path
 import pytest
 
 from app import clock, errors
-from app.engine import plain, probes
-from app.storage import chain
+from app.domain import plain
+from app.engine import probes
 from app.storage.committer import Commit, FileCommitter
-from app.storage.journal import Journal
-from app.storage.means import Means
-from app.storage.memory_disk import MemoryDisk
-from app.storage.memory_index import MemoryIndex
-from app.storage.os_disk import OsDisk
-from app.storage.pace import Pace
-from app.storage.read_faults import ReadFaults
-from app.storage.room import Room
-from app.storage.workers import Inline, Threads
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.read_faults import ReadFaults
+from app.storage.disk.worker_threads import Inline, Threads
+from app.storage.index.memory_index import MemoryIndex
+from app.storage.journal import chain
+from app.storage.journal.journal import Journal
+from app.storage.storage_context import StorageContext
+from app.storage.write_throttle import WriteThrottle
 
 ANCHOR = plain.labelled_sha256(b"{}\n")
 
@@ -51,24 +52,24 @@ class SharedLog:
             done(None)
 
 
-def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
+def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageContext:
     """Return what a journal needs."""
     workers = Inline()
-    return Means(
+    return StorageContext(
         disk=disk,
         read_faults=ReadFaults(clock.FakeClock()),
         committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
         workers=workers,
         near=workers,
         index=MemoryIndex(),
-        room=Room(),
+        room=DiskHealth(),
         clock=clock.FakeClock(),
         probes=probes.NoProbes(),
-        pace=Pace(0.05),
+        pace=WriteThrottle(0.05),
     )
 
 
-def journal_of(means: Means, path: str) -> Journal:
+def journal_of(means: StorageContext, path: str) -> Journal:
     """Return a new journal."""
     return Journal(path, "storage.append", means, chain.read(b"", ANCHOR), means.disk.append_to(path))
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine.decisions import DecisionKind
-from app.engine.plans import PlanQuery
-from app.engine.states import RunState
+from app.domain.decisions import DecisionKind
+from app.domain.plans import PlanQuery
+from app.domain.states import RunState
 from app.engine.stores import RunQuery
-from app.storage import layout, points
+from app.storage import crash_points, layout
 from tests.architecture import sources
 from tests.conformance import houses
 from tests.conformance.houses import RUN, SESSION
@@ -42,7 +42,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) -> None:
     """Each listed point killed a process; a further passing of it may be spared where two writes became one."""
-    expected = {point for point in points.POINTS if point.split(".")[1] not in ELSEWHERE} - RARELY
+    expected = {point for point in crash_points.POINTS if point.split(".")[1] not in ELSEWHERE} - RARELY
 
     assert {life["point"] for life in swept if life["signal"] == 9} == expected
     assert all(life["signal"] == 9 or (life["signal"] == 0 and life["nth"] > 1) for life in swept)

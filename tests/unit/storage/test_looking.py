@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app import clock
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
-from app.storage import authority
-from app.storage.memory import MemoryStore
-from app.storage.memory_disk import MemoryDisk
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.memory_store import MemoryStore
+from app.storage.runs import authority
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
-from app.engine.events import EventType
-from app.storage import pace
+from app.domain.events import EventType
+from app.storage import write_throttle
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 from tests.unit.storage import lives
@@ -51,7 +51,7 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
     await store.close()
 
     assert written >= 1
-    assert share <= pace.LARGEST_SHARE + 0.02
+    assert share <= write_throttle.LARGEST_SHARE + 0.02
     assert last == {"changes": changes}
 
 

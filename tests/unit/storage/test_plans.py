@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine.plans import Plan, PlanQuery, PlanState
+from app.domain.plans import Plan, PlanQuery, PlanState
 from app.storage import layout
-from app.storage.disk import Disk
-from app.storage.memory import MemoryStore
-from app.storage.memory_disk import MemoryDisk
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.memory_disk import MemoryDisk
+from app.storage.memory_store import MemoryStore
 from tests.conformance import houses
 from tests.unit.storage import lives, power_cuts
 

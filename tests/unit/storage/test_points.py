@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from app.storage import points
+from app.storage import crash_points
 
-STORAGE = Path(points.__file__).parent
+STORAGE = Path(crash_points.__file__).parent
 
 ENDINGS = {
     "storage.append": ("before_write", "before_sync", "after_sync"),
@@ -26,9 +26,9 @@ def test_the_list_holds_exactly_the_points_in_the_code() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("storage.")
     }
-    whole = {name for name in literals if name in points.POINTS}
+    whole = {name for name in literals if name in crash_points.POINTS}
     beginnings = literals - whole
     made = whole | {f"{name}.{at}" for name in beginnings for at in ENDINGS.get(name, REPLACED)}
 
-    assert made == set(points.POINTS)
-    assert len(points.POINTS) == len(set(points.POINTS))
+    assert made == set(crash_points.POINTS)
+    assert len(crash_points.POINTS) == len(set(crash_points.POINTS))

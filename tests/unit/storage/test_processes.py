@@ -11,14 +11,15 @@ from pathlib import Path
 
 from app import clock
 from app.engine.stores import RunQuery
-from app.storage import creation, layout
-from app.storage.directory import DataDirectory
-from app.storage.disk import Lock
-from app.storage.log_hold import LogHold
-from app.storage.means import Means
-from app.storage.os_disk import OsDisk
-from app.storage.sql.index import SqlIndex
-from app.storage.store import FolderStore
+from app.storage import layout
+from app.storage.data_directory import DataDirectory
+from app.storage.disk.disk_port import Lock
+from app.storage.disk.os_disk import OsDisk
+from app.storage.folder_store import FolderStore
+from app.storage.index.sql.index import SqlIndex
+from app.storage.runs import creation
+from app.storage.runs.commit_log_lock import CommitLogLock
+from app.storage.storage_context import StorageContext
 from tests.architecture import sources
 from tests.conformance import houses
 from tests.conformance.houses import SESSION
@@ -50,7 +51,7 @@ asyncio.run(create(Path(sys.argv[1]), sys.argv[2]))
 HOLD = """
 import sys
 from pathlib import Path
-from app.storage.os_disk import OsDisk
+from app.storage.disk.os_disk import OsDisk
 disk = OsDisk(Path(sys.argv[1]))
 disk.add_folder("runs/.new-held")
 lock = disk.lock("runs/.new-held")
@@ -90,7 +91,7 @@ class Swept(FolderStore):
         self._place = place
         self.swept = 0
 
-    def _prepare(self) -> tuple[Means, str]:
+    def _prepare(self) -> tuple[StorageContext, str]:
         means, identity = super()._prepare()
         return dataclasses.replace(means, disk=_SweptDisk(self._place, self)), identity
 
@@ -120,7 +121,7 @@ class ReadsNoted(FolderStore):
         """Return the paths in the folder of a run that were read until now."""
         return [path for path in self.disk.looked_at if path.startswith(f"{layout.run_folder(run_id)}/")]
 
-    def _prepare(self) -> tuple[Means, str]:
+    def _prepare(self) -> tuple[StorageContext, str]:
         means, identity = super()._prepare()
         return dataclasses.replace(means, disk=self.disk), identity
 
@@ -221,9 +222,9 @@ async def test_a_service_has_its_log_from_the_moment_it_is_let_in(tmp_path: Path
     disk = Watched(tmp_path)
     for folder in layout.FOLDERS:
         disk.add_folder(folder)
-    beside = LogHold(disk, serves=False)
-    service: list[LogHold] = []
-    disk.then[layout.RUNS] = lambda: service.append(LogHold(OsDisk(tmp_path), serves=True))
+    beside = CommitLogLock(disk, serves=False)
+    service: list[CommitLogLock] = []
+    disk.then[layout.RUNS] = lambda: service.append(CommitLogLock(OsDisk(tmp_path), serves=True))
     beside.let_others_in()
     writes = service[0].writes
     service[0].release()

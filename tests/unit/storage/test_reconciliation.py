@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import issues, runs, stores
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
-from app.storage.directory import DataDirectory
-from app.storage.index import IndexedRun, ReceiptPlace
-from app.storage.memory import MemoryStore
-from app.storage.memory_index import MemoryIndex
-from app.storage.sql.index import SqlIndex
-from app.storage.store import FolderStore
+from app.domain import issues, runs
+from app.domain.decisions import DecisionKind
+from app.domain.states import RunState
+from app.engine import stores
+from app.storage.data_directory import DataDirectory
+from app.storage.folder_store import FolderStore
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+from app.storage.index.memory_index import MemoryIndex
+from app.storage.index.sql.index import SqlIndex
+from app.storage.memory_store import MemoryStore
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

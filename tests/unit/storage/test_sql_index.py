@@ -21,11 +21,12 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from app import clock, errors, resources
-from app.engine import issues, states, stores
-from app.storage import index
-from app.storage.index import IndexedRun
-from app.storage.sql import lists, migrations, queries, sessions
-from app.storage.sql.index import SqlIndex
+from app.domain import issues, states
+from app.engine import stores
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun
+from app.storage.index.sql import lists, migrations, queries, sessions
+from app.storage.index.sql.index import SqlIndex
 from tests.conformance import houses
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -42,7 +43,7 @@ async def made(tmp_path: Path) -> AsyncIterator[SqlIndex]:
 
 def row(name: str = "r1", status: states.RunState = states.RunState.PENDING, **facts: Any) -> IndexedRun:
     """Return a run's row."""
-    return index.row_of(houses.start(name, **facts), status, AT, name=name, owner="service")
+    return index_port.row_of(houses.start(name, **facts), status, AT, name=name, owner="service")
 
 
 def schema(connection: sqlalchemy.Connection) -> set[str]:
@@ -409,7 +410,7 @@ async def test_a_closed_index_says_so(tmp_path: Path) -> None:
 
 async def test_receipts_are_noted_twice_without_harm(made: SqlIndex) -> None:
     """A place that is known is replaced by the newer one."""
-    place = index.ReceiptPlace(receipt_id="rcpt_a", session_id="s", run_id="r1", offset_bytes=1)
+    place = index_port.ReceiptPlace(receipt_id="rcpt_a", session_id="s", run_id="r1", offset_bytes=1)
     await made.add_receipts([place])
     moved = dataclasses.replace(place, offset_bytes=2)
     await made.add_receipts([moved, dataclasses.replace(place, receipt_id="rcpt_b")])
@@ -430,4 +431,4 @@ async def test_receipts_are_noted_twice_without_harm(made: SqlIndex) -> None:
 )
 def test_instants_have_one_form(text: str, expected: str) -> None:
     """Instants are brought into the form that sorts as a text; what is none stands for itself and fits its column."""
-    assert index.instant(text) == expected
+    assert index_port.instant(text) == expected

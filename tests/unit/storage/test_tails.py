@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine.decisions import DecisionKind
+from app.domain.decisions import DecisionKind
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import plain
+from app.domain import plain
 from app.tools import arguments, bounds, findings
 
 SCHEMA = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.tools import canon, documents
-from app.tools.canon_checker import CanonChecker
+from app.tools.story import canon, documents
+from app.tools.story.canon_checker import CanonChecker
 from tests.unit.tools import stories
 
 TOOL = CanonChecker()

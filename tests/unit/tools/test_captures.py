@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine import plain
+from app.domain import plain
 from app.tools import captures
 from app.tools.captures import Rules
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.engine import issue_operations, issues, operations, ports, records
-from app.storage import disk_store, memory
+from app.domain import issue_operations, issues, operations, records
+from app.engine import ports
+from app.storage import memory_store
+from app.storage.runs import disk_store
 from app.tools import issue_performer
 from tests.unit.engine import samples
 
@@ -65,7 +67,7 @@ def _found(told: str) -> operations.OpenIssue:
 @pytest.fixture
 async def check() -> AsyncIterator[Check]:
     """Return a check over an empty store."""
-    async with memory.MemoryStore(clock=clock.FakeClock()) as store:
+    async with memory_store.MemoryStore(clock=clock.FakeClock()) as store:
         yield Check(store)
 
 

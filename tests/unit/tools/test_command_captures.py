@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import operations, records, states
+from app.domain import operations, records, states
 from app.processes import supervisor
 from app.tools import captures
 from app.tools.commands import CommandPerformer

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock, errors
-from app.engine import interruptions, operations, plain, states
+from app.domain import operations, plain, states
+from app.engine import interruptions
 from app.processes import commands as processes
 from app.processes import supervisor
 from app.tools import command_outputs
@@ -387,7 +388,7 @@ class TestLostLaunchers:
         await broods.until(lambda: tries.exists() and bool(tries.read_text()))
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
-        with pytest.raises(interruptions.CutOff):
+        with pytest.raises(interruptions.Interrupted):
             await work
 
         assert broods.living({"first": int(tries.read_text())}) == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.tools.consistency_checker import ConsistencyChecker
+from app.tools.story.consistency_checker import ConsistencyChecker
 from tests.unit.tools import stories
 
 TOOL = ConsistencyChecker()

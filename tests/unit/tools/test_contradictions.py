@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tools import documents, scenes
-from app.tools.consistency_checker import ConsistencyChecker
-from app.tools.continuity import comparison
+from app.tools.story import documents, scenes
+from app.tools.story.consistency_checker import ConsistencyChecker
+from app.tools.story.continuity import comparison
 from tests.corpus import scoring
 from tests.unit.tools import contradictions, stories
 

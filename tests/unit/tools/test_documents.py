@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tools import documents, fields
+from app.tools.story import documents, fields
 
 SCENE = """---
 title: The Arrival

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import operations
+from app.domain import operations
 from app.tools.evidence import FILE_BYTES, EvidencePerformer
 from app.tools.workspaces import Workspaces
 from tests.unit.calls import Desk

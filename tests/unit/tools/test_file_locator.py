@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.tools.file_locator import FileLocator
 from app.tools.scanning import Limits
+from app.tools.story.file_locator import FileLocator
 from tests.unit.tools import stories
 
 TOOL = FileLocator()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from app import errors
-from app.control import routing
-from app.tools import outline_fields, registry, scene_numbers
+from app.services import routing
+from app.tools import registry
+from app.tools.story import outline_fields, scene_numbers
 from tests.unit.tools import stories
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")

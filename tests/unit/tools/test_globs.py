@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import file_operations
+from app.domain import file_operations
 from app.tools import confinement, globs, name_patterns
 from app.tools.find_files import FindFilesPerformer
 from app.tools.workspaces import Workspaces

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import plain, ports
+from app.domain import plain
+from app.engine import ports
 from app.tools import bounds, registry
 from tests.unit.tools import stories
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import file_operations
+from app.domain import file_operations
 from app.tools import moves
 from app.tools.move_file import MoveFilePerformer
 from app.tools.workspaces import Workspaces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.tools import documents, names
+from app.tools.story import documents, names
 
 
 def seen(*texts: str) -> list[names.Sighting]:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.tools import documents, outline_matching, outlines
-from app.tools.outline_analyzer import OutlineAnalyzer
+from app.tools.story import documents, outline_matching, outlines
+from app.tools.story.outline_analyzer import OutlineAnalyzer
 from tests.unit.tools import stories
 
 TOOL = OutlineAnalyzer()

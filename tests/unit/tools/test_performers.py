@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import operations, plain, ports
-from app.storage import memory
+from app.domain import operations, plain
+from app.engine import ports
+from app.storage import memory_store
 from app.tools import commits
 from app.tools.checks import CheckPerformer, CommitFilePerformer
 from app.tools.issue_performer import IssuePerformer, issue_id
@@ -358,7 +359,7 @@ class TestIssues:
         """The record names its run, session, step, receipts and facts."""
         operation = operations.OpenIssue(title="No draft", body="It is missing.", facts={"check": 1}, receipts=("r1",))
         name = issue_id("20260210T143000Z-abc123", "dod.0.issue")
-        async with memory.MemoryStore(clock=clock.FakeClock()) as store:
+        async with memory_store.MemoryStore(clock=clock.FakeClock()) as store:
             performer = IssuePerformer(store.issues, clock.FakeClock(), desk.working_dir)
             result = await performer.perform(desk.call(operation, key="dod.0.issue"))
             kept = await store.issues.get(name)

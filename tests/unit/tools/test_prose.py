@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tools import documents, prose
+from app.tools.story import documents, prose
 
 
 def paragraphs(text: str) -> list[prose.Paragraph]:

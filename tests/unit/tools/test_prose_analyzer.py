@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.tools.prose_analyzer import ProseAnalyzer
+from app.tools.story.prose_analyzer import ProseAnalyzer
 from tests.unit.tools import stories
 
 TOOL = ProseAnalyzer()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import file_operations
+from app.domain import file_operations
 from app.tools import confinement, read_files
 from app.tools.read_files import ReadFilesPerformer
 from app.tools.workspaces import Workspaces

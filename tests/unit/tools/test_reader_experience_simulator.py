@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.tools.reader_experience_simulator import ReaderExperienceSimulator
+from app.tools.story.reader_experience_simulator import ReaderExperienceSimulator
 from tests.unit.tools import stories
 
 TOOL = ReaderExperienceSimulator()

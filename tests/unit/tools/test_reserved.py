@@ -18,7 +18,7 @@ from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import AgentPerformer
 from app.cli.orchestrate import processed
-from app.engine import file_operations, operations, records
+from app.domain import file_operations, operations, records
 from app.processes import commands as processes
 from app.processes import folders, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.tools.scene_draft_validator import SceneDraftValidator
+from app.tools.story.scene_draft_validator import SceneDraftValidator
 from tests.unit.tools import stories
 
 TOOL = SceneDraftValidator()

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from app import errors
-from app.tools import scene_numbers
-from app.tools.outline_analyzer import OutlineAnalyzer
+from app.tools.story import scene_numbers
+from app.tools.story.outline_analyzer import OutlineAnalyzer
 from tests.unit.tools import stories
 
 TOOL = OutlineAnalyzer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.tools.stakes_mapper import StakesMapper
+from app.tools.story.stakes_mapper import StakesMapper
 from tests.unit.tools import stories
 
 TOOL = StakesMapper()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import file_operations, records, states
+from app.domain import file_operations, records, states
 from app.tools import globs
 from app.tools.wait_for_files import WaitForFilesPerformer
 from app.tools.workspaces import Workspaces

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tools import dates, matching
+from app.tools.story import dates, matching
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from app.dialects.agent_recipes import composition, transitions
-from app.engine import library
-from app.engine.states import RunState
+from app.domain import library
+from app.domain.states import RunState
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import OTHER, OTHER_SAID, Play, bundled, says
 

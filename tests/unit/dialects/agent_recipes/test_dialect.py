@@ -11,7 +11,7 @@ import pytest
 from app import errors
 from app.dialects import agent_recipes
 from app.dialects.agent_recipes import schema
-from app.engine import library
+from app.domain import library
 from tests.unit.dialects import reference
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import COMMIT, OTHER, RECIPE, parsed, recipe
@@ -164,7 +164,7 @@ def test_every_object_of_the_schema_is_strict():
 
 def test_the_schema_takes_what_the_catalogue_holds():
     """Recipes as they stand in their files fit it, references included."""
-    from app.engine import json_schemas
+    from app.domain import json_schemas
 
     for path in workshop.CATALOGUE.glob("*.json"):
         assert json_schemas.flaws(schema.json_schema(), json.loads(path.read_text(encoding="utf-8"))) == []

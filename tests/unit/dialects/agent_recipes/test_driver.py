@@ -10,8 +10,8 @@ import re
 import pytest
 
 from app.dialects.agent_recipes import driver, outcomes
-from app.engine import plain
-from app.engine.states import RunState
+from app.domain import plain
+from app.domain.states import RunState
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, STRAIGHT, Play, recipe, says, with_step
 from tests.unit.engine import samples

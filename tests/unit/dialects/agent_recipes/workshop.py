@@ -13,8 +13,9 @@ from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import AgentPerformer
 from app.dialects.registry import DIALECTS
-from app.engine import library, plain, ports, probes, runner
-from app.engine.states import RunState
+from app.domain import library, plain
+from app.domain.states import RunState
+from app.engine import ports, probes, runner
 from tests.unit.agents import around
 from tests.unit.engine import logs, samples
 

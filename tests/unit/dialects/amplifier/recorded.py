@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.engine import records
-from app.engine.states import StepState
+from app.domain import records
+from app.domain.states import StepState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, later, printed, recipe, staged, step
 

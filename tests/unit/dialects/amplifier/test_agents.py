@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.dialects.amplifier import agents
-from app.engine import library
+from app.domain import library
 
 
 def _agent(id, archetype="reviewer", **more):

@@ -10,8 +10,8 @@ import pytest
 
 from app.agents import roster
 from app.dialects.registry import DIALECTS
-from app.engine import library, plain
-from app.engine.states import RunState
+from app.domain import library, plain
+from app.domain.states import RunState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, later, parsed, ran, recipe, staged, step
 

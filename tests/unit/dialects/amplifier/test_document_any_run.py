@@ -11,7 +11,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, later, printed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import library
+from app.domain import library
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import later, recipe, step
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from app.dialects.amplifier import calls, replies
-from app.engine import decisions, library, records, resumption
-from app.engine.states import RunState
+from app.domain import decisions, library, records
+from app.domain.states import RunState
+from app.engine import resumption
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, flaws, later, parsed, ran, recipe, step
 from tests.unit.engine import logs

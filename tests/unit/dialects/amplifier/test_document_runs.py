@@ -12,8 +12,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from app.engine import decisions
-from app.engine.states import RunState
+from app.domain import decisions
+from app.domain.states import RunState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, later, ran, recipe, step
 

@@ -8,8 +8,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from app.engine import records
-from app.engine.states import RunState, StepState
+from app.domain import records
+from app.domain.states import RunState, StepState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import DIALECT, broke, later, printed, ran, recipe, staged, step
 

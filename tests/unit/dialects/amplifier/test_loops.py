@@ -8,7 +8,7 @@ import json
 import pytest
 
 from app.dialects.amplifier import loops
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, later, ran, recipe, step
 

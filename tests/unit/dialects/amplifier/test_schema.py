@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from app.dialects.amplifier import fields, schema
-from app.engine import json_schemas
+from app.domain import json_schemas
 from tests.unit.dialects import reference
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import later, recipe, step

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from app.dialects.amplifier import templates
-from app.engine import records
+from app.domain import records
 
 
 def _scope(**own):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.dialects.amplifier import agents, upstream
-from app.engine import library, operations, records
-from app.engine.states import StepState
+from app.domain import library, operations, records
+from app.domain.states import StepState
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import broke, flaws, later, parsed, printed, ran, recipe, staged, step, told
 

@@ -9,21 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from app import clock, errors
-from app.control import arguments as control_arguments
 from app.dialects.amplifier import Amplifier, parse, walk
-from app.engine import (
-    decisions,
-    library,
-    operations,
-    plain,
-    ports,
-    probes,
-    records,
-    refusals,
-    resumption,
-    runner,
-)
-from app.engine.states import RunState
+from app.domain import decisions, library, operations, plain, records
+from app.domain.states import RunState
+from app.engine import ports, probes, refusals, resumption, runner
+from app.services import arguments as control_arguments
 from tests.unit.engine import logs, samples
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -9,7 +9,7 @@ import json
 import random
 from typing import Any
 
-from app.engine import operations
+from app.domain import operations
 
 TEXTS = (
     "${item}", "${loop.index}", "${context.c}", "${steps.S0.output}", "${steps.S1.exit_code}", "${steps.S2.lines}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects.orchestrate.theatre import Play
 from tests.unit.dialects.orchestrate.workshop import loop, step
 

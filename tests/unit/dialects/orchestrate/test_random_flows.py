@@ -9,7 +9,7 @@ import pytest
 
 from app import errors
 from app.dialects.orchestrate import driver
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects.orchestrate import random_flows, theatre
 
 SEEDS = range(250)

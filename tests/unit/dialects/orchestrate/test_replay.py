@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.engine.states import RunState
+from app.domain.states import RunState
 from tests.unit.dialects.orchestrate import shows, theatre
 
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from app.dialects.orchestrate import dependencies, fields, parse, schema, variables
-from app.engine import json_schemas
+from app.domain import json_schemas
 from app.tools import captures
 from tests.unit.dialects import reference
 from tests.unit.dialects.orchestrate import workshop

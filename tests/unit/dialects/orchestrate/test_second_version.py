@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.engine import file_operations, library, operations
-from app.engine.states import RunState
+from app.domain import file_operations, library, operations
+from app.domain.states import RunState
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.dialects.orchestrate.theatre import Play
 from tests.unit.dialects.orchestrate.workshop import loop, step

@@ -10,8 +10,9 @@ from typing import Any
 
 from app import clock, errors
 from app.dialects.orchestrate import Orchestrate
-from app.engine import file_operations, library, operations, plain, probes, records, refusals, runner
-from app.engine.states import RunState, StepState
+from app.domain import file_operations, library, operations, plain, records
+from app.domain.states import RunState, StepState
+from app.engine import probes, refusals, runner
 from app.tools import captures
 from tests.unit.dialects.orchestrate import workshop
 from tests.unit.engine import logs, samples

@@ -8,7 +8,7 @@ from typing import Any
 
 from app import errors
 from app.dialects.orchestrate import parse, variables
-from app.engine import library
+from app.domain import library
 
 ROOT = Path(__file__).resolve().parents[4]
 

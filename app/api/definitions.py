@@ -1,0 +1,136 @@
+"""Routes of what runs are made of: recipes, the router, tools, agents and receipts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import lists, queries, receipt_responses, request_models, response_models
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import as_json, declared
+from app.api.problem_codes import BODY
+
+router = APIRouter(prefix="/api")
+
+
+@router.get(
+    "/recipes", tags=["recipes"], summary="List recipes", responses=lists.whole(list[response_models.RecipeListed])
+)
+async def list_recipes(
+    desk: ServicesDep,
+    limit: Annotated[int | None, Query(description="Longest list; all recipes by default.", ge=1, le=1000)] = None,
+    wait: lists.Wait = None,
+    if_none_match: lists.IfNoneMatch = None,
+) -> Response:
+    """List every recipe, broken ones with their flaws."""
+
+    async def _read() -> lists.Page:
+        await desk.catalogue.settle()
+        return (await asyncio.to_thread(desk.catalogue.listed))[:limit], {}
+
+    return await lists.answer(desk, if_none_match, wait, _read)
+
+
+@router.post(
+    "/recipes/validate",
+    tags=["recipes"],
+    summary="Validate a recipe",
+    responses=declared(
+        response_models.Examined, *BODY, "unknown_dialect", meaning="What is wrong with it, if anything."
+    ),
+)
+async def validate_recipe(desk: ServicesDep, body: request_models.ValidateBody) -> Response:
+    """Look at a recipe without keeping it."""
+    source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
+    examined = await asyncio.to_thread(desk.catalogue.examine, source, body.dialect)
+    return as_json(examined.to_json())
+
+
+@router.get(
+    "/recipes/{recipe_id}",
+    tags=["recipes"],
+    summary="Show a recipe",
+    responses=declared(response_models.RecipeDetail, "recipe_not_found"),
+)
+async def show_recipe(
+    desk: ServicesDep,
+    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+) -> Response:
+    """Show a recipe with the JSON Schema of its arguments and its graph."""
+    await desk.catalogue.settle()
+    return as_json(await asyncio.to_thread(desk.catalogue.describe, recipe_id))
+
+
+@router.post(
+    "/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(response_models.Routed, *BODY)
+)
+async def route_task(desk: ServicesDep, body: request_models.RouteBody) -> Response:
+    """Choose a recipe by the task's words, without a model, and find its arguments in the project."""
+    await desk.catalogue.settle()
+    return as_json((await asyncio.to_thread(desk.route, body.description)).to_json())
+
+
+@router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[response_models.ToolListed]))
+async def list_tools(desk: ServicesDep, if_none_match: lists.IfNoneMatch = None) -> Response:
+    """List the tools that recipes can name, with the JSON Schema of their arguments."""
+
+    async def _read() -> lists.Page:
+        return desk.inventory.tools(), {}
+
+    return await lists.answer(desk, if_none_match, None, _read)
+
+
+@router.get(
+    "/agents", tags=["library"], summary="List agents", responses=lists.whole(list[response_models.AgentListed])
+)
+async def list_agents(desk: ServicesDep, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
+    """List the agents, and which run each of them speaks in."""
+
+    async def _read() -> lists.Page:
+        return await desk.inventory.agents(), {}
+
+    return await lists.answer(desk, if_none_match, wait, _read)
+
+
+@router.get(
+    "/audit/receipts",
+    tags=["audit"],
+    summary="List receipts",
+    responses=lists.page(
+        list[receipt_responses.ReceiptListed],
+        meaning="A page of receipts, session by session, each in the order in which they were written.",
+    ),
+)
+async def list_receipts(
+    desk: ServicesDep,
+    request: Request,
+    query: Annotated[queries.ReceiptsQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
+) -> Response:
+    """List the proofs of tool executions, also of deleted runs; filters are combined."""
+    asked = query.query()
+
+    async def _read() -> lists.Page:
+        found, more = await desk.runs.receipts(asked)
+        cursor = queries.receipts_cursor(found[-1]) if more else None
+        return [dict(receipt.facts) for receipt in found], queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, _read)
+
+
+@router.get(
+    "/audit/receipts/{receipt_id}",
+    tags=["audit"],
+    summary="Read a receipt",
+    responses=declared(receipt_responses.Receipt, "receipt_not_found"),
+)
+async def show_receipt(
+    desk: ServicesDep, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
+) -> Response:
+    """Show the proof of a tool execution, with its arguments and full payload."""
+    return as_json(await desk.runs.receipt(receipt_id))

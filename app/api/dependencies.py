@@ -1,0 +1,73 @@
+"""The desk: everything that routes are served from, put there by whoever starts the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from app import errors, telemetry
+from app.services import (
+    conferences,
+    conversations,
+    gates,
+    health,
+    inventory,
+    issues,
+    maintenance,
+    recipes,
+    routing,
+    runs,
+)
+from app.services.plans import plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The use cases of one running service."""
+
+    runs: runs.Runs
+    """Runs."""
+    gates: gates.Gates
+    """Questions to people."""
+    issues: issues.Issues
+    """What was found and written down."""
+    talks: conversations.ConversationService
+    """Recipes and prompts in conversations."""
+    plans: plans.Plans
+    """Session plans."""
+    conferences: conferences.Conferences
+    """Rounds of opinions."""
+    max_message_bytes: int
+    """Largest message that a client of the WebSocket may send."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    inventory: inventory.Inventory
+    """Tools and agents."""
+    health: health.Health
+    """Readiness."""
+    metrics: telemetry.Metrics
+    """Counts and measures."""
+    upkeep: maintenance.Maintenance
+    """Verification and repair."""
+
+
+async def found(request: Request) -> Services:
+    """Return the desk of the service that answers.
+
+    Raises:
+        errors.Unavailable: the service has not started.
+    """
+    desk: Services | None = getattr(request.app.state, "desk", None)
+    if desk is None:
+        raise errors.Unavailable("the service is starting", code="starting")
+    return desk
+
+
+ServicesDep = Annotated[Services, Depends(found)]
+"""The desk, as routes take it."""

@@ -1,0 +1,81 @@
+"""Routes that check what is stored, and repair runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import maintenance_responses, queries
+from app.api.dependencies import ServicesDep
+from app.api.json_responses import as_json, declared
+from app.api.problem_codes import BODY
+from app.api.runs import RunId
+
+router = APIRouter(prefix="/api", tags=["upkeep"])
+
+_LARGEST_PAGE = 200
+
+
+@router.get(
+    "/runs/{run_id}/verification",
+    summary="Verify a run",
+    responses=declared(maintenance_responses.Verification, "run_not_found", meaning="What was found in each file."),
+)
+async def verify_run(desk: ServicesDep, run_id: RunId) -> Response:
+    """Check a run's start, journals and blobs; nothing is changed."""
+    return as_json(await desk.upkeep.verify(run_id))
+
+
+@router.post(
+    "/runs/{run_id}/repair",
+    summary="Repair a damaged run",
+    responses=declared(
+        maintenance_responses.Repaired,
+        *BODY,
+        "run_not_found",
+        "run_busy",
+        "journal_corrupt",
+        "no_room",
+        meaning="What was kept, or with `dry_run` what would be.",
+    ),
+)
+async def repair_run(
+    desk: ServicesDep, run_id: RunId, body: Annotated[maintenance_responses.RepairBody | None, Body()] = None
+) -> Response:
+    """Cut a damaged run back to what can be believed and leave it paused; the damaged files are kept beside it."""
+    return as_json(await desk.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
+
+
+@router.get(
+    "/verification",
+    summary="Verify everything that is stored",
+    responses=declared(
+        list[maintenance_responses.Verification],
+        "request_invalid",
+        "bad_cursor",
+        meaning="A page of what was checked: runs, receipts, plans, issues and conversations.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def verify_all(
+    desk: ServicesDep,
+    request: Request,
+    limit: Annotated[
+        int,
+        Query(description="Most things of a page; it holds less where checking takes long.", ge=1, le=_LARGEST_PAGE),
+    ] = 100,
+    cursor: Annotated[
+        str | None,
+        Query(
+            description="Where the page begins, from the `Link` before.",
+            max_length=400,
+            pattern=r"^[^\x00/]+/[^\x00]+$",
+        ),
+    ] = None,
+) -> Response:
+    """Check everything that has a chain, a hash or a shape, page by page; nothing is changed."""
+    found = await desk.upkeep.verify_page(cursor, limit)
+    return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

@@ -1,0 +1,180 @@
+"""Bodies of requests about session plans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, WithJsonSchema
+
+from app.api import request_models
+from app.services import requests as run_requests
+from app.services.plans import requests
+
+
+def _told(kind: str, **limits: int) -> WithJsonSchema:
+    # These limits are checked by `requests`, whoever asks; here they are only told.
+    return WithJsonSchema({"type": kind, **limits})
+
+
+TaskNumber = Annotated[int, _told("integer", minimum=requests.TASK_IDS[0], maximum=requests.TASK_IDS[-1])]
+"""Number of a task."""
+
+_Intent = Annotated[str, _told("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
+_Description = Annotated[str, _told("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
+_Dod = Annotated[str, _told("string", maxLength=requests.DOD_CHARACTERS)]
+_Question = Annotated[str, _told("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
+_Answer = Annotated[str, _told("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
+_RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
+_MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
+_RECIPE = "Recipe that does it; without it the router chooses."
+_ARGS = "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest."
+_DEPS = "Tasks that must be done before."
+_DOD = "When it is done, in words for people; what machines check stands in the recipe."
+_QUESTION = "What must be answered before it is started."
+
+
+def _left(description: str, **limits: int) -> Any:
+    def told(schema: dict[str, Any]) -> None:
+        # What is left out stays as it is; null would be something else.
+        schema.pop("default", None)
+        schema.update(limits)
+
+    return Field(None, description=description, json_schema_extra=told)
+
+
+class RevisedBody(BaseModel):
+    """Something that is done to a plan as it was seen."""
+
+    model_config = request_models.strict({}, {"revision": 3})
+
+    revision: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Revision that was seen; refused with `plan_changed` if it is another by now."
+    )
+
+    def seen(self, matched: int | None) -> int | None:
+        """Return the revision that the body and its header name.
+
+        Raises:
+            errors.RequestInvalid: they name different ones.
+        """
+        return request_models.seen_revision(self.revision, matched)
+
+
+class TaskBody(BaseModel):
+    """A task of a plan."""
+
+    model_config = request_models.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
+
+    id: TaskNumber | None = Field(None, description="Its number, by which others depend on it; by default the next.")
+    description: _Description = Field(description="What is to be done.")
+    recipe_id: _RecipeId | None = Field(None, description=_RECIPE)
+    args: dict[str, Any] = Field(default_factory=dict, description=_ARGS)
+    deps: list[TaskNumber] = Field(default_factory=list, description=_DEPS, json_schema_extra=_MOST_TASKS)
+    dod: _Dod = Field("", description=_DOD)
+    scoping_question: _Question | None = Field(None, description=_QUESTION)
+
+    def task(self, idempotency_key: str | None = None) -> requests.NewTask:
+        """Return the task that the body and its header describe."""
+        given = {name: getattr(self, name) for name in self.__class__.model_fields.keys() - {"revision"}}
+        return requests.NewTask(**given | {"deps": tuple(self.deps), "idempotency_key": idempotency_key})
+
+
+class PlanBody(BaseModel):
+    """A new plan: an `intent` alone, which the chief splits into tasks, or the tasks themselves."""
+
+    model_config = request_models.strict(
+        {"intent": "Write scenes 21 and 22, check consistency, and look at the foreshadowing"},
+        {
+            "intent": "Scenes 21 and 22",
+            "tasks": [
+                {"id": 1, "description": "Write scene 21"},
+                {"id": 2, "description": "Write scene 22", "deps": [1]},
+                {"id": 3, "description": "Consistency check of scenes 21 and 22", "deps": [1, 2]},
+            ],
+            "labels": {"book": "one"},
+        },
+    )
+
+    intent: _Intent | None = Field(None, description="What is wanted as a whole; beside tasks it is only kept.")
+    tasks: list[TaskBody] = Field(
+        default_factory=list,
+        description="Tasks, in the order in which they are begun.",
+        json_schema_extra=_MOST_TASKS,
+    )
+    working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
+    labels: dict[request_models.LabelName, request_models.LabelValue] = Field(
+        default_factory=dict, max_length=run_requests.LABELS, description="Labels of its runs."
+    )
+    priority: int = Field(
+        0,
+        ge=run_requests.PRIORITIES[0],
+        le=run_requests.PRIORITIES[-1],
+        description="Priority of its runs; higher goes first.",
+    )
+    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: request_models.RunsAbove = None
+
+    def plan(self, idempotency_key: str | None) -> requests.NewPlan:
+        """Return the plan that the body and its header describe."""
+        tasks = tuple(task.task() for task in self.tasks)
+        return requests.NewPlan(**dict(self) | {"tasks": tasks, "idempotency_key": idempotency_key})
+
+
+class OrderBody(RevisedBody):
+    """Another order of the tasks."""
+
+    model_config = request_models.strict({"order": [2, 1, 3], "revision": 1})
+
+    order: Annotated[list[TaskNumber], Field(min_length=1, max_length=requests.TASKS)] = Field(
+        description="The numbers of all tasks, none before one that it depends on."
+    )
+
+
+class NewTaskBody(RevisedBody, TaskBody):
+    """A further task."""
+
+    model_config = request_models.strict({"description": "Check the pacing of scene 22", "deps": [2]})
+
+
+class TaskEditBody(RevisedBody):
+    """What is to be changed of a task; what is left out stays."""
+
+    model_config = request_models.strict({"description": "Write scene 22, from Mira's view", "deps": []})
+
+    description: _Description = _left("Another description.")
+    recipe_id: _RecipeId | None = Field(None, description="Another recipe; null: the router chooses again.")
+    args: dict[str, Any] = _left("Other arguments, in place of all it has.")
+    deps: list[TaskNumber] = _left("Other tasks that must be done before.", **_MOST_TASKS)
+    dod: _Dod = _left(_DOD)
+    scoping_question: _Question | None = Field(
+        None, description="Another question, open until it is answered; null: none."
+    )
+
+    def edit(self) -> requests.TaskEdit:
+        """Return the change that the body describes."""
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
+        return requests.TaskEdit(**given | ({"deps": tuple(given["deps"])} if "deps" in given else {}))
+
+
+class ScopingAnswerBody(RevisedBody):
+    """An answer to the question of a task."""
+
+    model_config = request_models.strict({"answer": "The lantern and the ferry, in scenes 3 to 9"})
+
+    answer: _Answer = Field(description="What is answered; the agents of the task read it.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those that the task has.")
+    recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
+
+    def answered(self) -> requests.Answer:
+        """Return the answer that the body holds."""
+        return requests.Answer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
+
+
+class RetryBody(RevisedBody):
+    """How a failed task is tried again."""
+
+    model_config = request_models.strict({}, {"fresh": True})
+
+    fresh: bool = Field(
+        False, description="Whether by a new run; else its run is sent on, so that what it has is not done again."
+    )

@@ -1,0 +1,249 @@
+"""Bodies: what requests carry. Types and names are strict here; what the values mean is the use cases' concern."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from app import errors
+from app.domain import issues as engine_issues
+from app.services import gates, issues, requests
+
+_Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
+LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
+"""Name of a label."""
+
+LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
+"""Value of a label."""
+
+RunsAbove = Annotated[
+    Annotated[int, Field(ge=requests.RUNS_ABOVE[0], le=requests.RUNS_ABOVE[-1])] | None,
+    Field(
+        description="How many runs are above, where the run that asks may be one of another project; by default it is "
+        "one of this service."
+    ),
+]
+"""How deep a request comes from."""
+
+
+def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+    """Return the rules of a body: no field but its own, no type but the declared ones."""
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
+
+
+class StartBody(BaseModel):
+    """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
+
+    model_config = strict(
+        {
+            "recipe_id": "creative_draft_scene",
+            "args": {
+                "scene_path": "Story/Scenes/SCN-the-arrival.md",
+                "canon_paths": ["Compendium/Characters/CHAR-kael.md"],
+            },
+        },
+        {"description": "Draft scene 22"},
+        {"description": "draft scene 21 in Story/Scenes/SCN-the-arrival.md", "labels": {"book": "one"}, "priority": 5},
+    )
+
+    recipe_id: str | None = Field(None, description="Recipe to execute; without it the router chooses.")
+    description: _Text | None = Field(None, description="The task, as text; by default the recipe's label.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Arguments; the recipe's defaults fill the rest.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="How the recipe's language is to go about it; most languages take none."
+    )
+    session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
+        None, description="Work session that receipts belong to; by default the parent's, or a new one."
+    )
+    session_plan_task_id: int | None = Field(None, description="Task of the session plan that asks.")
+    working_dir: str | None = Field(
+        None,
+        description="Workspace, absolute or below the project, inside the allowed folders; by default the project.",
+    )
+    labels: dict[LabelName, LabelValue] = Field(
+        default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
+    )
+    priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
+    exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
+    exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
+    share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
+    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: RunsAbove = None
+    recipe: dict[str, Any] | str | None = Field(
+        None,
+        description="A recipe brought along, as an object or as text, where CONTROL_ROOM_INLINE_RECIPES allows it.",
+    )
+    dialect: str = Field("control_room", description="Language of a recipe brought along.")
+
+    @field_validator("recipe")
+    @classmethod
+    def _is_no_name(cls, recipe: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
+        # No language has a recipe of one word, so this is the id of one.
+        if isinstance(recipe, str) and re.fullmatch(r"[\w.-]{1,128}", recipe):
+            raise ValueError("must hold a whole recipe, not the name of one; did you mean recipe_id?")
+        return recipe
+
+    def request(self, idempotency_key: str | None) -> requests.StartRequest:
+        """Return the request that the body and its header make."""
+        return requests.StartRequest(**dict(self), idempotency_key=idempotency_key)
+
+
+class EmptyBody(BaseModel):
+    """Nothing; an address that needs no body takes an empty object too."""
+
+    model_config = strict({})
+
+
+class PauseBody(BaseModel):
+    """How a run is paused; empty: at its next step boundary."""
+
+    model_config = strict({}, {"interrupt": True})
+
+    interrupt: bool = Field(
+        False,
+        description="Cut the steps in flight off; they leave no record, and run again as their next attempt when the "
+        "run continues.",
+    )
+
+
+class ResumeBody(BaseModel):
+    """How an ended run is sent on; empty: from the causes of its ending, as it was."""
+
+    model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}})
+
+    from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
+    args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
+    options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
+    recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it stands now.")
+    conversation: Literal["new"] | None = Field(
+        None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
+    )
+
+    def request(self) -> requests.ResumeRequest:
+        """Return the request that the body makes."""
+        return requests.ResumeRequest(
+            from_key=self.from_key,
+            args=self.args,
+            options=self.options,
+            current_recipe=self.recipe == "current",
+            new_conversation=self.conversation == "new",
+        )
+
+
+class AnswerBody(BaseModel):
+    """A decision at a gate."""
+
+    model_config = strict({"decision": "approve", "message": "well done"})
+
+    decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
+    message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
+        "", description="What is to be said with it; later steps can read it."
+    )
+    shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="Hash of what was decided on; refused with `gate_lapsed` if something else is shown now."
+    )
+
+    def reply(self, idempotency_key: str | None) -> gates.Reply:
+        """Return the reply that the body and its header make."""
+        return gates.Reply(**dict(self), idempotency_key=idempotency_key)
+
+
+_Title = Annotated[str, Field(pattern=issues.TITLE_PATTERN, max_length=issues.TITLE_CHARACTERS)]
+_Body = Annotated[str, Field(max_length=issues.BODY_CHARACTERS)]
+_ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class IssueBody(BaseModel):
+    """An issue written by hand."""
+
+    model_config = strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
+
+    title: _Title = Field(description="One line.")
+    body: _Body = Field("", description="What there is to say.")
+    kind: Annotated[str, Field(pattern=issues.KIND_PATTERN)] = Field(
+        "note", description="What sort of issue it is, in a word of small letters."
+    )
+    severity: engine_issues.Severity | None = Field(None, description="How bad it is.")
+    run_id: str | None = Field(None, description="Run that it is about.")
+    session_id: str | None = Field(
+        None, description="Work session that it belongs to; by default that of the run, or of the receipts."
+    )
+    receipts: Annotated[list[_ReceiptId], Field(max_length=issues.RECEIPTS)] = Field(
+        default_factory=list, description="Receipts that prove it."
+    )
+
+    def issue(self, idempotency_key: str | None) -> issues.NewIssue:
+        """Return the issue that the body and its header describe."""
+        return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key)
+
+
+class IssueEditBody(BaseModel):
+    """What is to be changed of an issue."""
+
+    model_config = strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
+
+    title: _Title | None = Field(None, description="Another title.")
+    body: _Body | None = Field(None, description="Another body.")
+    severity: engine_issues.Severity | None = Field(None, description="Another severity.")
+    status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
+    note: Annotated[str, Field(min_length=1, max_length=issues.NOTE_CHARACTERS)] | None = Field(
+        None, description="What is to be said with it; kept behind the notes before."
+    )
+    revision: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Revision that was seen; refused with `issue_changed` if it is another by now."
+    )
+
+    def edit(self, matched: int | None) -> issues.Edit:
+        """Return the change that the body and its header make.
+
+        Raises:
+            errors.RequestInvalid: they name different revisions.
+        """
+        return issues.Edit(**(dict(self) | {"revision": seen_revision(self.revision, matched)}))
+
+
+class ValidateBody(BaseModel):
+    """A recipe to look at, as an object or as the text of its file."""
+
+    model_config = strict(
+        {
+            "recipe": {
+                "recipe_id": "mine",
+                "label": "Mine",
+                "phase_a": [
+                    {
+                        "step_id": "find",
+                        "tool": "file_locator",
+                        "args": {"search_criteria": "harbour"},
+                        "output_slot": "found",
+                    }
+                ],
+                "dod": [{"check": "slot_not_null", "slot": "found"}],
+            }
+        }
+    )
+
+    recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
+    dialect: str = Field("control_room", description="Language it is written in.")
+
+
+class RouteBody(BaseModel):
+    """A task to find a recipe for."""
+
+    model_config = strict({"description": "draft scene 21"})
+
+    description: _Text = Field(description="The task, as text.")
+
+
+def seen_revision(named: int | None, matched: int | None) -> int | None:
+    """Return the revision that a body and its `If-Match` name; None for any.
+
+    Raises:
+        errors.RequestInvalid: they name different ones.
+    """
+    if None not in (matched, named) and matched != named:
+        flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
+        raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
+    return named if matched is None else matched

@@ -1,0 +1,140 @@
+"""Examining: what keeps a project from working here; nothing is started or changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from app import errors, settings
+from app.bootstrap.definitions import (
+    prompt_folders,
+    reference_of,
+    refuse_broken,
+    roster_of,
+    sound_roster,
+    unused_backends,
+)
+from app.bootstrap.platform import real_world
+from app.processes import containment
+from app.services import prompts
+from app.storage.disk import disk_health
+
+
+def examine(chosen: settings.Settings) -> list[settings.Remark]:
+    """Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed."""
+    people = roster_of(chosen)
+    reference = reference_of(chosen, people, real_world({}))
+    broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
+    remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
+    remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
+    remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
+    remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
+    speaking = {agent.backend for agent in people.agents}
+    lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
+    return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
+
+
+def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
+    """Return the agents, each with what keeps it from working here in `problem`; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = sound_roster(chosen)
+    lacking = dict(unused_backends(chosen, people).check())
+    return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
+
+
+def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
+    """Return the backends, each with its type and with what keeps it from working here in `problem`; nothing is
+    started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = sound_roster(chosen)
+    lacking = dict(unused_backends(chosen, people).check())
+    return [
+        {"name": name, "type": config.type, "problem": lacking.get(name)}
+        for name, config in sorted(people.backends.items())
+    ]
+
+
+def agents(chosen: settings.Settings) -> list[str]:
+    """Return the ids of all agents.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return [agent.id for agent in sound_roster(chosen).agents]
+
+
+def backend_names(chosen: settings.Settings) -> list[str]:
+    """Return the names of all backends.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return sorted(sound_roster(chosen).backends)
+
+
+def default_backend(chosen: settings.Settings) -> str | None:
+    """Return the backend that the project asks where nothing names one; None where it sets none.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return sound_roster(chosen).default_backend
+
+
+def speak_locally(chosen: settings.Settings) -> bool:
+    """Tell whether the project's agents all speak through the local model."""
+    people = roster_of(chosen)
+    kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
+    return kinds == {"local"}
+
+
+def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+    """Return what keeps a backend from working here, None if nothing does; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = roster_of(chosen)
+    refuse_broken(people)
+    unused = unused_backends(chosen, people)
+    try:
+        unused.get(name)
+    except (errors.AgentFailed, errors.ConfigurationError) as error:
+        return error.message
+    return dict(unused.check()).get(name)
+
+
+def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
+    there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
+    # The rights of a folder of its own are set by whoever uses it.
+    if not there.is_dir():
+        problem = "is no folder"
+    elif there != data_directory and not os.access(there, os.W_OK | os.X_OK):
+        problem = "cannot be written"
+    elif disk_health.is_full(there):
+        problem = "has no space left on its disk"
+    else:
+        return []
+    return [settings.Remark(setting=f"{settings.PREFIX}DATA_DIRECTORY", message=f"{there} {problem}", fatal=True)]
+
+
+def _lack_of_containment(chosen: settings.Settings) -> list[settings.Remark]:
+    wanted = chosen.processes.containment
+    found = containment.examine(wanted)
+    if found.containment != "guard" or wanted == "guard":
+        return []
+    message = f"there are no namespaces for agents here ({found.reason}); "
+    message += "the guard alone keeps them together" if wanted == "auto" else "no agent that is a program can run"
+    return [settings.Remark(setting=f"{settings.PREFIX}CONTAINMENT", message=message, fatal=wanted != "auto")]
+
+
+def _remark(file: Path | str, flaw: errors.Flaw, *, fatal: bool = False) -> settings.Remark:
+    place = flaw.path if flaw.line is None else f"{flaw.path} (line {flaw.line})"
+    return settings.Remark(setting=str(file), message=f"{place}: {flaw.message}", fatal=fatal)

@@ -1,0 +1,385 @@
+"""Rooms: everything that the faces of a project are served from, put together and taken apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from app import errors, settings, telemetry
+from app.agents import backends, configuration
+from app.agents import performer as agent_performer
+from app.bootstrap.definitions import (
+    Definitions,
+    keys_of,
+    reference_of,
+    refuse_broken,
+    roster_of,
+    secret_patterns,
+    surroundings_of,
+)
+from app.bootstrap.plans import planning_of
+from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_world
+from app.dialects import registry as dialects
+from app.domain import file_operations, operations, plain, secret_spellings
+from app.engine import conversation_claims, ports, refusals, runner
+from app.processes import descriptor_limit, supervisor
+from app.services import (
+    adoption,
+    child_runs,
+    conferences,
+    conversation_binding,
+    health,
+    inventory,
+    recipes,
+    routing,
+    run_started,
+    runs,
+    starting,
+)
+from app.services import conversations as control_talks
+from app.services import gates as control_gates
+from app.services import issues as control_issues
+from app.services import maintenance as control_upkeep
+from app.services.plans import planner as control_planner
+from app.services.plans import plans as control_plans
+from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
+from app.tools import checks, commands, evidence, find_files, issue_performer, move_file, read_files, wait_for_files
+from app.tools import performer as tool_performer
+from app.tools import workspaces as tool_workspaces
+from app.worker import measured_performers, pacing, pool, workspace_reservations
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Everything that the faces of a project are served from."""
+
+    runs: runs.Runs
+    """Use cases of runs."""
+    gates: control_gates.Gates
+    """Use cases of those who answer questions of runs."""
+    issues: control_issues.Issues
+    """Use cases of what was found and written down."""
+    talks: control_talks.ConversationService
+    """Use cases of those who speak with agents from message to message."""
+    plans: control_plans.Plans
+    """Use cases of session plans."""
+    planner: control_planner.Planner
+    """Works on them."""
+    conferences: conferences.Conferences
+    """Use cases of those who ask several agents at once."""
+    starter: starting.Starter
+    """Makes requests complete; for dry runs."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    inventory: inventory.Inventory
+    """Tools and agents."""
+    health: health.Health
+    """Readiness."""
+    metrics: telemetry.Metrics
+    """Counts and measures."""
+    masker: plain.Masker
+    """Hides secrets."""
+    upkeep: control_upkeep.Maintenance
+    """Verification and repair."""
+    store: Store
+    """Run folders; a memory where a reader found no data directory."""
+    conversations: conversation_claims.ConversationClaims
+    """Who may speak in which conversation with an agent."""
+    engine: pool.Pool
+    """Worker pool."""
+
+
+_USUAL = OpenMode()
+
+
+@asynccontextmanager
+async def build(
+    chosen: settings.Settings, use: OpenMode = _USUAL, world: Platform | None = None
+) -> AsyncIterator[Application]:
+    """Put a project's room together, and take it apart in the reverse order.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` or the data directory cannot be used.
+    """
+    world = world or real_world(os.environ)
+    people = roster_of(chosen)
+    if not use.look_only:
+        refuse_broken(people)
+    reference = reference_of(chosen, people, world)
+    async with AsyncExitStack() as closing:
+        kept = await _store(closing, chosen, use, world, reference)
+        running = await _supervisor(closing, chosen, people, use, world)
+        sessions = _agent_sessions(closing, chosen, use, kept)
+        speaking = backends.Backends(people.backends, surroundings_of(chosen, world.clock, running, sessions))
+        closing.push_async_callback(speaking.close)
+        talks = conversation_claims.ConversationClaims(sessions, kept, world.drivers)
+        roots = [chosen.project.project, *chosen.project.allowed_roots]
+        places = tool_workspaces.Workspaces(roots, reference.workspaces.reserved)
+        asking = agent_performer.AgentPerformer(speaking, talks, places.check)
+        equipment = _equipment(chosen, people, world, places, reference, asking, running, kept)
+        room = _room(chosen, world, reference, equipment, kept, talks, sessions)
+        closing.push_async_callback(room.engine.stop)
+        serves = use.address is not None
+        room.engine.start(recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None)
+        if serves or use.alone:
+            closing.push_async_callback(room.planner.stop)
+            room.planner.start(recover=serves)
+        if serves and chosen.project.keep_conversations_days:
+            age = timedelta(days=chosen.project.keep_conversations_days)
+            sweeping = asyncio.create_task(conversation_retention.sweep(sessions, kept, world.clock.now() - age))
+            closing.push_async_callback(_end, sweeping)
+        yield room
+
+
+def prepare_project(project: settings.ProjectSettings) -> Path:
+    """Make the data directory of a project, with a folder for its recipes in each language and one for prompts; return
+    it.
+
+    Raises:
+        errors.ConfigurationError: it cannot be made.
+    """
+    kept = directory_of(project, real_world(os.environ))
+    kept.prepare()
+    names = [f"recipes/{name}" for name in dialects.DIALECTS if name != recipes.PROJECT_DIALECT]
+    for folder in ("recipes", *names, "prompts/templates"):
+        (project.data_directory / folder).mkdir(parents=True, exist_ok=True)
+    return project.data_directory.resolve()
+
+
+async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
+    """Make the index anew from the run folders.
+
+    Raises:
+        errors.ConfigurationError: a service holds the data directory, or it cannot be used.
+    """
+    async with build(chosen, OpenMode(alone=True)) as room:
+        return await room.store.rebuild_index()
+
+
+async def _store(
+    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, world: Platform, reference: Definitions
+) -> Store:
+    adopter = adoption.Adopter(
+        catalogue=reference.catalogue,
+        workspaces=reference.workspaces,
+        clock=world.clock,
+    )
+    kept = directory_of(chosen.project, world)
+    if use.look_only and not kept.is_used:
+        nothing = memory_store.MemoryStore(clock=world.clock)
+        await closing.enter_async_context(nothing)
+        return nothing
+    if not use.look_only:
+        kept.prepare()
+    if use.address is not None or use.alone:
+        lock = kept.lock_service()
+        closing.callback(lock.release)
+        if use.address is not None:
+            lock.announce(use.address)
+    opened = world.make_store(kept, chosen.project.database_url or kept.index_url(), world, adopter.adopt)
+    closing.push_async_callback(opened.close)
+    await opened.start(serve=use.address is not None)
+    return opened
+
+
+async def _supervisor(
+    closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: OpenMode, world: Platform
+) -> supervisor.Supervisor:
+    usual_files = closing.enter_context(descriptor_limit.many_files()) if use.address is not None else None
+    folder = chosen.project.data_directory / "processes"
+    patterns = secret_patterns(chosen, people)
+    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment, patterns)
+    closing.push_async_callback(running.close)
+    if not use.look_only:
+        await running.sweep()
+    return running
+
+
+def _agent_sessions(
+    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, kept: Store
+) -> agent_sessions.StoredAgentSessions:
+    if use.look_only:
+        return agent_sessions.MemoryAgentSessions()
+    sessions = agent_sessions.in_folder(chosen.project.data_directory, kept.read_faults)
+    closing.callback(sessions.close)
+    return sessions
+
+
+async def _end(task: asyncio.Task[int]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _equipment(
+    chosen: settings.Settings,
+    people: configuration.Roster,
+    world: Platform,
+    places: tool_workspaces.Workspaces,
+    reference: Definitions,
+    asking: agent_performer.AgentPerformer,
+    running: supervisor.Supervisor,
+    kept: Store,
+) -> runner.Equipment:
+    project = chosen.project
+    secrets = _secrets(chosen, people, os.environ)
+    performers: dict[str, ports.Performer] = {
+        operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
+        operations.AgentCall.kind: asking,
+        operations.Command.kind: commands.CommandPerformer(
+            running, places, os.environ, lambda program: backends.withheld_from(program, keys_of(people))
+        ),
+        operations.Check.kind: checks.CheckPerformer(places),
+        operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
+        operations.CommitFile.kind: checks.CommitFilePerformer(places),
+        **dict.fromkeys(
+            issue_performer.KINDS, issue_performer.IssuePerformer(kept.issues, world.clock, project.project)
+        ),
+        operations.Refusal.kind: refusals.RefusalPerformer(),
+        operations.Skip.kind: refusals.SkipPerformer(),
+        file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
+        file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
+        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, world.clock),
+        file_operations.MoveFile.kind: move_file.MoveFilePerformer(places),
+        **world.performers,
+    }
+    return runner.Equipment(
+        performers=performers,
+        clock=world.clock,
+        masker=plain.Masker(secrets),
+        probes=world.probes,
+        environ=os.environ,
+    )
+
+
+def _workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspace:
+    locks = workspace_locks.WorkspaceLocks(data_directory)
+
+    def lock(workspace: str) -> workspace_reservations.Lock | None:
+        try:
+            return locks.lock(workspace)
+        except errors.ConfigurationError as failure:
+            # Whoever asks looks again a moment later.
+            _log.error("not locked: %s", failure.message, extra={"code": failure.code})
+            return None
+
+    return lock
+
+
+def _room(
+    chosen: settings.Settings,
+    world: Platform,
+    reference: Definitions,
+    equipment: runner.Equipment,
+    kept: Store,
+    talks: conversation_claims.ConversationClaims,
+    sessions: agent_sessions.StoredAgentSessions,
+) -> Application:
+    metrics, begun = telemetry.Metrics(), run_started.RunStartedListeners()
+
+    async def start_child(call: ports.Call) -> str:
+        return await offspring.start(call)
+
+    engine = _pool(chosen, world, equipment, kept, metrics, start_child)
+    use_cases = runs.Runs(
+        store=kept,
+        engine=engine,
+        starter=reference.starter,
+        joining=conversation_binding.ConversationBinding(kept, engine, talks),
+        dialects=world.drivers,
+        clock=world.clock,
+        beginnings=begun,
+    )
+    offspring = child_runs.Children(runs=use_cases, engine=engine)
+    plans, planner = planning_of(use_cases, kept, engine, reference, begun, world, equipment.masker)
+    return Application(
+        runs=use_cases,
+        gates=_gates(use_cases, kept, engine, world, equipment.masker),
+        issues=_issues(kept, world, equipment.masker),
+        talks=_talks(use_cases, kept, sessions, reference, begun, world),
+        plans=plans,
+        planner=planner,
+        conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.shelf.library),
+        starter=reference.starter,
+        catalogue=reference.catalogue,
+        route=reference.starter.route,
+        inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+        health=health.Health(store=kept, engine=engine, working=planner.check),
+        metrics=metrics,
+        masker=equipment.masker,
+        upkeep=control_upkeep.Maintenance(store=kept, engine=engine, forget=use_cases.forget),
+        store=kept,
+        conversations=talks,
+        engine=engine,
+    )
+
+
+def _pool(
+    chosen: settings.Settings,
+    world: Platform,
+    equipment: runner.Equipment,
+    kept: Store,
+    metrics: telemetry.Metrics,
+    start_child: Callable[[ports.Call], Awaitable[str]],
+) -> pool.Pool:
+    pace = pacing.Pace()
+    measuring: dict[str, ports.Performer] = {
+        name: measured_performers.Measured(world.watch(each), metrics, world.clock, pace)
+        for name, each in equipment.performers.items()
+    }
+    return pool.Pool(
+        store=kept,
+        dialects=world.drivers,
+        equipment=dataclasses.replace(equipment, performers=measuring),
+        start_child=start_child,
+        limit=chosen.pool.max_running,
+        stop_grace_seconds=chosen.pool.stop_grace_seconds,
+    )
+
+
+def _gates(
+    use_cases: runs.Runs, kept: Store, engine: pool.Pool, world: Platform, masker: plain.Masker
+) -> control_gates.Gates:
+    return control_gates.Gates(store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=masker)
+
+
+def _issues(kept: Store, world: Platform, masker: plain.Masker) -> control_issues.Issues:
+    return control_issues.Issues(kept=kept.issues, store=kept, clock=world.clock, ids=world.ids, masker=masker)
+
+
+def _talks(
+    use_cases: runs.Runs,
+    kept: Store,
+    sessions: agent_sessions.StoredAgentSessions,
+    reference: Definitions,
+    begun: run_started.RunStartedListeners,
+    world: Platform,
+) -> control_talks.ConversationService:
+    return control_talks.ConversationService(
+        runs=use_cases,
+        store=kept,
+        sessions=sessions,
+        catalogue=reference.catalogue,
+        beginnings=begun,
+        ids=world.ids,
+    )
+
+
+def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
+    named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
+    found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
+    found.add(chosen.server.token or "")
+    found.add(urlsplit(chosen.project.database_url or "").password or "")
+    return found - {""}

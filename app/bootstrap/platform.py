@@ -1,0 +1,90 @@
+"""Worlds: what the machine gives, what a process wants of a project, and where that lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app import clock, errors, settings
+from app.dialects import registry as dialects
+from app.engine import ports, probes
+from app.flows import registry as flows
+from app.storage import data_directory, folder_store
+from app.storage.index.sql import index
+from app.storage.runs import disk_store, opener
+from app.worker import crash_probes
+
+Store: TypeAlias = disk_store.DiskStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMode:
+    """What a process wants of a project."""
+
+    address: str | None = None
+    """Where the process serves the project: it holds the service's lock and continues unfinished runs."""
+    alone: bool = False
+    """Whether it holds that lock without serving, so that no service meddles."""
+    look_only: bool = False
+    """Whether it changes nothing; a data directory that does not exist is not made then."""
+
+
+def _in_folders(kept: data_directory.DataDirectory, url: str, world: Platform, adopt: opener.Adopt) -> Store:
+    return folder_store.FolderStore(kept, index.SqlIndex(url), clock=world.clock, probes=world.probes, adopt=adopt)
+
+
+def _unwatched(performer: ports.Performer) -> ports.Performer:
+    return performer
+
+
+def _registered() -> Mapping[str, ports.Dialect]:
+    return dialects.DIALECTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What the machine gives, and a test may replace."""
+
+    ids: clock.Ids
+    """Identifiers."""
+    clock: clock.Clock
+    """Time."""
+    probes: probes.Probes
+    """Named points."""
+    make_store: Callable[[data_directory.DataDirectory, str, Platform, opener.Adopt], Store] = _in_folders
+    """Makes the run store of a data directory, with the address of its index database."""
+    watch: Callable[[ports.Performer], ports.Performer] = _unwatched
+    """Puts something around each performer that reaches outside."""
+    dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)
+    """Languages of recipes by name."""
+    performers: Mapping[str, ports.Performer] = field(default_factory=dict)
+    """Further performers by kind of operation."""
+
+    @property
+    def drivers(self) -> Mapping[str, ports.Driver]:
+        """Return whatever executes runs: the languages, and what no recipe file is written for."""
+        return {**flows.DRIVERS, **self.dialects}
+
+
+def real_world(environ: Mapping[str, str]) -> Platform:
+    """Return the machine's own clock and chance.
+
+    `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL at the Nth passing
+    of a probe.
+
+    Raises:
+        errors.ConfigurationError: that variable has the wrong form.
+    """
+    points: probes.Probes = probes.NoProbes()
+    if wanted := environ.get(settings.CRASH_AT):
+        try:
+            points = crash_probes.parse(wanted)
+        except ValueError as error:
+            raise errors.ConfigurationError(f"{settings.CRASH_AT}: {error}") from error
+    return Platform(clock=clock.SystemClock(), ids=clock.RandomIds(), probes=points)
+
+
+def directory_of(project: settings.ProjectSettings, world: Platform) -> data_directory.DataDirectory:
+    """Return the data directory of a project; nothing is touched."""
+    return data_directory.DataDirectory(project.data_directory, clock=world.clock, ids=world.ids)

@@ -1,0 +1,184 @@
+"""What is told of a run while it happens, and how it stands at its rest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.cli import exit_codes as common
+from app.cli import formats, terminal
+from app.cli.orchestrate import drawing, exit_codes, keys, log
+from app.cli.orchestrate.places import STATE, Place
+
+if TYPE_CHECKING:
+    from app.cli import client
+    from app.cli.orchestrate import clients
+    from app.cli.orchestrate.outputs import Output
+    from app.cli.orchestrate.workflows import Workflow
+
+_SHOWN = {"done": "completed", "cancelled": "failed"}
+
+
+class Telling:
+    """Tell one run."""
+
+    def __init__(self, place: Place, workflow: Workflow, run_id: str, output: Output) -> None:
+        self._place = place
+        self._workflow = workflow
+        self._run_id = run_id
+        self._output = output
+        self._log = log.Log(run_id=run_id, trace=output.trace)
+        self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
+
+    async def follow(self, connected: clients.WorkflowClient, after: int | None) -> client.Answer:
+        """Tell the run until it rests; return it as it stands then.
+
+        Args:
+            after: Number of the last event that was told before; None: the run is new.
+        """
+        from app.cli import following
+
+        root, output = self._place.run_root(self._run_id), self._output
+        with log.kept(root, output.level, self._workflow.masker(connected.masker), verbose=output.verbose):
+            self._tell_begin("started" if after is None else "resumed")
+            async with self._drawn(connected) as drawn:
+
+                async def show(event: client.Answer) -> None:
+                    self._log.tell(event)
+                    if drawn is not None:
+                        await drawn.show(event)
+                    if output.tells_steps:
+                        self._tell_step(event)
+
+                detail = await following.watch(connected, self._run_id, show, after or 0)
+            self._log_rest(detail)
+        return detail
+
+    def tell_rest(self, detail: client.Answer, fault: errors.ControlRoomError | None = None) -> exit_codes.ExitCode:
+        """Tell how the run stands; return the exit code that says it.
+
+        Args:
+            fault: What went wrong after the run.
+        """
+        ending = exit_codes.of_run(detail) if fault is None else exit_codes.ExitCode.FAILED
+        if fault is not None:
+            terminal.warn(f"orchestrate: {formats.error(fault.to_json())}")
+        if self._output.as_json:
+            terminal.say_json(self._whole(detail, ending) | ({} if fault is None else {"error": fault.to_json()}))
+        elif not self._output.quiet:
+            terminal.say(f"run {self._run_id} {self._standing(detail)}")
+        self.tell_way_on(detail)
+        return ending
+
+    def tell_way_on(self, detail: client.Answer) -> None:
+        """Tell what went wrong, if something did, and how to go on."""
+        status = detail["status"]
+        if detail.get("error"):
+            terminal.warn(f"orchestrate: {formats.error(detail['error'])}")
+        if status == "done":
+            return
+        if common.is_interrupted(status):
+            terminal.warn(f"interrupted; go on with: {self._place.command('resume', self._run_id)}")
+            return
+        terminal.warn(f"logs: {self._place.shown_root(self._run_id)}/logs")
+        terminal.warn(f"go on with: {self._place.command('resume', self._run_id)}")
+
+    # -- while it happens
+
+    def _tell_begin(self, what: str) -> None:
+        root = self._place.shown_root(self._run_id)
+        facts = {
+            "workflow_file": self._workflow.shown, "workflow_checksum": self._workflow.checksum, "run_root": root,
+        }  # fmt: skip
+        self._log.say(log.LEVELS["info"], f"{what} by the command line", facts)
+        if self._output.quiet and not self._output.as_json:
+            terminal.say(self._run_id)
+        elif not self._output.as_json:
+            terminal.say(f"run {self._run_id} {what}: {root}")
+
+    def _tell_step(self, event: Mapping[str, Any]) -> None:
+        if event["type"] == "recipe.note":
+            self._tell_note(keys.read(event["key"]), event.get("data") or {})
+        if event["type"] not in ("step.finished", "step.failed", "step.retrying", "step.interrupted"):
+            return
+        key, told = keys.read(event["key"]), event.get("data") or {}
+        failed = event["type"] == "step.failed" and not key.part.startswith("moved")
+        if (key.part and not failed) or key.outermost not in self._steps:
+            return
+        number = self._steps.index(key.outermost) + 1
+        status = str(told.get("status") or event["type"].partition(".")[2])
+        took = f" ({told['duration_ms'] / 1000:.1f}s)" if told.get("duration_ms") is not None else ""
+        why = f": {formats.error(told['error'])}" if told.get("error") else ""
+        terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {_SHOWN.get(status, status)}{took}{why}")
+
+    def _tell_note(self, key: keys.Key, told: Mapping[str, Any]) -> None:
+        if key.outermost in self._steps and (note := _note(key.part, told)):
+            number = self._steps.index(key.outermost) + 1
+            terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {note}")
+
+    @contextlib.asynccontextmanager
+    async def _drawn(self, connected: clients.WorkflowClient) -> AsyncIterator[drawing.Drawing | None]:
+        from app import clock
+
+        if not self._output.progress or self._output.quiet:
+            yield None
+            return
+
+        async def items(loop: str) -> Sequence[Any]:
+            await connected.show(self._run_id)
+            loops = _read(self._place.run_root(self._run_id)).get("for_each", {})
+            found: Sequence[Any] = loops.get(loop, {}).get("items", ())
+            return found
+
+        live = terminal.is_drawn_on() and not self._output.verbose
+        drawn = drawing.Drawing(self._steps, items, clock.SystemClock(), live=live)
+        async with drawn.drawn():
+            yield drawn
+
+    # -- at its rest
+
+    def _log_rest(self, detail: client.Answer) -> None:
+        level = log.LEVELS["info" if detail["status"] == "done" else "error"]
+        self._log.say(level, f"run rests: {self._standing(detail)}", {"status": detail["status"]})
+
+    def _standing(self, detail: client.Answer) -> str:
+        status, ending = detail["status"], detail.get("ending") or {}
+        if common.is_interrupted(status):
+            return "interrupted"
+        if status == "paused":
+            return f"paused: {detail.get('reason') or 'nothing to do'}"
+        past = ", ".join(ending.get("failed_steps") or ()) if ending.get("partial") else ""
+        return str(_SHOWN.get(status, status)) + (f", past failures of {past}" if past else "")
+
+    def _whole(self, detail: client.Answer, ending: exit_codes.ExitCode) -> dict[str, Any]:
+        state = _read(self._place.run_root(self._run_id))
+        told = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
+        status = "interrupted" if ending is exit_codes.ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])
+        root = self._place.shown_root(self._run_id)
+        return {
+            "run_id": self._run_id, **state, "status": status or detail["status"], **told, "run_root": root,
+            "exit_code": int(ending),
+        }  # fmt: skip
+
+
+def _note(kind: str, told: Mapping[str, Any]) -> str:
+    match kind:
+        case keys.WAITING:
+            files = "a file" if told["min_count"] == 1 else f"{told['min_count']} files"
+            return f"waiting for {files}: {formats.cell(told['waits_for'])} (at most {told['timeout_sec']:g}s)"
+        case keys.LEFT_BEHIND:
+            left, alive = told["leftovers"], told["survivors"]
+            ended = "1 process running, which was" if left == 1 else f"{left} processes running, which were"
+            return f"left {ended} ended{f'; {alive} could not be' if alive else ''}"
+    return ""
+
+
+def _read(root: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((root / STATE).read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}

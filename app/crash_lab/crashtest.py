@@ -1,0 +1,138 @@
+"""The crash test: every sweep over one recipe, conference or plan, and whether all promises hold."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import settings
+from app.crash_lab import disk_sweeps, experiment, process_sweeps, read_fault_sweeps, tracing, trials, workload
+from app.crash_lab.fragile_disk import Operation, Trouble
+from app.crash_lab.process_sweeps import Bench, Sweep
+
+Tell = Callable[[str], None]
+InMemory = tuple[trials.Seen, list[Operation]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much is tried."""
+
+    sample: int | None = None
+    """Points tried in each sweep; None: all."""
+    seed: int = 0
+    """Chooses the points; the same seed chooses the same."""
+    workers: int = 2
+    """Processes that live at a time."""
+    replies: Path | None = None
+    """Script of the agents; None: the same reply to every step."""
+    traced: bool = True
+    """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory stand in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a crash test."""
+
+    recipe_id: str
+    """Recipe that was run, or what else was done."""
+    extent: Extent
+    """How much was tried."""
+    sweeps: tuple[Sweep, ...]
+    """What came of each kind of disturbance."""
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether all promises hold, and each kind of disturbance was tried at all."""
+        return all(sweep.reached and not sweep.broken for sweep in self.sweeps)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a line for each sweep."""
+        return [_row(sweep) for sweep in self.sweeps]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON, with what broke a promise."""
+        broken = [{"sweep": sweep.name} | trial.to_json() for sweep in self.sweeps for trial in sweep.broken]
+        facts = {"recipe_id": self.recipe_id, "sample": self.extent.sample, "seed": self.extent.seed}
+        return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
+
+
+def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, tell: Tell) -> Report:
+    """Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
+
+    Args:
+        tell: Told what is being done.
+
+    Raises:
+        errors.ControlRoomError: the recipe does not come to its end even undisturbed, or cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="crashtest-") as folder:
+        root = Path(folder).resolve()
+        original = experiment.template(root / "template", chosen, asked, extent.replies)
+        bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
+        in_memory = disk_sweeps.undisturbed(bench)
+        traced = extent.traced and tracing.available()
+        done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
+        outside = (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE))
+        done += _by_operations(bench, outside, in_memory, tell)
+        done += _by_reads(bench, in_memory, tell)
+        return Report(recipe_id=workload.title(asked), extent=extent, sweeps=tuple(done))
+
+
+def _by_calls(bench: Bench, tell: Tell) -> list[Sweep]:
+    expected, found = process_sweeps.undisturbed(bench)
+    tell(f"the undisturbed run made {len(found)} writes")
+    done = []
+    for name, how in (("kill", process_sweeps.KILL), ("EIO", "error=EIO"), ("ENOSPC", "error=ENOSPC")):
+        done.append(process_sweeps.by_calls(bench, name, how, found, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _by_probes(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
+    done = process_sweeps.by_probes(bench, "kill", in_memory[0])
+    tell(_summary(done))
+    return [done, *_by_operations(bench, (("EIO", Trouble.EIO), ("ENOSPC", Trouble.ENOSPC)), in_memory, tell)]
+
+
+def _by_operations(
+    bench: Bench, troubles: tuple[tuple[str, Trouble], ...], in_memory: InMemory, tell: Tell
+) -> list[Sweep]:
+    expected, story = in_memory
+    done = []
+    for name, trouble in troubles:
+        done.append(disk_sweeps.by_operations(bench, name, trouble, story, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _by_reads(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
+    expected, story = in_memory
+    done, begun = [], read_fault_sweeps.beginnings(bench, story)
+    for trouble in (Trouble.READ_EIO, Trouble.READ_EMFILE):
+        done.append(read_fault_sweeps.by_reads(bench, trouble, begun, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _row(sweep: Sweep) -> dict[str, Any]:
+    reached = sweep.reached
+    return {
+        "sweep": sweep.name,
+        "points": sweep.points,
+        "tried": len(reached),
+        "same": sum(trial.same for trial in reached),
+        "restarted": sum(trial.restarted for trial in reached),
+        "lost": sum(len(trial.lost) for trial in reached),
+        "twice": sum(len(trial.twice) for trial in reached),
+        "told": sum(trial.told and not trial.same for trial in reached),
+        "hidden": sum(bool(trial.hidden) for trial in reached),
+        "broken": len(sweep.broken),
+    }
+
+
+def _summary(sweep: Sweep) -> str:
+    return f"{sweep.name}: {len(sweep.reached)} of {sweep.points} points tried, {len(sweep.broken)} broken promises"

@@ -1,0 +1,112 @@
+"""Experiments: a private copy of a project in which the same is lived through, undisturbed or not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app import bootstrap, errors, settings
+from app.crash_lab import workload
+
+_REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
+_BACKEND = "crashtest"
+_SCRIPT = "crashtest.replies.json"
+_NEEDLESS = (".git", ".venv", "node_modules", "__pycache__")
+_LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_directory_id", "service.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """Something to be lived through, in a folder of its own."""
+
+    place: Path
+    """Folder of the experiment; the copy of the project and what is noted about it lie in it."""
+    settings: settings.Settings
+    """Settings of the copy."""
+    asked: workload.Asked
+    """What is asked for."""
+
+    @property
+    def data_directory(self) -> Path:
+        """Return the data directory of the copy."""
+        return self.settings.project.data_directory
+
+    @property
+    def diary(self) -> Path:
+        """Return the file, outside the data directory, that says what was answered and executed."""
+        return self.place / "diary.jsonl"
+
+    @property
+    def portrait(self) -> Path:
+        """Return the file, outside the data directory, that says how the run ended."""
+        return self.place / "portrait.json"
+
+
+def template(place: Path, chosen: settings.Settings, asked: workload.Asked, replies: Path | None) -> Experiment:
+    """Copy a project without what its runs left, and let its agents speak from a script.
+
+    Args:
+        replies: Script of the agents; None: the same reply to every step.
+
+    Raises:
+        errors.ConfigurationError: something of the project cannot be copied.
+    """
+    place.mkdir(parents=True)
+    project = place / "project"
+    try:
+        left_out = partial(_left_out, chosen.project.data_directory)
+        shutil.copytree(chosen.project.project, project, symlinks=True, ignore=left_out)
+    except shutil.Error as error:
+        path, _, reason = error.args[0][0]
+        raise errors.ConfigurationError(f"{path} cannot be copied: {reason}", code="project_not_copied") from error
+    script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
+    return Experiment(place=place, settings=_settings(chosen, project), asked=workload.owned(asked))
+
+
+def copied(original: Experiment, place: Path) -> Experiment:
+    """Copy an experiment as it stands."""
+    shutil.copytree(original.place, place, symlinks=True)
+    return dataclasses.replace(original, place=place, settings=_settings(original.settings, place / "project"))
+
+
+def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
+    """Let every agent and every backend speak from a script, so that nobody is paid and nothing real is changed."""
+    file = data_directory / "agents.json"
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    own = {agent["id"]: agent for agent in document.get("agents", ())}
+    known = [*own, *(agent_id for agent_id in agent_ids if agent_id not in own)]
+    # A script quotes nothing, so its agents owe no evidence unless the project says so.
+    agents = [{"evidence": "none"} | own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known]
+    backends = {name: {"type": "scripted", "file": _SCRIPT} for name in (*backend_names, _BACKEND)}
+    data_directory.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document | {"agents": agents, "backends": backends}), encoding="utf-8")
+    said = json.dumps({"*": _REPLY}) if replies is None else replies.read_text(encoding="utf-8")
+    (data_directory / _SCRIPT).write_text(said, encoding="utf-8")
+
+
+def _left_out(data_directory: Path, folder: str, names: list[str]) -> set[str]:
+    # Pipes and sockets belong to whoever holds them open, and cannot be copied.
+    special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
+    is_data = Path(folder) == data_directory or Path(folder).name == data_directory.name
+    patterns = (*_NEEDLESS, *_LEFT_BY_RUNS) if is_data else _NEEDLESS
+    return special | shutil.ignore_patterns(*patterns)(folder, names)
+
+
+def _is_copied(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _settings(chosen: settings.Settings, project: Path) -> settings.Settings:
+    return dataclasses.replace(
+        chosen,
+        project=dataclasses.replace(chosen.project, project=project, allowed_roots=(), database_url=None),
+        pool=dataclasses.replace(chosen.pool, stop_grace_seconds=0.0),
+    )

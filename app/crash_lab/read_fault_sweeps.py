@@ -1,0 +1,214 @@
+"""Readings: files that cannot be read for a while, in the life of a run and in the one after a crash.
+
+While a file cannot be read, list and detail must agree, no order may call the run damaged or unknown, and a repair
+changes nothing; once it can be read, the run ends as the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import bootstrap, errors
+from app.crash_lab import trial_runs, trials
+from app.crash_lab.disk_sweeps import Machine
+from app.crash_lab.experiment import Experiment
+from app.crash_lab.fragile_disk import END, FragileDisk, Operation, Trouble
+from app.crash_lab.process_sweeps import Bench, Sweep
+from app.crash_lab.trials import Trial
+from app.domain import states
+from app.engine import stores
+from app.services import requests
+
+_TURNS = 200
+_READABLE_SECONDS = 20.0
+_FALSE = (errors.JournalCorrupt, errors.NotFound)
+_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where a life begins whose reads are refused."""
+
+    lived: Experiment
+    """The experiment, always in the same place: runs keep the path of their workspace."""
+    kept: Path
+    """What its folder held at the beginning."""
+    machine: Machine | None
+    """The machine that lost its power; None: nothing was done yet."""
+    looks: tuple[Operation, ...] = ()
+    """What an undisturbed life reads from here on."""
+
+    def restored(self) -> Experiment:
+        """Return the experiment as it was at the beginning."""
+        shutil.rmtree(self.lived.place, ignore_errors=True)
+        shutil.copytree(self.kept, self.lived.place, symlinks=True)
+        return self.lived
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    beginning: Beginning
+    operation: Operation
+
+    def __str__(self) -> str:
+        return f"{self.operation}{'' if self.beginning.machine is None else ', after a restart'}"
+
+    @property
+    def kind(self) -> str:
+        return f"{self.operation.kind} {self.beginning.machine is None}"
+
+
+def beginnings(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beginning]:
+    """Return the beginning of the run, and that of the service after its power was lost in the midst of it.
+
+    Args:
+        story: What the undisturbed run wrote.
+    """
+    lived = bench.experiment("cut-off-to-read")
+    machine = Machine(lived, Trouble.POWER_LOSS, story[int(len(story) * _SHARE)])
+    machine.live()
+    machine.restart(forget_rows=False)
+    return _counted(bench.experiment("to-read"), None), _counted(lived, machine)
+
+
+def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expected: trials.Seen) -> Sweep:
+    """Refuse reads from each point on at which something is read, look at what shows meanwhile, and let the run end."""
+    found = [_Point(beginning, operation) for beginning in begun for operation in beginning.looks]
+    chosen = bench.sampled(found, lambda point: point.kind)
+    return Sweep(
+        name=trouble.value, points=len(found), trials=tuple(_tried(point, trouble, expected) for point in chosen)
+    )
+
+
+class Watched(Machine):
+    """A machine whose reads fail until somebody has looked at what shows meanwhile."""
+
+    def __init__(self, lived: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
+        super().__init__(lived, trouble, at, left)
+        self.differences: list[str] = []
+        """Where list, detail, report and orders disagreed, or called the run what it is not."""
+        self.shown = False
+        """Whether a run was shown as unreadable, or somebody was told that something cannot be read."""
+        self.rested = 0
+        """How much had been read when all rested; what follows is read by whoever judges."""
+        self._refused = asyncio.Event()
+
+    @property
+    def fragile(self) -> FragileDisk:
+        """Return its disk."""
+        assert isinstance(self.disk, FragileDisk)
+        return self.disk
+
+    def _go_dark(self) -> None:
+        self._refused.set()
+
+    def _surroundings(self) -> trial_runs.Surroundings:
+        self._refused = asyncio.Event()
+        if self.fragile.refuses:
+            self._refused.set()
+        return dataclasses.replace(super()._surroundings(), beside=self._looked_at, on_rest=self._readable)
+
+    @asynccontextmanager
+    async def _looked_at(self, room: bootstrap.Application) -> AsyncIterator[None]:
+        looking = asyncio.ensure_future(self._look(room))
+        try:
+            yield
+            if self.fragile.refuses:
+                await looking
+        finally:
+            looking.cancel()
+
+    async def _look(self, room: bootstrap.Application) -> None:
+        await self._refused.wait()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        try:
+            for row in await _rows(room):
+                await self._compare(room, row)
+        except errors.Unreadable:
+            self.shown = True
+        finally:
+            self.fragile.lift()
+
+    async def _compare(self, room: bootstrap.Application, row: dict[str, Any]) -> None:
+        run_id = row["run_id"]
+        detail = json.loads((await room.runs.ready(run_id)).body)
+        # What moves on between two looks is no difference.
+        after = next((later for later in await _rows(room) if later["run_id"] == run_id), row)
+        self.shown = self.shown or detail["unreadable"] is not None
+        shown = _facts(detail["status"], detail["unreadable"], (detail["error"] or {}).get("code"))
+        listed = [_facts(each["status"], each["unreadable"], each["error_code"]) for each in (row, after)]
+        if shown not in listed:
+            self.differences.append(f"listed as {listed}, shown as {shown}")
+        await self._judge("verify", room.store.care.verify(run_id))
+        if states.RunState.FAILED.value not in (detail["status"], after["status"]):
+            # One that has failed would be sent on by it.
+            await self._judge("resume", room.runs.resume(run_id, requests.ResumeRequest()))
+        await self._judge("repair", room.store.care.repair(run_id))
+        await self._judge("steps", room.runs.steps(run_id))
+
+    async def _judge(self, order: str, given: Awaitable[Any]) -> None:
+        try:
+            answered = await given
+        except _FALSE as error:
+            self.differences.append(f"{order} answers {error.code}")
+        except (errors.ControlRoomError, errors.Fault):
+            return
+        else:
+            states = [file.get("state") for file in answered["files"]] if order == "verify" else []
+            if "corrupt" in states or (order == "repair" and answered["changed"]):
+                self.differences.append(f"{order} answers {answered}")
+
+    async def _readable(self, room: bootstrap.Application) -> None:
+        self.rested = len(self.fragile.looks)
+        async with asyncio.timeout(_READABLE_SECONDS):
+            for row in await _rows(room):
+                await room.store.until_readable(row["run_id"])
+
+
+def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
+    beginning, lived = point.beginning, point.beginning.restored()
+    machine = Watched(lived, trouble, point.operation, beginning.machine)
+    cut = trials.look(lived, beginning.machine.journals() if beginning.machine else {})
+    why = machine.live()
+    if point.operation not in machine.fragile.looks:
+        return Trial(point=str(point), reached=False)
+    machine.fragile.lift()
+
+    if died := bool(why):
+        cut = trials.look(lived, machine.journals())
+        lived.portrait.unlink(missing_ok=True)
+        why = machine.live()
+    after = trials.look(lived, machine.journals())
+    if beginning.machine is None and not died:
+        cut = after
+    trial = trials.judge(str(point), expected, cut, after, restarted=died, why=why, logged=machine.shown)
+    different = "; ".join(machine.differences)
+    return dataclasses.replace(trial, hidden=different or trial.hidden, note=trial.note or different)
+
+
+def _counted(lived: Experiment, machine: Machine | None) -> Beginning:
+    kept = lived.place.with_name(f"{lived.place.name}-kept")
+    shutil.copytree(lived.place, kept, symlinks=True)
+    watched = Watched(lived, None, END, machine)
+    if why := watched.live():
+        raise errors.ControlRoomError(f"the run whose reads are counted did not rest: {why}", code="undisturbed_failed")
+    return Beginning(
+        lived=lived, kept=kept, machine=machine, looks=tuple(dict.fromkeys(watched.fragile.looks[: watched.rested]))
+    )
+
+
+def _facts(status: str, unreadable: dict[str, Any] | None, error_code: str | None) -> tuple[str, Any, str | None]:
+    return status, (unreadable or {}).get("file"), error_code
+
+
+async def _rows(room: bootstrap.Application) -> list[dict[str, Any]]:
+    return await room.runs.rows(await room.runs.list_runs(stores.RunQuery(limit=1000)))

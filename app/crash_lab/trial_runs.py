@@ -1,0 +1,125 @@
+"""Lives: one passage of a process through an experiment, from its start to the end of the run or of itself.
+
+A life is the service without its HTTP interface, which writes nothing: the same composition root, the same lock, the
+same recovery.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from app import bootstrap, clock
+from app.crash_lab import experiment_log, workload
+from app.crash_lab.experiment import Experiment
+from app.engine import ports, probes
+from app.storage import data_directory, folder_store
+from app.storage.index.sql import index
+from app.storage.runs import opener
+
+RUN_IDS = tuple(f"20260210T143000Z-crash{number}" for number in range(1, 10))
+"""The first runs of every experiment, so that their files have the same names in each."""
+
+_ADDRESS = "http://laboratory.invalid"
+_HASTE = 20
+"""How much faster than the clock a life waits, e.g. for room on a disk."""
+_RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What differs between the processes that an experiment is lived in."""
+
+    probes: probes.Probes = field(default_factory=probes.NoProbes)
+    """Named points."""
+    make_store: Callable[..., bootstrap.Store] | None = None
+    """Makes the run store; None: run folders, written by one thread of each kind."""
+    is_taken: Callable[[str], bool] | None = None
+    """Tells whether a run is there; None: its folder tells."""
+    watch: Callable[[ports.Performer], ports.Performer] | None = None
+    """Puts something around each performer, and around what notes its tries."""
+    beside: Callable[[bootstrap.Application], AbstractAsyncContextManager[None]] | None = None
+    """Watches what shows of the runs while they live."""
+    on_rest: Callable[[bootstrap.Application], Awaitable[None]] | None = None
+    """Does something about the runs once all rests, before the portrait is taken."""
+
+
+async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
+    """Ask for something, or find it, follow it to its rest, and note how it stands then."""
+    notes = experiment_log.ExperimentLog(experiment.diary)
+    world = _world(experiment, surroundings, notes)
+    async with bootstrap.build(experiment.settings, bootstrap.OpenMode(address=_ADDRESS), world) as room:
+        async with surroundings.beside(room) if surroundings.beside else nullcontext():
+            await room.engine.recovered()
+            asked = experiment.asked
+            begun = await workload.begin(room, asked, _pause)
+            notes.accepted(begun.name, begun.existed)
+            await workload.rest(room, asked, begun.name, _pause)
+        if surroundings.on_rest is not None:
+            await surroundings.on_rest(room)
+        portrait = await workload.portrait(room, asked, begun.name)
+        experiment.portrait.write_text(json.dumps(portrait), encoding="utf-8")
+
+
+class HastyClock(clock.SystemClock):
+    """The machine's clock, with shorter waits."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a part of the duration."""
+        await super().sleep(seconds / _HASTE)
+
+
+class FirstRunsKnown(clock.RandomIds):
+    """Identifiers at random, but for the first runs of a data directory."""
+
+    def __init__(self, is_taken: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_taken = is_taken
+
+    def run_id(self, at: datetime) -> str:
+        """Return the first known id that no run has yet, then random ones."""
+        return next((name for name in RUN_IDS if not self._is_taken(name)), None) or super().run_id(at)
+
+
+def _world(
+    experiment: Experiment, surroundings: Surroundings, notes: experiment_log.ExperimentLog
+) -> bootstrap.Platform:
+    watch = surroundings.watch or _as_it_is
+    return bootstrap.Platform(
+        ids=FirstRunsKnown(surroundings.is_taken or (lambda name: _is_there(experiment.data_directory / "runs", name))),
+        clock=HastyClock(),
+        probes=surroundings.probes,
+        make_store=surroundings.make_store or _in_folders,
+        watch=lambda performer: watch(experiment_log.Noted(performer, notes)),
+    )
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    # What was begun and could not be taken back has its name until the next start, too.
+    return (folder / name).exists() or (folder / f".new-{name}").exists()
+
+
+def _as_it_is(performer: ports.Performer) -> ports.Performer:
+    return performer
+
+
+def _in_folders(
+    kept: data_directory.DataDirectory, url: str, world: bootstrap.Platform, adopt: opener.Adopt
+) -> bootstrap.Store:
+    # A tracer counts calls thread by thread, so that each file must have one thread that writes it.
+    return folder_store.FolderStore(
+        kept,
+        index.SqlIndex(url),
+        clock=world.clock,
+        probes=world.probes,
+        adopt=adopt,
+        threads=folder_store.ThreadCounts(commit=1, other=1),
+    )
+
+
+async def _pause() -> None:
+    await HastyClock().sleep(_RETRY_SECONDS)

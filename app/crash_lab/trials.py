@@ -1,0 +1,168 @@
+"""Trials: what came of one disturbance, judged by what is left and by what was done."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.crash_lab import experiment_log, outcomes
+from app.crash_lab.experiment import Experiment
+
+_CORRUPT = "journal_corrupt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One disturbance and what came of it."""
+
+    point: str
+    """Where the run was disturbed."""
+    reached: bool = True
+    """Whether it came to that point at all; nothing else counts where it did not."""
+    same: bool = False
+    """Whether it ended as the undisturbed run."""
+    restarted: bool = False
+    """Whether the process had to be started again."""
+    lost: tuple[str, ...] = ()
+    """Steps, and answers to requests, that were durable and are not any more."""
+    twice: tuple[str, ...] = ()
+    """Steps that were executed again although their record was durable, or oftener than one cut in flight explains."""
+    told: bool = False
+    """Whether somebody is told: by an event, an error or a further attempt of the run, by an error in the log."""
+    hidden: str = ""
+    """What is damaged and not told."""
+    note: str = ""
+    """The first difference from the undisturbed run, or why a life did not come to its end."""
+    log: str = ""
+    """The end of what its processes logged, where the last of them did not come to its end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trial as plain JSON."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What can be seen of an experiment from outside at one moment."""
+
+    told: experiment_log.Told
+    """Its diary."""
+    recorded: frozenset[experiment_log.Try]
+    """Every try whose line in a journal is whole."""
+    final: frozenset[tuple[str, str]]
+    """Run and key of each step that has its final line."""
+    portrait: outcomes.Portrait | None
+    """How the run stood at the end of the last life that came to its end."""
+    workspace: dict[str, str]
+    """Hash of each file in the workspace."""
+
+
+def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Seen:
+    """Look at an experiment that nobody lives.
+
+    Args:
+        journals: Content of each run's journal where they do not lie in the data directory.
+    """
+    found = _in_folders(experiment.data_directory) if journals is None else journals
+    lines = [(run_id, line) for run_id, content in found.items() for line in _whole(content)]
+    shown = experiment.portrait
+    return Seen(
+        told=experiment_log.read(experiment.diary),
+        recorded=frozenset((run_id, line["key"], line["attempt"]) for run_id, line in lines),
+        final=frozenset((run_id, line["key"]) for run_id, line in lines if line["final"]),
+        portrait=json.loads(shown.read_text(encoding="utf-8")) if shown.exists() else None,
+        workspace=outcomes.of_workspace(experiment.settings.project.project),
+    )
+
+
+def judge(
+    point: str,
+    undisturbed: Seen,
+    cut: Seen,
+    after: Seen,
+    *,
+    restarted: bool = True,
+    why: str = "",
+    logged: bool = False,
+) -> Trial:
+    """Compare what a disturbed run left with what the undisturbed one did.
+
+    Args:
+        cut: What was seen when the disturbed process had ended.
+        after: What was seen at the very end.
+        why: Why the last life did not come to its end.
+        logged: Whether the service logged an error that names the run.
+    """
+    note = why or _difference(undisturbed, after)
+    told = logged or (after.portrait is not None and _tells(after.portrait, undisturbed))
+    lost = _lost(cut, after)
+    return Trial(
+        point=point,
+        same=not note,
+        restarted=restarted,
+        lost=lost,
+        twice=_twice(undisturbed, cut, after),
+        told=told,
+        hidden="" if told else note or ", ".join(lost),
+        note=note,
+    )
+
+
+def _difference(undisturbed: Seen, after: Seen) -> str:
+    if undisturbed.portrait is None or after.portrait is None:
+        return "the run did not come to rest"
+    expected, found = map(outcomes.comparable, (undisturbed.portrait, after.portrait))
+    return outcomes.difference(expected, found) or outcomes.difference(
+        undisturbed.workspace, after.workspace, "workspace"
+    )
+
+
+def _tells(portrait: outcomes.Portrait, undisturbed: Seen) -> bool:
+    usual = undisturbed.portrait or {}
+    again = any(attempt > usual["attempts"].get(key, 1) for key, attempt in portrait["attempts"].items())
+    return again or portrait["manifest"]["error"] is not None or bool(set(portrait["told"]) - set(usual["told"]))
+
+
+def _lost(cut: Seen, after: Seen) -> tuple[str, ...]:
+    steps = (f"{key}/{attempt}" for _, key, attempt in sorted(cut.recorded - after.recorded))
+    asked = ("an accepted request",) if after.told.new > 1 else ()
+    return (*steps, *asked)
+
+
+def _twice(undisturbed: Seen, cut: Seen, after: Seen) -> tuple[str, ...]:
+    later = after.told.executed[len(cut.told.executed) :]
+    again = [
+        f"{key}/{attempt}"
+        for run, key, attempt in later
+        if (run, key) in cut.final or (run, key, attempt) in cut.recorded
+    ]
+    usual = Counter(key for _, key, _ in undisturbed.told.executed)
+    before = Counter(key for _, key, _ in cut.told.executed)
+    oftener = [key for key, count in before.items() if count > usual[key]]
+    in_flight = {(run, key) for run, key, _ in cut.told.executed if (run, key) not in cut.final}
+    total = Counter(key for _, key, _ in after.told.executed)
+    allowed = Counter(key for _, key in in_flight)
+    oftener += [key for key, count in total.items() if count > usual[key] + allowed[key] and key not in oftener]
+    return (*again, *(key for key in oftener if not any(text.startswith(f"{key}/") for text in again)))
+
+
+def _in_folders(data_directory: Path) -> dict[str, bytes]:
+    journals = (data_directory / "runs").glob("[!.]*/steps.jsonl")
+    return {journal.parent.name: journal.read_bytes() for journal in journals}
+
+
+def _whole(content: bytes) -> list[dict[str, Any]]:
+    lines = []
+    for line in content.split(b"\n")[:-1]:
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,154 @@
+"""Work: what an experiment asks for, a run, a conference or a session plan, how it is brought to its rest, and what
+shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from app import bootstrap, errors
+from app.crash_lab import outcomes
+from app.domain import plans, states
+from app.services import conferences, requests
+from app.services.plans import requests as plan_requests
+
+KEY = "crashtest"
+"""Idempotency key of everything that the laboratory asks for, and session of its runs."""
+
+Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan
+"""What is asked for."""
+
+Pause = Callable[[], Awaitable[None]]
+"""Waits until a disk may have room again."""
+
+_WAIT_SECONDS = 10.0
+_TRIES = 40
+_PASSING = ("revision", "attempt", "run_id", "chief_run_id", "earlier_runs")
+"""What a plan says of tries; runs are compared as such, whatever their names."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What came of asking."""
+
+    name: str
+    """The run, or the plan."""
+    existed: bool
+    """Whether an earlier life had asked for it."""
+
+
+def owned(asked: Asked) -> Asked:
+    """Return the same as every life asks for it: under one key, in one session, for the service."""
+    if isinstance(asked, plan_requests.NewPlan):
+        return dataclasses.replace(asked, idempotency_key=KEY)
+    return dataclasses.replace(asked, idempotency_key=KEY, session_id=asked.session_id or KEY, owner="service")
+
+
+def title(asked: Asked) -> str:
+    """Return what a report calls it."""
+    match asked:
+        case plan_requests.NewPlan():
+            return "plan"
+        case conferences.NewConference():
+            return "conference"
+    return asked.recipe_id or ""
+
+
+async def begin(room: bootstrap.Application, asked: Asked, pause: Pause) -> Begun:
+    """Ask for it, or find it; again and again as long as there is no room."""
+    match asked:
+        case plan_requests.NewPlan():
+            created = await _tried(lambda: room.plans.create(asked), pause)
+            return Begun(name=created.plan.session_id, existed=created.existed)
+        case conferences.NewConference():
+            held = await _tried(lambda: room.conferences.start(asked), pause)
+            return Begun(name=held.run_id, existed=held.existed)
+    started = await _tried(lambda: room.runs.start(asked), pause)
+    return Begun(name=started.run_id, existed=started.existed)
+
+
+async def rest(room: bootstrap.Application, asked: Asked, name: str, pause: Pause) -> None:
+    """Wait until it has come to its end, or waits for a person; a plan is approved and started on the way."""
+    if isinstance(asked, plan_requests.NewPlan):
+        await _plan_rests(room, name, pause)
+    else:
+        await run_rests(room, name)
+
+
+async def run_rests(room: bootstrap.Application, run_id: str) -> bool:
+    """Wait until a run has ended, or is parked for a person; tell whether it has ended."""
+    known: frozenset[str] = frozenset()
+    while True:
+        ready = await room.runs.wait(run_id, _WAIT_SECONDS, known)
+        shown = json.loads(ready.body)
+        healing = (shown["error"] or {}).get("code") == errors.StorageFault.default_code
+        if ready.finished or (shown["status"] == states.RunState.PAUSED.value and not healing):
+            return ready.finished
+        known = frozenset({ready.etag})
+
+
+async def portrait(room: bootstrap.Application, asked: Asked, name: str) -> outcomes.Portrait:
+    """Return how it stands for whoever asks the service."""
+    if not isinstance(asked, plan_requests.NewPlan):
+        return await outcomes.of_run(room, name)
+    plan = await room.plans.show(name)
+    first, *others = [await outcomes.of_run(room, run_id) for run_id in _runs_of(plan)]
+    shown = first | {"plan": _lasting(plan.to_json()), "tasks": [outcomes.comparable(each) for each in others]}
+    numbered = enumerate([first, *others])
+    shown["attempts"] = {
+        f"{number}/{key}": tried for number, each in numbered for key, tried in each["attempts"].items()
+    }
+    shown["told"] = sorted({kind for each in (first, *others) for kind in each["told"]} | _troubles(plan))
+    return shown
+
+
+async def _plan_rests(room: bootstrap.Application, session_id: str, pause: Pause) -> None:
+    while True:
+        plan = await room.plans.rested(session_id)
+        running = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
+        running += [plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else []
+        if running:
+            ended = [await run_rests(room, run_id) for run_id in running]
+            if not any(ended):
+                return
+            # The plan hears of it by itself.
+            await room.plans.wait(session_id, _WAIT_SECONDS, plan.revision)
+        elif plan.status is plans.PlanState.DRAFT and plan.tasks:
+            await _tried(lambda: room.plans.approve(session_id), pause)
+        elif plan.status is plans.PlanState.APPROVED:
+            await _tried(lambda: room.plans.start(session_id), pause)
+        else:
+            return
+
+
+def _runs_of(plan: plans.Plan) -> list[str]:
+    named = (plan.chief_run_id, *(task.run_id for task in plan.tasks))
+    return [run_id for run_id in named if run_id is not None]
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lasting(item) for name, item in value.items() if name not in _PASSING and name[-3:] != "_at"}
+    return [_lasting(item) for item in value] if isinstance(value, list) else value
+
+
+def _troubles(plan: plans.Plan) -> set[str]:
+    failed = plan.error is not None or any(task.error is not None for task in plan.tasks)
+    return {"plan.failed"} if failed else set()
+
+
+async def _tried(ask: Callable[[], Awaitable[T]], pause: Pause) -> T:
+    for tried in range(_TRIES):
+        try:
+            return await ask()
+        except (errors.NoRoom, errors.StorageFault):
+            if tried + 1 == _TRIES:
+                raise
+            await pause()
+    raise AssertionError("not reached")

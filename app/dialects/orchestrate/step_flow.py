@@ -1,0 +1,287 @@
+"""Taking a step: what is asked of the world for it, in order, until it has come to its result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeAlias
+
+from app.dialects.orchestrate import conditions, dependencies, flow, paths, providers, results, traces, variables
+from app.domain import file_operations, operations, plain, records
+from app.engine import ports
+
+CURRENT_VERSION = 2
+"""Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and
+waits and processes left behind are told.
+"""
+WAITING, LEFT_BEHIND = "waiting", "left_behind"
+"""What notes are called, behind the key of their step."""
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where and when a step is taken."""
+
+    key: str
+    """Its key."""
+    place: records.Place
+    """Its place."""
+    scope: variables.Scope
+    """What variables name."""
+    running: dict[str, plain.Json] = field(default_factory=dict)
+    """What the state tells of the step while it is taken."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Taken:
+    """What a step has come to."""
+
+    records: list[records.Record] = field(default_factory=list)
+    """Records of its operations, in order."""
+    result: _Object = field(default_factory=dict)
+    """Its fields in the state."""
+    exit_code: int | None = None
+    """Its exit code; None if it was skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Needs:
+    required: Sequence[str] = ()
+    optional: Sequence[str] = ()
+    fitting: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class _Stopped(Exception):
+    """The step has its result before what it is for was done."""
+
+
+async def take(ctx: ports.Context, step: _Object, spot: Spot) -> Taken:
+    """Take a step that is no loop; a failure is a result, too."""
+    taking = _Taking(ctx, step, spot)
+    try:
+        await taking.look_at_condition()
+        await taking.look_at_needs()
+        await (taking.wait() if "wait_for" in step else taking.call())
+    except _Stopped:
+        pass
+    return taking.taken
+
+
+async def enter(ctx: ports.Context, step: _Object, spot: Spot) -> tuple[Taken, Sequence[plain.Json] | None]:
+    """Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun."""
+    taking = _Taking(ctx, step, spot)
+    try:
+        await taking.look_at_condition()
+        await taking.look_at_needs()
+        return taking.taken, await taking.items()
+    except _Stopped:
+        return taking.taken, None
+
+
+class _Taking:
+    def __init__(self, ctx: ports.Context, step: _Object, spot: Spot) -> None:
+        self._ctx = ctx
+        self._step = step
+        self._spot = spot
+        self._filler = variables.Filler(spot.scope)
+        self._needs = _Needs()
+        self._is_current = ctx.run.driver_version >= CURRENT_VERSION
+        self._injected: _Object = {}
+        self.taken = Taken()
+
+    # -- before it
+
+    async def look_at_condition(self) -> None:
+        if "when" not in self._step:
+            return
+        condition = conditions.read(self._step["when"], self._filler)
+        await self._refuse_gaps()
+        found = await self._find("when", condition.patterns)
+        if condition.holds({pattern: len(listed) for pattern, listed in found.items()}):
+            return
+        detail = {"when": self._filler.value(self._step["when"])}
+        reason = f"the condition of {self._step['name']} does not hold"
+        await self._perform(self._spot.key, operations.Skip(reason=reason, detail=detail))
+        self.taken.result = results.skipped()
+        raise _Stopped
+
+    async def look_at_needs(self) -> None:
+        declared = self._step.get("depends_on", {})
+        required, optional = (
+            [self._filler.pattern(pattern) for pattern in declared.get(kind, ())] for kind in ("required", "optional")
+        )
+        await self._refuse_gaps()
+        fitting = await self._find("files", tuple(dict.fromkeys([*required, *optional])))
+        if absent := dependencies.missing(required, fitting):
+            message = f"files are missing that the step needs: {', '.join(absent)}"
+            await self._refuse("missing_dependencies", message, {"failed_deps": absent})
+        self._needs = _Needs(required=required, optional=optional, fitting=fitting)
+
+    async def items(self) -> Sequence[plain.Json]:
+        loop = self._step["for_each"]
+        if "items" in loop:
+            listed: Sequence[plain.Json] = loop["items"]
+            return listed
+        found = variables.items(loop["items_from"], self._spot.scope)
+        if isinstance(found, variables.Gap):
+            context = {"invalid_reference": [{"reference": found.name, "reason": found.reason}]}
+            await self._refuse("invalid_reference", f"{found.name} {found.reason}", context)
+        return found
+
+    # -- what it is for
+
+    async def wait(self) -> None:
+        wanted = self._step["wait_for"]
+        pattern = self._filler.pattern(wanted["glob"])
+        await self._refuse_gaps()
+        await self._refuse_unsafe([pattern], pattern=True)
+        self._tell_wait(pattern, wanted)
+        asked = file_operations.WaitForFiles(
+            pattern=pattern,
+            literal=self._filler.literals.get(pattern) if self._is_current else None,
+            min_count=wanted["min_count"],
+            poll_ms=wanted["poll_ms"],
+            timeout_seconds=wanted["timeout_sec"],
+            retry=self._retry(),
+        )
+        output = await self._perform(self._spot.key, asked)
+        self._settle(results.of_wait(self.taken.records, output or {}))
+
+    def _tell_wait(self, pattern: str, wanted: _Object) -> None:
+        facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
+        self._spot.running.update(facts)
+        if self._is_current:
+            self._ctx.emit(f"{self._spot.key}.{WAITING}", facts)
+
+    async def call(self) -> None:
+        prompt = await self._prompt()
+        called = await (self._provider(prompt) if "provider" in self._step else self._argv(prompt))
+        command = await self._command(called)
+        traced = bool(self._ctx.run.options.get("debug"))
+        notes = traces.notes(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
+        output = await self._perform(self._spot.key, command, notes) or {}
+        provides = "provider" in self._step
+        made = results.of_command(self.taken.records, output, called.argv, provides=provides)
+        told = traces.debug(self._ctx.run.working_dir, called, output) if traced else {}
+        if self._is_current and (left := results.left_behind(output)):
+            self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
+        self._settle(made, {**self._injected, **told})
+
+    async def _prompt(self) -> str:
+        path = await self._path("input_file")
+        wanted = dependencies.injection(self._step.get("depends_on"))
+        given = dependencies.files(self._needs.required, self._needs.optional, self._needs.fitting)
+        quoted = tuple(given) if wanted.mode == dependencies.CONTENT else ()
+        read: Mapping[str, Any] = {}
+        if path is not None or quoted:
+            asked = file_operations.ReadFiles(paths=(path,) if path else (), excerpts=quoted)
+            read = (await self._ask("input", asked))["files"]
+        text = "" if path is None else read[path]["text"]
+        composed = dependencies.composed(text, wanted, dependencies.excerpts(given, read))
+        if composed.truncation is not None:
+            self._injected = {"injection": composed.truncation}
+        return composed.prompt
+
+    async def _argv(self, prompt: str) -> providers.Invocation:
+        argv = tuple(map(self._filler.text, self._step["command"]))
+        await self._refuse_gaps()
+        stdin = prompt if "input_file" in self._step else None
+        return providers.Invocation(argv=argv, stdin=stdin, ignored=(), prompt_in_argv=False)
+
+    async def _provider(self, prompt: str) -> providers.Invocation:
+        name, given = self._step["provider"], self._step.get("provider_params", {})
+        template = self._ctx.run.recipe["providers"][name]
+        called = providers.invocation(template, given, prompt, self._spot.scope, deep=self._is_current)
+        if isinstance(called, providers.Refused):
+            await self._refuse("invalid_provider_call", called.message, called.context)
+        if (problem := providers.problem_of_length(called, prompt)) is not None:
+            await self._refuse("prompt_too_large", f"{problem} for the provider {name}", {"prompt_too_large": name})
+        return called
+
+    async def _command(self, called: providers.Invocation) -> operations.Command:
+        step = self._step
+        output_file, schema_file = await self._path("output_file"), await self._path("output_schema")
+        if output_file and (problem := paths.problem_of_target(output_file, self._spot.scope.run["root"])) is not None:
+            await self._refuse_path(output_file, problem)
+        capture = operations.Capture(
+            mode=step["output_capture"],
+            allow_parse_error=step["allow_parse_error"],
+            schema_file=schema_file,
+            require=tuple(step.get("output_require", ())),
+        )
+        return operations.Command(
+            argv=called.argv,
+            env=step.get("env", {}),
+            secrets=tuple(step.get("secrets", ())),
+            stdin=called.stdin,
+            output_file=output_file,
+            capture=capture,
+            log=self._spot.key,
+            timeout_seconds=step.get("timeout_sec"),
+            retry=self._retry(),
+        )
+
+    def _retry(self) -> operations.RetryPolicy | None:
+        options = self._ctx.run.options
+        return flow.retries(self._step, options.get("max_retries", 0), options.get("retry_delay_ms", 0)).policy()
+
+    def _settle(self, result: _Object, debug: _Object | None = None) -> None:
+        noted = {**result.get("debug", {}), **(debug or {})}
+        self.taken.result = {**result, "debug": noted} if noted else result
+        self.taken.exit_code = results.exit_code(self.taken.records[-1])
+
+    # -- asking, and what cannot be asked
+
+    async def _find(self, name: str, patterns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        if not patterns:
+            return {}
+        await self._refuse_unsafe(patterns, pattern=True)
+        literals = {text: self._filler.literals.get(text, text) if self._is_current else text for text in patterns}
+        asked = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
+        output = await self._ask(name, file_operations.FindFiles(patterns=asked))
+        found: Mapping[str, Sequence[str]] = output["found"]
+        return {text: found[literals[text]] or found[text] for text in patterns}
+
+    async def _path(self, name: str) -> str | None:
+        if name not in self._step:
+            return None
+        path = self._filler.text(self._step[name])
+        await self._refuse_gaps()
+        await self._refuse_unsafe([path])
+        return path
+
+    async def _refuse_unsafe(self, named: Sequence[str], *, pattern: bool = False) -> None:
+        for path in named:
+            if (problem := paths.problem(path, pattern=pattern)) is not None:
+                await self._refuse_path(path, problem)
+
+    async def _refuse_path(self, path: str, problem: str) -> NoReturn:
+        await self._refuse("unsafe_path", f"the path {path!r:.200} {problem}", {"unsafe_path": path[:1000]})
+
+    async def _refuse_gaps(self) -> None:
+        if gaps := self._filler.gaps:
+            message = f"${{{gaps[0].name}}} stands for nothing: {gaps[0].reason}"
+            await self._refuse("undefined_vars", message, variables.told(gaps))
+
+    async def _refuse(self, code: str, message: str, context: _Object) -> NoReturn:
+        await self._perform(self._spot.key, operations.Refusal(code=code, message=message, detail=context))
+        self._stop()
+
+    async def _ask(self, name: str, operation: operations.Operation) -> Any:
+        output = await self._perform(f"{self._spot.key}.{name}", operation)
+        if self.taken.records[-1].error is not None:
+            self._stop()
+        return output
+
+    async def _perform(self, key: str, operation: operations.Operation, notes: Mapping[str, str] | None = None) -> Any:
+        place = dataclasses.replace(self._spot.place, notes=notes) if notes else self._spot.place
+        record = await self._ctx.perform(key, operation, place)
+        self.taken.records.append(record)
+        return record.output if record.blob is None else await self._ctx.read(record.blob)
+
+    def _stop(self) -> NoReturn:
+        self._settle(results.of_refusal(self.taken.records))
+        raise _Stopped

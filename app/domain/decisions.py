@@ -1,0 +1,255 @@
+"""Decisions: what people and the engine decided about a run, as control.jsonl holds them, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from app.domain import plain
+from app.domain.states import RunState
+
+CRASH_LOOP_TRIES = 3
+"""Interrupted tries of one step after which the run is parked."""
+
+_NOTHING: frozenset[int] = frozenset()
+
+PAUSED_BY_PERSON = "paused_by_person"
+"""Reason of a pause that a person asked for."""
+
+LINES_MISSING = "journal_lines_missing"
+"""Reason of a pause because journal lines are known to be gone."""
+
+REPAIRED = "repaired"
+"""Reason of the pause that a repair leaves behind."""
+
+
+class DecisionKind(StrEnum):
+    """Kinds of lines in control.jsonl."""
+
+    TAKEN = "taken"
+    """A process took the run up, for the first time or again."""
+    STARTED = "started"
+    """A try of a step is about to be performed."""
+    CANCEL_REQUESTED = "cancel_requested"
+    """Somebody asked for the run's end."""
+    PAUSED = "paused"
+    """Somebody stopped the run, or the engine parked it."""
+    UNPAUSED = "unpaused"
+    """Somebody let a paused run go on."""
+    RELEASED = "released"
+    """A stopping service let the run go: the tries it cut off do not count as crashes."""
+    RESUMED = "resumed"
+    """Somebody sent an ended run on; names the lines that are dead from now on."""
+    ENDED = "ended"
+    """The run ended; names the journal's length and head, and the causes of a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A try that was begun."""
+
+    key: str
+    """Step."""
+    attempt: int
+    """Which try, from 1."""
+    operation: str
+    """Hash of its operation."""
+    at: str
+    """When it began."""
+    due_at: str | None = None
+    """When a timer, a gate or a wait is over."""
+    branch: str = ""
+    """Path of the branch that asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The last ending of a run."""
+
+    status: RunState
+    """`done`, `failed` or `cancelled`."""
+    at: str
+    """When."""
+    lines: int
+    """Number of lines in steps.jsonl."""
+    head: str
+    """`sha256:<hex>` of its last line, or of start.json if there is none."""
+    causes: tuple[int, ...] = ()
+    """Positions of the lines that made a failure."""
+    error: Mapping[str, plain.Json] | None = None
+    """`{code, message, key, detail}` of a failure."""
+    ending: Mapping[str, plain.Json] | None = None
+    """`{reason, partial, failed_steps}`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Decisions:
+    """Everything decided so far; fold lines in with `apply`, in file order."""
+
+    taken: int = 0
+    """How often a process took the run up."""
+    taken_since_resume: bool = False
+    """Whether a process took it up since it was created or last resumed."""
+    cancel_requested_at: str | None = None
+    """When its end was asked for, if it was since the last resume."""
+    paused: str | None = None
+    """Reason of the present pause; None while not paused."""
+    pause_error: Mapping[str, plain.Json] | None = None
+    """Error that parked the run."""
+    ended: Ended | None = None
+    """Its ending, unless it was resumed since."""
+    dead: frozenset[int] = _NOTHING
+    """Positions of journal lines that replay skips."""
+    tries: dict[str, list[Started]] = field(default_factory=dict)
+    """Tries begun by key, since the last unpause, release or resume."""
+    due: dict[str, str] = field(default_factory=dict)
+    """When timers, gates and waits are over, by key; kept through restarts and pauses."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """When gates were asked, by key; kept as long."""
+    highest_attempt: dict[str, int] = field(default_factory=dict)
+    """Highest attempt begun by key, ever."""
+    last_at: str | None = None
+    """When the newest decision was made."""
+    known_lines: int = 0
+    """Lines that steps.jsonl must have, since it had them when a decision was written."""
+    given_up: bool = False
+    """Whether lines were lost and a person was told: from then on only later decisions tell how many there must be."""
+    overrides: dict[str, plain.Json] = field(default_factory=dict)
+    """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
+
+    def apply(self, line: Mapping[str, Any]) -> None:
+        """Fold one line in.
+
+        Raises:
+            KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+        """
+        lines = line.get("lines")
+        if isinstance(lines, int):
+            self.known_lines = max(self.known_lines, lines)
+        match DecisionKind(line["kind"]):
+            case DecisionKind.TAKEN:
+                self.taken = self.taken + 1
+                self.taken_since_resume = True
+            case DecisionKind.STARTED:
+                self._start(line)
+            case DecisionKind.CANCEL_REQUESTED:
+                self.cancel_requested_at = self.cancel_requested_at or line["at"]
+            case DecisionKind.PAUSED:
+                self.paused = line["reason"]
+                self.pause_error = line.get("error")
+                if gives_up(line):
+                    self.given_up = True
+                    self.known_lines = lines if isinstance(lines, int) else 0
+            case DecisionKind.UNPAUSED:
+                self.paused = None
+                self.pause_error = None
+                self.tries.clear()
+            case DecisionKind.RELEASED:
+                self.tries.clear()
+            case DecisionKind.RESUMED:
+                self._resume(line)
+            case DecisionKind.ENDED:
+                self.ended = _ended(line)
+        self.last_at = line["at"]
+
+    @property
+    def status(self) -> RunState:
+        """Return the state that the authority alone tells; waiting is seen only by a living runner."""
+        if self.ended is not None:
+            return self.ended.status
+        if self.paused is not None:
+            return RunState.PAUSED
+        return RunState.RUNNING if self.taken_since_resume else RunState.PENDING
+
+    def _start(self, line: Mapping[str, Any]) -> None:
+        begun = started(line)
+        self.tries.setdefault(begun.key, []).append(begun)
+        if begun.due_at is not None:
+            self.due[begun.key] = begun.due_at
+        if "gate_id" in line:
+            self.asked[begun.key] = line.get("asked_at") or begun.at
+        self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
+
+    def _resume(self, line: Mapping[str, Any]) -> None:
+        # A run that another process only left behind goes on as it was, its questions and times included.
+        if self.ended is not None:
+            self.overrides["resumed"] = True
+        if self.ended is not None or line["dead"]:
+            self.due.clear()
+            self.asked.clear()
+        self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
+        self.taken_since_resume = False
+        self.tries.clear()
+        self.dead |= expand(line["dead"])
+        self.overrides.update(line.get("overrides") or {})
+
+
+def gives_up(line: Mapping[str, Any]) -> bool:
+    """Tell whether a control line says that lines which were known before are lost."""
+    return line["kind"] == DecisionKind.PAUSED and line["reason"] in (LINES_MISSING, REPAIRED)
+
+
+def check(line: Mapping[str, Any]) -> None:
+    """Make sure that a line can be folded in.
+
+    Raises:
+        KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+    """
+    if line["kind"] != DecisionKind.STARTED:
+        Decisions().apply(line)
+    elif not isinstance(started(line).attempt, int):
+        raise TypeError("a try has a number")
+
+
+def started(line: Mapping[str, Any]) -> Started:
+    """Read a line that says that a try begins.
+
+    Raises:
+        KeyError: the line lacks a field.
+    """
+    return Started(
+        key=line["key"],
+        attempt=line["attempt"],
+        operation=line["operation"],
+        at=line["at"],
+        due_at=line.get("due_at"),
+        branch=line.get("branch") or "",
+    )
+
+
+def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
+    """Fold all lines of a control journal."""
+    decisions = Decisions()
+    for line in lines:
+        decisions.apply(line)
+    return decisions
+
+
+def ranges(positions: Iterable[int]) -> list[list[int]]:
+    """Write positions as inclusive ranges, ascending."""
+    spans: list[list[int]] = []
+    for position in sorted(set(positions)):
+        if spans and spans[-1][1] == position - 1:
+            spans[-1][1] = position
+        else:
+            spans.append([position, position])
+    return spans
+
+
+def expand(spans: Iterable[Sequence[int]]) -> set[int]:
+    """Read what `ranges` wrote."""
+    return {position for first, last in spans for position in range(first, last + 1)}
+
+
+def _ended(line: Mapping[str, Any]) -> Ended:
+    return Ended(
+        status=RunState(line["status"]),
+        at=line["at"],
+        lines=line["lines"],
+        head=line["head"],
+        causes=tuple(line.get("causes") or ()),
+        error=line.get("error"),
+        ending=line.get("ending"),
+    )

@@ -1,0 +1,119 @@
+"""Events: the catalogue of everything that is told about a run while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from app.domain import plain
+
+
+class EventType(StrEnum):
+    """Types of events; with their fields they are part of the public contract."""
+
+    RUN_CREATED = "run.created"
+    """The run was accepted."""
+    RUN_STARTED = "run.started"
+    """A process took the run up."""
+    RUN_PAUSED = "run.paused"
+    """Stopped at a step boundary, or parked."""
+    RUN_UNPAUSED = "run.unpaused"
+    """A paused run goes on."""
+    RUN_WAITING = "run.waiting"
+    """Every open step is a gate."""
+    RUN_CANCEL_REQUESTED = "run.cancel_requested"
+    """Somebody asked for the run's end."""
+    RUN_RESUMED = "run.resumed"
+    """An ended run was sent on."""
+    RUN_ENDED = "run.ended"
+    """The run ended."""
+    STEP_STARTED = "step.started"
+    """A try began."""
+    STEP_FINISHED = "step.finished"
+    """A step succeeded or was skipped."""
+    STEP_FAILED = "step.failed"
+    """A step failed for good."""
+    STEP_RETRYING = "step.retrying"
+    """A try failed and will be repeated."""
+    STEP_INTERRUPTED = "step.interrupted"
+    """A try was cut off and left no record."""
+    GATE_OPENED = "gate.opened"
+    """A gate waits for an answer; told again whenever its run is taken up again."""
+    GATE_DECIDED = "gate.decided"
+    """A gate has its answer."""
+    RECIPE_NOTE = "recipe.note"
+    """The recipe's driver tells something."""
+    RECOVERY_TAIL_CUT = "recovery.tail_cut"
+    """A torn end of a journal was cut off."""
+    RECOVERY_LINES_MISSING = "recovery.lines_missing"
+    """Something else knows of journal lines that are gone."""
+    RECOVERY_CORRUPT = "recovery.corrupt"
+    """A journal is damaged before its end."""
+    RECOVERY_CONTINUED = "recovery.continued"
+    """The run goes on after the process that had it went away."""
+    RECOVERY_ADOPTED = "recovery.adopted"
+    """A folder without start.json was taken over."""
+    STORAGE_FAILED = "storage.failed"
+    """A write failed and waits to be repeated."""
+    STORAGE_HEALED = "storage.healed"
+    """A write that had failed was repeated."""
+
+
+_LINE = ("position", "step_id", "duration_ms", "attempt")
+
+FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
+    EventType.RUN_CREATED: ("recipe_id",),
+    EventType.RUN_STARTED: ("taken",),
+    EventType.RUN_PAUSED: ("reason", "error"),
+    EventType.RUN_UNPAUSED: (),
+    EventType.RUN_WAITING: ("keys",),
+    EventType.RUN_CANCEL_REQUESTED: (),
+    EventType.RUN_RESUMED: ("dead",),
+    EventType.RUN_ENDED: ("status", "error", "ending"),
+    EventType.STEP_STARTED: ("step_id", "phase", "attempt"),
+    EventType.STEP_FINISHED: (*_LINE, "status", "preview"),
+    EventType.STEP_FAILED: (*_LINE, "error"),
+    EventType.STEP_RETRYING: (*_LINE, "error", "retry_at"),
+    EventType.STEP_INTERRUPTED: ("attempt",),
+    EventType.GATE_OPENED: ("gate_id", "prompt", "options", "default", "expires_at", "shown_sha256"),
+    EventType.GATE_DECIDED: ("gate_id", "decision", "by_default", "denied", "message"),
+    EventType.RECIPE_NOTE: None,
+    EventType.RECOVERY_TAIL_CUT: ("file", "at_byte", "bytes"),
+    EventType.RECOVERY_LINES_MISSING: ("file", "lines", "known_lines", "told_by"),
+    EventType.RECOVERY_CORRUPT: ("run_id", "file", "line", "reason"),
+    EventType.RECOVERY_CONTINUED: ("lines",),
+    EventType.RECOVERY_ADOPTED: ("lines", "dropped"),
+    EventType.STORAGE_FAILED: ("error",),
+    EventType.STORAGE_HEALED: (),
+}
+"""Fields of each type's `data`, part of the public contract; None where the recipe's language says what it tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened."""
+
+    seq: int
+    """Number within the run; rises, may have gaps, never repeats."""
+    at: str
+    """When."""
+    type: str
+    """One of `EventType`."""
+    run_id: str
+    """Run it belongs to."""
+    key: str | None = None
+    """Step it belongs to; None for the run as a whole."""
+    data: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Fields of its type."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return `{seq, at, type, run_id, key, data}`."""
+        return {
+            "seq": self.seq,
+            "at": self.at,
+            "type": self.type,
+            "run_id": self.run_id,
+            "key": self.key,
+            "data": dict(self.data),
+        }

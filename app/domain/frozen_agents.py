@@ -1,0 +1,51 @@
+"""Agents as runs hold them: configured when the run began, and asked as they were then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.domain import library, operations, plain
+
+LENGTH_FIELDS: Mapping[str, plain.Json] = {
+    "max_output_tokens": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": library.MOST_OUTPUT_TOKENS,
+        "description": "Longest reply, in tokens; by default the agent's, then the backend's.",
+    },
+    "on_cut_off": {
+        "type": "string",
+        "enum": ["fail", "keep"],
+        "description": "What becomes of a reply that reached its longest: it fails the step (default), or it is kept.",
+    },
+}
+"""Fields of a step, by JSON Schema, that say how long its reply may be."""
+
+
+def length(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a step says of the length of its reply, as fields of the call."""
+    names = {"max_output_tokens": "max_tokens", "on_cut_off": "on_cut_off"}
+    return {field: step[name] for name, field in names.items() if name in step}
+
+
+def call(
+    agent: Mapping[str, Any], prompt: tuple[plain.Json, ...], system: str | None, **more: Any
+) -> operations.AgentCall:
+    """Return what asks an agent that was frozen as `library.Agent.to_json` has it.
+
+    Args:
+        system: Standing instruction; nothing is sent where it is empty.
+        more: Further fields of the call; what they say of the reply's length wins over what the agent says.
+    """
+    # Agents that were frozen before these fields existed lack them.
+    limits = {"max_tokens": agent.get("max_output_tokens"), "on_cut_off": agent.get("on_cut_off", "fail")}
+    return operations.AgentCall(
+        agent_id=agent["id"],
+        archetype=agent["archetype"],
+        backend=agent["backend"],
+        model=agent["model"],
+        prompt=prompt,
+        system=system or None,
+        **(limits | more),
+    )

@@ -1,0 +1,185 @@
+"""Gates: questions to people as they are shown, by what ids they are known, and what an answer is on record as."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from app import clock
+from app.domain import plain
+from app.domain.decisions import Decisions
+from app.domain.operations import Gate
+from app.domain.records import Record
+from app.domain.runs import RunStart
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGate:
+    """A question that waits for a person's answer."""
+
+    start: RunStart
+    """What the run that asks began with."""
+    key: str
+    """Step that asks."""
+    attempt: int
+    """Which try."""
+    gate: Gate
+    """The question."""
+    asked_at: str | None
+    """When it was asked first; the same after a restart."""
+    expires_at: str | None
+    """When its default is taken; None: never."""
+
+    @classmethod
+    def of(cls, start: RunStart, key: str, attempt: int, gate: Gate, decided: Decisions) -> OpenGate:
+        """Return a gate as what was decided about its run tells of it."""
+        return cls(
+            start=start,
+            key=key,
+            attempt=attempt,
+            gate=gate,
+            asked_at=decided.asked.get(key),
+            expires_at=decided.due.get(key) if gate.default is not None else None,
+        )
+
+    @property
+    def run_id(self) -> str:
+        """Return the run that asks."""
+        return self.start.run_id
+
+    @property
+    def gate_id(self) -> str:
+        """Return its id."""
+        return gate_id(self.run_id, self.key, self.attempt)
+
+    @property
+    def shown_sha256(self) -> str:
+        """Return the bare hash of what is shown."""
+        return shown_sha256(self.gate)
+
+    def masked(self, masker: plain.Masker) -> OpenGate:
+        """Return the gate with secrets hidden; what is shown keeps its hash."""
+        prompt: str = masker.mask(self.gate.prompt)
+        if prompt == self.gate.prompt:
+            return self
+        return dataclasses.replace(
+            self, gate=dataclasses.replace(self.gate, prompt=prompt, shown_sha256=self.shown_sha256)
+        )
+
+    def told(self) -> dict[str, plain.Json]:
+        """Return the fields of the event that tells of it."""
+        return {
+            "gate_id": self.gate_id,
+            "prompt": plain.preview(self.gate.prompt),
+            "options": list(self.gate.options),
+            "default": self.gate.default,
+            "expires_at": self.expires_at,
+            "shown_sha256": self.shown_sha256,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was decided at a gate, and by whom."""
+
+    decision: str
+    """One of the gate's options."""
+    message: str = ""
+    """What the person adds to it, for later steps."""
+    by_default: bool = False
+    """Whether nobody answered in time."""
+    idempotency_key: str | None = None
+    """Key under which the same answer may be given again."""
+
+    def on(self, asked: OpenGate) -> dict[str, plain.Json]:
+        """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""
+        return {
+            "gate_id": asked.gate_id,
+            "decision": self.decision,
+            "message": self.message,
+            "by_default": self.by_default,
+            "denied": self.decision in asked.gate.denials,
+            "shown_sha256": asked.shown_sha256,
+            "idempotency_key": self.idempotency_key,
+        }
+
+
+def gate_id(run_id: str, key: str, attempt: int) -> str:
+    """Return the id of a gate: its run, and a hash of step and try. Asked again from scratch, a gate has another id."""
+    return f"{run_id}.{_digits(key, attempt)}"
+
+
+def run_of(gate_id: str) -> str | None:
+    """Return the run that a gate's id names; None where it can be no such id."""
+    run_id, dot, digits = gate_id.rpartition(".")
+    return run_id if dot and len(digits) == _DIGITS else None
+
+
+def shown_sha256(gate: Gate) -> str:
+    """Return the bare hash of what a person decides on: the driver's own, or that of question and options."""
+    shown: plain.Json = {"prompt": gate.prompt, "options": list(gate.options)}
+    return gate.shown_sha256 or plain.sha256(plain.canonical(shown))
+
+
+def answer_in(record: Record) -> Mapping[str, plain.Json] | None:
+    """Return the answer that a journal line holds; None for any other line."""
+    output = record.output
+    if not isinstance(output, dict) or "gate_id" not in output or not _is_gates(record.line.get("operation")):
+        return None
+    return output if str(output["gate_id"]).endswith(f".{_digits(record.key, record.attempt)}") else None
+
+
+def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> OpenGate:
+    """Return the gate that a journal line answers.
+
+    Args:
+        question: Its operation as plain JSON.
+    """
+    answer: Any = record.output
+    known = {field.name for field in dataclasses.fields(Gate)} & question.keys()
+    asked = Gate(**{name: _listed(question[name]) for name in known} | {"shown_sha256": answer["shown_sha256"]})
+    return OpenGate(
+        start=start,
+        key=record.key,
+        attempt=record.attempt,
+        gate=asked,
+        asked_at=record.started_at,
+        expires_at=_expiry(asked, record.started_at),
+    )
+
+
+def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    """Return the fields of the event that tells of an answer."""
+    shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
+    return shown | {"message": plain.preview(answer["message"])}
+
+
+def is_denial(record: Record) -> bool:
+    """Tell whether a journal line holds a decision that nothing goes past."""
+    answer = answer_in(record)
+    return answer is not None and answer["denied"] is True
+
+
+def _expiry(gate: Gate, asked_at: str) -> str | None:
+    if gate.default is None or gate.expires_seconds is None:
+        return None
+    return clock.stamp(clock.instant(asked_at) + timedelta(seconds=gate.expires_seconds))
+
+
+def _listed(field: Any) -> Any:
+    return tuple(field) if isinstance(field, list) else field
+
+
+def _is_gates(operation: plain.Json) -> bool:
+    # One that is too large for its line lies in a blob.
+    body = operation.get("body") if isinstance(operation, dict) else None
+    return body is None or body["kind"] == Gate.kind
+
+
+def _digits(key: str, attempt: int) -> str:
+    return plain.sha256(f"{key}:{attempt}".encode())[:_DIGITS]

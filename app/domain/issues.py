@@ -1,0 +1,254 @@
+"""Issues: records of what is to be mended or kept in mind, each one JSON file; and the port by which they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from app import clock, printable
+from app.domain import plain
+
+Status = Literal["open", "closed"]
+"""Whether something is still to be done."""
+
+Severity = Literal["error", "warning", "hint"]
+"""`error`: both cannot be true, or a check failed; `warning`: probably a slip; `hint`: worth a look."""
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
+"""All severities, the worst first."""
+
+NOTES = 1000
+"""Most notes of an issue."""
+
+KIND = "note"
+"""Kind of an issue whose record names none."""
+
+_TEXTS_OR_NULL = (
+    "severity", "recipe_id", "run_id", "session_id", "key", "closed_at", "closed_by", "edited_at", "request_sha256",
+)  # fmt: skip
+_LONG_AGO = "1970-01-01T00:00:00.000Z"
+
+Issue: TypeAlias = Mapping[str, plain.Json]
+"""A record as its file holds it."""
+
+Change: TypeAlias = Callable[[Issue | None], Issue | None]
+"""Makes a record of the present one, which may not exist; None, or the record itself: it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueSummary:
+    """An issue as lists show it."""
+
+    issue_id: str
+    """Its id; names its file."""
+    title: str
+    """One line."""
+    status: str
+    """`open` or `closed`."""
+    kind: str
+    """What sort of issue it is: `dod`, `finding`, or any word of whoever made it."""
+    severity: str | None
+    """One of `SEVERITIES`; None where nobody said."""
+    recipe_id: str | None
+    """Recipe whose check found it."""
+    run_id: str | None
+    """Run that found it last, or that it is about."""
+    session_id: str | None
+    """Work session that it belongs to."""
+    key: str | None
+    """Step that made it."""
+    created_at: str
+    """When it was made."""
+    updated_at: str
+    """When it was last changed."""
+    revision: int
+    """Number of its changes, from 1."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the summary as plain JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueQuery:
+    """Which issues a list shows, newest first."""
+
+    status: str | None = None
+    """Only open or only closed ones."""
+    run_id: str | None = None
+    """Only those of this run."""
+    session_id: str | None = None
+    """Only those of this session."""
+    kind: str | None = None
+    """Only those of this kind."""
+    severity: str | None = None
+    """Only those of this severity."""
+    recipe_id: str | None = None
+    """Only those that checks of this recipe found."""
+    limit: int = 100
+    """Most issues to return, 1 to 1,000."""
+    cursor: tuple[str, str] | None = None
+    """`(created_at, issue_id)` of the last issue of the page before."""
+
+
+class IssueStore(Protocol):
+    """All issues of a data directory."""
+
+    async def open(self, issue: Issue) -> None:
+        """Keep what a step has found. If it was found before, what a person has made of it stays.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+
+    async def change(self, issue_id: str, change: Change) -> Issue:
+        """Change an issue, or make it, while nobody else does; return it once it is durable.
+
+        Raises:
+            errors.NotFound: `issue_not_found`; there is none, and the change makes none.
+            errors.Conflict: `issue_damaged`; its file cannot be read.
+            errors.StorageFault: it could not be made durable.
+        """
+
+    async def get(self, issue_id: str) -> Issue:
+        """Return an issue as its file has it.
+
+        Raises:
+            errors.NotFound, errors.Conflict: as `change`.
+        """
+
+    async def list(self, query: IssueQuery) -> list[IssueSummary]:
+        """Return issues, newest first."""
+
+    async def knows_session(self, session_id: str) -> bool:
+        """Tell whether a work session has runs, receipts or a plan."""
+
+
+def made(
+    issue_id: str,
+    at: str,
+    *,
+    title: str,
+    body: str,
+    kind: str,
+    run_id: str | None,
+    session_id: str | None,
+    receipts: list[str],
+    facts: Issue | None = None,
+    key: str | None = None,
+    severity: str | None = None,
+    recipe_id: str | None = None,
+    request_sha256: str | None = None,
+) -> dict[str, plain.Json]:
+    """Return a new record.
+
+    Args:
+        request_sha256: Hash of the request under an idempotency key that made it.
+    """
+    return {
+        "issue_id": issue_id,
+        "title": printable.title(title),
+        "body": body,
+        "kind": kind,
+        "severity": severity,
+        "recipe_id": recipe_id,
+        "facts": dict(facts or {}),
+        "status": "open",
+        "run_id": run_id,
+        "session_id": session_id,
+        "key": key,
+        "receipts": receipts,
+        "created_at": at,
+        "updated_at": at,
+        "closed_at": None,
+        "closed_by": None,
+        "edited_at": None,
+        "revision": 1,
+        "notes": [],
+        "request_sha256": request_sha256,
+    }
+
+
+def whole(issue: Issue) -> dict[str, plain.Json]:
+    """Return a record with every field that one has today, whoever wrote it and when; what has no sense is left out."""
+    at = issue.get("created_at")
+    facts = issue.get("facts")
+    blank = made(
+        str(issue.get("issue_id")),
+        at if isinstance(at, str) else _LONG_AGO,
+        title="",
+        body="",
+        kind=_kind(facts),
+        run_id=None,
+        session_id=None,
+        receipts=[],
+    )
+    known = {name: issue[name] for name, value in blank.items() if name in issue and _alike(issue[name], value)}
+    known |= {name: issue[name] for name in _TEXTS_OR_NULL if isinstance(issue.get(name), str)}
+    if known.get("severity") not in SEVERITIES:
+        known["severity"] = None
+    if known.get("status") != "closed":
+        known["status"] = "open"
+    return blank | known
+
+
+def again(known: Issue, found: Issue) -> Issue:
+    """Return what a record becomes when its step finds the same thing again.
+
+    It is open once more. The words of a person stay; where nobody has changed them, those of the new finding count.
+    """
+    present: dict[str, Any] = whole(known)
+    kept = ("title", "body", "severity") if present["edited_at"] is not None else ()
+    fresh = ("title", "body", "severity", "kind", "facts", "receipts", "run_id", "session_id", "key")
+    changed = present | {name: found[name] for name in fresh if name in found and name not in kept}
+    at = str(found.get("created_at", present["updated_at"]))
+    if present["closed_by"] is not None:
+        changed["notes"] = _noted(present, at, f"Found again by the run {found.get('run_id')}.", "open")
+    changed |= {"status": "open", "closed_at": None, "closed_by": None}
+    if changed == present:
+        return known
+    return changed | {"updated_at": at, "revision": present["revision"] + 1}
+
+
+def closed(known: Issue | None, at: str, run_id: str, note: str) -> Issue | None:
+    """Return what a record becomes when a run's check finds nothing any more: closed, with a note;
+    a closed one stays.
+    """
+    if known is None:
+        return None
+    present = whole(known)
+    if present["status"] == "closed":
+        return known
+    changed: dict[str, Any] = present | {"status": "closed", "closed_at": at, "closed_by": run_id, "updated_at": at}
+    changed["notes"] = _noted(present, at, note, "closed")
+    return changed | {"revision": changed["revision"] + 1}
+
+
+def summary(issue: Issue) -> IssueSummary:
+    """Return a record as lists show it."""
+    shown = whole(issue)
+    at = {name: _instant(shown[name]) for name in ("created_at", "updated_at")}
+    return IssueSummary(**{name: shown[name] for name in IssueSummary.__slots__} | at)
+
+
+def _noted(present: Issue, at: str, text: str, status: str) -> list[plain.Json]:
+    notes: Any = present["notes"]
+    return [*notes, {"at": at, "text": text, "status": status}] if len(notes) < NOTES else list(notes)
+
+
+def _instant(text: str) -> str:
+    # One form, so that texts sort as times do; what a person has written by hand may be none.
+    try:
+        return clock.stamp(clock.instant(text))
+    except ValueError:
+        return _LONG_AGO
+
+
+def _kind(facts: Any) -> str:
+    kind = facts.get("kind") if isinstance(facts, dict) else None
+    return kind if isinstance(kind, str) and kind else KIND
+
+
+def _alike(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and value is not None

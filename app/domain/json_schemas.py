@@ -1,0 +1,267 @@
+"""JSON Schemas applied to recipes: what a validator finds, told as flaws with paths and near names."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.domain import json_text, json_words, plain, task_patterns
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+Lenience = Callable[[json_text.Parts, str], bool]
+"""Tells, for a place and a keyword of the schema, whether a breach is let pass."""
+
+
+class TooCostly(ValueError):
+    """Applying the schema takes more work than was allowed."""
+
+
+_MAX_FLAWS = 200
+_MAX_HINTED = 300
+_SHOWN_CHARACTERS = 80
+_MESSAGE_CHARACTERS = 300
+_KINDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
+
+
+def validator(schema: Mapping[str, plain.Json], most_checks: int | None = None) -> Validator:
+    """Return a validator that fetches nothing, and needs linear time for each `pattern` and `uniqueItems`.
+
+    Args:
+        most_checks: Keywords that it applies at most, for schemas that refer to themselves a thousandfold.
+    """
+    import jsonschema_specifications  # type: ignore[import-untyped]
+
+    kind = _linear() if most_checks is None else _bounded(most_checks)
+    made: Validator = kind(schema, registry=jsonschema_specifications.REGISTRY)
+    return made
+
+
+def flaws(
+    schema: Mapping[str, plain.Json],
+    value: plain.Json,
+    base: json_text.Parts = (),
+    lenient: Lenience | None = None,
+    most_checks: int | None = None,
+    as_first: bool = False,
+) -> list[errors.Flaw]:
+    """Return how a value breaks a schema, at most two hundred times.
+
+    Args:
+        base: Where the value stands in its document.
+        most_checks: Keywords that are applied at most.
+        as_first: Whether a driver's first version words them, in prompts that old journals hold.
+
+    Raises:
+        TooCostly: there would be more.
+    """
+    found = (
+        flaw
+        for error in validator(schema, most_checks).iter_errors(value)
+        if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
+        for flaw in _told(error, base, as_first)
+    )
+    return told(found)
+
+
+def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
+    """Return the first two hundred flaws, each once; the rest is not even looked for."""
+    return list(dict.fromkeys(itertools.islice(found, _MAX_FLAWS)))
+
+
+def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
+    """Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object."""
+    if not isinstance(schema, dict):
+        return [flaw(base, "wrong_type", f"must be an object, not {kind_of(schema)}")]
+    found = [
+        flaw((*base, *parts), "unsupported_keyword", f"{parts[-1]} cannot be used in a schema of arguments")
+        for parts in _keywords(schema, ())
+    ]
+    found += flaws(_linear().META_SCHEMA, schema, base)
+    if schema.get("type", "object") != "object":
+        found.append(flaw((*base, "type"), "invalid_value", "must be object: arguments have names"))
+    return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
+
+
+def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
+    """Return what keeps a schema of a recipe's arguments from being used: it describes each of them by an object."""
+    found = schema_flaws(schema, base)
+    if found or not isinstance(schema, dict):
+        return found
+    meant = "must be an object, not true or false; {} stands for anything"
+    rules = schema.get("properties", {}).items()
+    return [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
+
+    Among very many names none is looked for: a text full of wrong names would take hours.
+    """
+    names = sorted(itertools.islice(known, _MAX_HINTED + 1))
+    if len(names) > _MAX_HINTED:
+        return ""
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(names[:12])}" if names else ""
+
+
+def kind_of(value: plain.Json) -> str:
+    """Return what kind of JSON value it is, for people."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+    return "an object"
+
+
+def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
+    """Make a flaw at a place."""
+    return errors.Flaw(path=json_text.json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
+
+
+@functools.cache
+def _linear() -> Any:
+    from jsonschema import Draft202012Validator, validators
+
+    own = {"pattern": _breaches, "uniqueItems": _repetitions}
+    return validators.extend(Draft202012Validator, own)  # type: ignore[no-untyped-call]
+
+
+def _bounded(most_checks: int) -> Any:
+    from jsonschema import validators
+
+    done = itertools.count(1)
+
+    def counted(check: Callable[..., Iterable[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
+        def apply(*args: Any) -> Iterator[ValidationError]:
+            if next(done) > most_checks:
+                raise TooCostly(f"takes more than {most_checks} checks")
+            yield from check(*args) or ()
+
+        return apply
+
+    checks = {keyword: counted(check) for keyword, check in _linear().VALIDATORS.items()}
+    return validators.extend(_linear(), checks)  # type: ignore[no-untyped-call]
+
+
+def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(value, str) and task_patterns.expression(pattern).search(value) is None:
+        yield ValidationError(f"{json_words.shown(value)} does not have the form {pattern}")
+
+
+def _repetitions(_: object, unique: bool, value: plain.Json, __: object) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if unique and isinstance(value, list) and len({plain.canonical(_unified(item)) for item in value}) < len(value):
+        yield ValidationError(f"{json_words.shown(value)} has non-unique elements")
+
+
+def _unified(value: plain.Json) -> plain.Json:
+    """Return a value in which numbers that are equal are written alike."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: _unified(item) for name, item in value.items()}
+        case list():
+            return [_unified(item) for item in value]
+    return value
+
+
+def _told(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iterator[errors.Flaw]:
+    place: json_text.Parts = (*base, *error.absolute_path)
+    rule: Any = error.schema
+    value: Any = error.instance
+    limit: Any = error.validator_value
+    match error.validator:
+        case "required":
+            yield from (flaw((*place, name), "missing_field", "is missing") for name in limit if name not in value)
+        case "additionalProperties":
+            known = rule.get("properties", {})
+            unknown = (name for name in value if name not in known)
+            yield from (
+                flaw((*place, name), "unknown_field", f"is not known here{nearest(name, known)}") for name in unknown
+            )
+        case "type":
+            wanted = " or ".join(_KINDS[kind] for kind in ([limit] if isinstance(limit, str) else limit))
+            yield flaw(place, "wrong_type", f"must be {wanted}, not {kind_of(value)}")
+        case "enum":
+            hint = nearest(value, json_words.words(limit)) if isinstance(value, str) else ""
+            yield flaw(place, "invalid_value", f"{json_words.shown(value)} is not allowed{hint}")
+        case "maxLength":
+            yield flaw(place, "invalid_value", f"is longer than {limit} characters")
+        case "minLength":
+            yield flaw(place, "invalid_value", f"is shorter than {limit} characters" if limit > 1 else "is empty")
+        case "maxItems":
+            yield flaw(place, "invalid_value", f"has more than {limit} items")
+        case "minItems":
+            yield flaw(place, "invalid_value", f"has fewer than {limit} items" if limit > 1 else "is empty")
+        case _:
+            yield flaw(place, "invalid_value", error.message if as_first else json_words.breach(error))
+
+
+def _keywords(schema: plain.Json, parts: json_text.Parts) -> Iterator[json_text.Parts]:
+    match schema:
+        case dict():
+            for name, item in schema.items():
+                if name in _STANDS_ALONE and not (parts and parts[-1] == "properties"):
+                    yield (*parts, name)
+                elif name not in ("default", "const", "enum", "examples"):
+                    yield from _keywords(item, (*parts, name))
+        case list():
+            for index, item in enumerate(schema):
+                yield from _keywords(item, (*parts, index))
+
+
+def _bad_patterns(schema: plain.Json, base: json_text.Parts) -> list[errors.Flaw]:
+    found = []
+    for parts, pattern in _patterns(schema, ()):
+        try:
+            task_patterns.expression(pattern)
+        except ValueError as error:
+            found.append(flaw((*base, *parts), "invalid_pattern", str(error)))
+    return found
+
+
+def _patterns(schema: plain.Json, parts: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
+    match schema:
+        case {"pattern": str(pattern)}:
+            yield (*parts, "pattern"), pattern
+    for name, item in schema.items() if isinstance(schema, dict) else ():
+        if isinstance(item, dict):
+            yield from _patterns(item, (*parts, name))
+
+
+def _bad_defaults(schema: Mapping[str, Any], base: json_text.Parts) -> list[errors.Flaw]:
+    return [
+        found
+        for name, rule in schema.get("properties", {}).items()
+        if isinstance(rule, dict) and "default" in rule
+        for found in flaws(rule, rule["default"], (*base, "properties", name, "default"))
+    ]

@@ -1,0 +1,89 @@
+"""JSON values and breaches of schemas in words: those of JSON, not those of the language that this is written in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from app.domain import plain
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+_SHOWN_CHARACTERS = 80
+_BOUNDS = {
+    "minimum": "is less than the minimum of",
+    "maximum": "is greater than the maximum of",
+    "exclusiveMinimum": "is less than or equal to the minimum of",
+    "exclusiveMaximum": "is greater than or equal to the maximum of",
+    "multipleOf": "is not a multiple of",
+}
+_COUNTS = {
+    "minLength": "has fewer than {} characters",
+    "maxLength": "has more than {} characters",
+    "minItems": "has fewer than {} items",
+    "maxItems": "has more than {} items",
+    "minProperties": "has fewer than {} fields",
+    "maxProperties": "has more than {} fields",
+}
+_OTHERS = {
+    "contains": "does not have as many items of the kind `contains` as it must",
+    "items": "has more items than it may",
+    "unevaluatedItems": "has items that are not known here",
+    "unevaluatedProperties": "has fields that are not known here",
+    "not": "has the form that it must not have",
+    "anyOf": "has none of the forms that are possible",
+}
+
+
+def shown(value: plain.Json) -> str:
+    """Return a value as messages quote it: a text in quotes, anything else as JSON; what is long is cut."""
+    if isinstance(value, str):
+        return repr(_cut(value))
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def words(values: Iterable[plain.Json]) -> list[str]:
+    """Return values for a list of them: texts without quotes, anything else as JSON."""
+    return [value if isinstance(value, str) else shown(value) for value in values]
+
+
+def breach(error: ValidationError) -> str:
+    """Return how a value breaks a keyword of its schema."""
+    value: Any = error.instance
+    limit: Any = error.validator_value
+    keyword = str(error.validator)
+    if keyword in _BOUNDS:
+        return f"{shown(value)} {_BOUNDS[keyword]} {shown(limit)}"
+    if keyword in _COUNTS:
+        return _COUNTS[keyword].format(limit)
+    match keyword:
+        case "const":
+            return f"must be {shown(limit)}, not {shown(value)}"
+        case "enum":
+            return f"{shown(value)} is not one of {', '.join(map(shown, limit))}"
+        case "type":
+            return f"{shown(value)} is not of the type {' or '.join([limit] if isinstance(limit, str) else limit)}"
+        case "required":
+            return f"lacks {', '.join(name for name in limit if name not in value)}"
+        case "additionalProperties":
+            unknown = [name for name in value if name not in error.schema.get("properties", {})]  # type: ignore[union-attr]
+            return f"has fields that are not known here: {_cut(', '.join(unknown))}"
+        case "dependentRequired":
+            lacks = [name for given, names in limit.items() if given in value for name in names if name not in value]
+            return f"lacks {', '.join(dict.fromkeys(lacks))}, which its other fields need"
+        case "pattern":
+            return f"{shown(value)} does not have the form {limit}"
+        case "uniqueItems":
+            return f"{shown(value)} has non-unique elements"
+        case "oneOf":
+            many = "none" if error.context else "more than one"
+            return f"has {many} of the forms of which it must have one"
+        case "None":
+            return "must not be here"
+    return _OTHERS.get(keyword, f"does not fit `{keyword}`")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

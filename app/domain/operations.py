@@ -1,0 +1,346 @@
+"""Operations: what a driver asks for, as frozen data that names its performer and never holds code,
+clients or secrets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from app.domain import plain
+
+INLINE_BODY_BYTES = 4096
+"""Operations up to this size stand in the journal line beside their hash."""
+
+OnCutOff = Literal["fail", "keep"]
+"""What becomes of a reply that reached its longest: it fails the try, or counts and makes the run's ending partial."""
+
+OnInterrupted = Literal["rerun", "ask", "fail"]
+"""What a restart does with a step that was in flight: run it again, wait for a person, or fail it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """When a failed try is made again; the delays survive a restart."""
+
+    max_attempts: int = 1
+    """Tries in all, the first included."""
+    codes: tuple[str, ...] = ()
+    """Error codes that are worth another try; empty: every code."""
+    initial_seconds: float = 1.0
+    """Delay before the second try."""
+    factor: float = 2.0
+    """What each further delay is multiplied by; 1 keeps it level."""
+    added_seconds: float = 0.0
+    """What is added to each further delay, in place of multiplying it; 0: it is multiplied."""
+    max_seconds: float = 300.0
+    """Longest delay."""
+    exit_codes: tuple[int, ...] = ()
+    """Exit codes of commands that are worth another try, beside `codes`."""
+    final_exit_codes: tuple[int, ...] = ()
+    """Exit codes of commands that never are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Base of all operations."""
+
+    kind: ClassVar[str]
+    """Name of the operation in journals; the key under which its performer is registered."""
+    idle: ClassVar[bool] = False
+    """Whether performing it only waits, so that a run with nothing else open holds no slot."""
+    outside: ClassVar[bool] = False
+    """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
+
+    retry: RetryPolicy | None = None
+    """Further tries; None: the first try is final."""
+    timeout_seconds: float | None = None
+    """Wall-clock limit of one try; None: the performer's own."""
+    on_interrupted: OnInterrupted = "rerun"
+    """What a restart does when it finds the step in flight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall(Operation):
+    """Execute a model-free tool; its output is the payload, and a receipt is written."""
+
+    kind: ClassVar[str] = "tool_call"
+
+    tool: str
+    """Id of the tool in the registry."""
+    args: Mapping[str, plain.Json]
+    """Arguments, all references resolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall(Operation):
+    """Send one prompt to an agent; its output is the reply's text."""
+
+    kind: ClassVar[str] = "agent_call"
+    outside: ClassVar[bool] = True
+
+    agent_id: str
+    """Configured agent that speaks; the backend's name where a recipe chooses no agent."""
+    archetype: str | None = None
+    """Role the agent was chosen for, where the recipe names a role."""
+    backend: str
+    """Way to reach the agent, by its name in `agents.json`."""
+    model: str | None = None
+    """Model or tier name; None: the backend's default."""
+    prompt: tuple[plain.Json, ...]
+    """Parts in order: a text, or `{"blob": <blob reference>}` for one kept outside the journal."""
+    system: str | None = None
+    """Role contract or other standing instruction; programs append it to their own."""
+    tools: bool = False
+    """Whether the agent may use its own tools."""
+    agent_session_id: str | None = None
+    """Conversation to speak in, by the id that we gave it; None: one prompt without a past."""
+    session_created: bool = False
+    """Whether that conversation exists already, so that it is resumed and not created."""
+    reply_schema: Mapping[str, plain.Json] | None = None
+    """JSON Schema the reply must fit, for backends that can hold a model to it."""
+    max_tokens: int | None = None
+    """Longest reply, in tokens; None: the backend's default."""
+    on_cut_off: OnCutOff = "fail"
+    """What becomes of a reply that reached its longest; with a schema it always fails the try."""
+    may_abstain: bool = False
+    """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
+    may_be_blank: bool = False
+    """Whether a reply that says nothing is a reply; otherwise it fails the try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Operation):
+    """Look at one fact of the workspace; the output is `{"holds": bool, ...}`."""
+
+    kind: ClassVar[str] = "check"
+
+    check: str
+    """Kind of check, e.g. `file_exists`."""
+    subject: plain.Json
+    """What is looked at, e.g. a path inside the workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEvidence(Operation):
+    """Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
+
+    The output tells what was found, `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
+    evidence that does not hold fails the step, with the facts in `detail.evidence`.
+    """
+
+    kind: ClassVar[str] = "check_evidence"
+
+    quote: str | None = None
+    """Words that must stand in the file; None where a receipt is named."""
+    path: str | None = None
+    """File in the workspace that they are quoted from."""
+    receipt_id: str | None = None
+    """Receipt that must be one of the session's; None where a file is quoted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFile(Operation):
+    """Write a text to a file of the workspace, atomically."""
+
+    kind: ClassVar[str] = "commit_file"
+    outside: ClassVar[bool] = True
+
+    path: str
+    """Path inside the workspace."""
+    text: plain.Json
+    """The text, or `{"blob": <blob reference>}`."""
+    overwrite: bool = False
+    """Whether an existing file is replaced; otherwise it fails the step."""
+    otherwise: str | None = None
+    """Path that is written where `path` has a file already; None: that fails the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """What a command's standard output is read as, and what it must hold."""
+
+    mode: Literal["text", "lines", "json"] = "text"
+    """A text, a list of its lines, or one JSON document."""
+    allow_parse_error: bool = False
+    """Whether output that is no JSON is kept as text, and is no failure."""
+    schema_file: str | None = None
+    """Path inside the workspace of a JSON Schema that the JSON must fit."""
+    require: tuple[Mapping[str, plain.Json], ...] = ()
+    """Places of the JSON by JSON Pointer, and what must stand there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Operation):
+    """Run a program in the workspace; the output is `{"exit_code", "stdout", "stderr", ...}`."""
+
+    kind: ClassVar[str] = "command"
+    outside: ClassVar[bool] = True
+
+    argv: tuple[str, ...]
+    """The program and its arguments; no shell reads them."""
+    cwd: str = "."
+    """Folder it runs in, relative to the run's working folder and inside it."""
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Variables set for it, over the service's own environment and the secrets."""
+    secrets: tuple[str, ...] = ()
+    """Names of variables of the service's environment that it must get; their values are masked in what it says."""
+    stdin: plain.Json = None
+    """What it reads: a text, `{"blob": <blob reference>}`, or None for nothing."""
+    output_file: str | None = None
+    """Path inside the workspace that gets its standard output, byte for byte."""
+    exit_codes: tuple[int, ...] = (0,)
+    """Exit codes that are a success."""
+    output_limit_bytes: int = 1024 * 1024
+    """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
+    capture: Capture | None = None
+    """What standard output is read as. The output then has `captured`, the fields that its beginning became, in place
+    of `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
+    """
+    log: str | None = None
+    """Name for its logs: `{log}.stderr` if there is any, `{log}.stdout` if the record does not hold all of it. None:
+    both always, under a name made of key and attempt.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIssue(Operation):
+    """Make an issue record; its id is derived from run and key, or from what was found, so that a repetition makes no
+    second one. The output is `{"issue_id"}`.
+    """
+
+    kind: ClassVar[str] = "open_issue"
+
+    title: str
+    """One line."""
+    body: str = ""
+    """What was found, as text."""
+    facts: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Fields for machines, e.g. the failed check."""
+    receipts: tuple[str, ...] = ()
+    """Receipts that prove it."""
+    severity: str | None = None
+    """`error`, `warning` or `hint`; None where nobody said."""
+    identity: Mapping[str, plain.Json] | None = None
+    """`{kind, file, words}` of a finding, by which the same recipe finds its issue again, and the `files` it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Operation):
+    """Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails."""
+
+    kind: ClassVar[str] = "refusal"
+
+    code: str
+    """Stable name of why."""
+    message: str
+    """One sentence for people."""
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Facts for machines."""
+    tool: str | None = None
+    """Tool that would have been called."""
+    agent_id: str | None = None
+    """Agent that would have been asked."""
+    archetype: str | None = None
+    """Role that the agent would have been chosen for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Operation):
+    """Record that a step is passed over by the recipe's own rule; its record is `skipped`, with `detail` as output."""
+
+    kind: ClassVar[str] = "skip"
+
+    reason: str
+    """Why, in a sentence."""
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Facts for machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer(Operation):
+    """Wait for a duration that a restart does not begin anew."""
+
+    kind: ClassVar[str] = "timer"
+    idle: ClassVar[bool] = True
+
+    seconds: float
+    """Duration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Operation):
+    """Ask a person; the output is `{"decision", "message", "by_default", "denied", "shown_sha256", ...}`."""
+
+    kind: ClassVar[str] = "gate"
+    idle: ClassVar[bool] = True
+
+    prompt: str
+    """The question."""
+    options: tuple[str, ...] = ("approve", "deny")
+    """Decisions that can be given."""
+    denials: tuple[str, ...] = ("deny",)
+    """Those of them that are final: no resume ever goes past one."""
+    default: str | None = None
+    """Decision taken when time runs out, a denial as final as a person's; None: the gate waits for ever."""
+    expires_seconds: float | None = None
+    """Time until the default is taken."""
+    shown_sha256: str | None = None
+    """Bare hash of what the person is shown and decides on; None: that of prompt and options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRun(Operation):
+    """Start another run by the same door as every run and wait for its end; the output is its ending and slots."""
+
+    kind: ClassVar[str] = "child_run"
+    idle: ClassVar[bool] = True
+
+    recipe_id: str
+    """Recipe of the child."""
+    args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Its arguments."""
+    description: str | None = None
+    """Its task, as text."""
+    timeout_seconds: float | None = None
+    """Longest time that it may take, waiting for people included; it is cancelled then. None: no limit."""
+
+
+def body(operation: Operation) -> dict[str, plain.Json]:
+    """Return the operation as plain JSON with its kind, without fields at their default, and without its retries: they
+    say how often it is tried, not what is asked.
+
+    Leaving defaults out keeps the hash of an old operation when a later version adds a field.
+    """
+    present = _present(operation)
+    present.pop("retry", None)
+    return {"kind": operation.kind, **plain.plain(present)}
+
+
+def fingerprint(encoded_body: bytes) -> str:
+    """Return the hash by which replay compares operations, from a body in canonical form."""
+    return plain.labelled_sha256(encoded_body)
+
+
+def _present(value: object) -> dict[str, object]:
+    kind: Any = type(value)
+    present: dict[str, object] = {}
+    for name, default in _defaults(kind).items():
+        field = getattr(value, name)
+        if field != default:
+            present[name] = _present(field) if isinstance(field, Capture) else field
+    return present
+
+
+@functools.cache
+def _defaults(kind: Any) -> dict[str, object]:
+    return {field.name: _default(field) for field in dataclasses.fields(kind)}
+
+
+def _default(field: dataclasses.Field[object]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default

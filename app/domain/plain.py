@@ -1,0 +1,221 @@
+"""Plain JSON: the only kind of value that crosses a port or reaches a journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from app import errors
+from app.domain import secret_spellings
+
+Json: TypeAlias = Any
+"""None, bool, int, float, str, list or dict of these; keys are strings."""
+
+PREVIEW_CHARACTERS = 200
+"""Length of a preview."""
+
+_MASK = "***"
+_PART = 8
+# Names of our own fields have this form, and drivers read them.
+_FIELD = re.compile(r"[a-z][a-z_]{0,31}")
+# Made once: what `json.dumps` makes for every call costs as much as encoding a small value.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
+SHORTEST_SECRET = secret_spellings.SHORTEST
+"""Characters of the shortest secret that is masked."""
+
+
+def plain(value: object) -> Json:
+    """Return a deep copy made of plain JSON values: tuples become lists, lone surrogates are replaced.
+
+    Raises:
+        errors.InputRefused: a value has no JSON form (a set, a NaN, a key that is not text); `not_plain_json`.
+    """
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        case float():
+            if math.isfinite(value):
+                return value
+        case Mapping():
+            if all(isinstance(key, str) for key in value):
+                return {plain(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    raise errors.InputRefused(f"{type(value).__name__} {value!r:.80} is not plain JSON", code="not_plain_json")
+
+
+def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
+    """Tell whether a value holds more than so many values, at no more work than that.
+
+    Args:
+        free: Names of fields of objects whose contents do not count.
+    """
+    waiting, found = [value], 0
+    while waiting:
+        inner = waiting.pop()
+        if not isinstance(inner, dict | list):
+            continue
+        found += len(inner)
+        if found > most:
+            return True
+        waiting += [item for name, item in inner.items() if name not in free] if isinstance(inner, dict) else inner
+    return False
+
+
+def encode(value: Json) -> bytes:
+    """Encode a value compactly in the order of its keys, as journal lines are."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # It knows no integers beyond 64 bits.
+        return _ENCODER.encode(value).encode()
+
+
+def canonical(value: Json) -> bytes:
+    """Encode a value with sorted keys and no spaces, the form that is hashed.
+
+    Numbers are written as Python's `json` does, so that anybody can hash the same value to the same end.
+    """
+    return _CANONICAL.encode(value).encode()
+
+
+def content(value: Json) -> bytes:
+    """Return the bytes that stand for an output: a text itself, anything else in canonical form."""
+    return value.encode() if isinstance(value, str) else canonical(value)
+
+
+def sha256(value: bytes) -> str:
+    """Return the bare hexadecimal hash, as slots hold it."""
+    return hashlib.sha256(value).hexdigest()
+
+
+def labelled_sha256(value: bytes) -> str:
+    """Return `sha256:<hex>`, as journal lines hold it."""
+    return f"sha256:{sha256(value)}"
+
+
+def preview(value: Json) -> str:
+    """Return the first two hundred characters of a value on one line."""
+    text = value if isinstance(value, str) else encode(value).decode()
+    return " ".join(text[: 2 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS]
+
+
+class Masker:
+    """Replace secret values wherever they stand in a plain value, in every usual spelling."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._prepare(frozenset(), set(secrets))
+
+    def hiding(self, secrets: Iterable[str]) -> Masker:
+        """Return one that masks further secrets as well."""
+        further = {secret for secret in secrets if secret not in self._spellings}
+        if not further:
+            return self
+        made = Masker()
+        made._prepare(frozenset(self._spellings), further)
+        return made
+
+    def mask(self, value: Json) -> Json:
+        """Return the value with each secret replaced by `***`, in keys as well.
+
+        Secrets under four characters are left: masking them would tear ordinary text apart. Where a text that was cut
+        begins or ends with a part of a secret, that part is replaced, too.
+        """
+        return self._masked(value, anywhere=False) if self._concerns(value) else value
+
+    def mask_cut(self, value: Json) -> Json:
+        """Return the value with parts of secrets replaced, too, wherever they stand: messages quote what was cut."""
+        return self._masked(value, anywhere=True) if self._concerns(value) else value
+
+    def mask_held(self, text: str, *, at_end: bool) -> str:
+        """Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that
+        lies over the cut is taken away, however short.
+        """
+        most = 0
+        for spelling in self._spellings:
+            for length in range(min(len(spelling) - 1, len(text)), most, -1):
+                if text.startswith(spelling[-length:]) if at_end else text.endswith(spelling[:length]):
+                    most = length
+                    break
+        rest = text[most:] if at_end else text[: len(text) - most]
+        masked: str = self.mask(rest)
+        return masked
+
+    def _prepare(self, known: frozenset[str], secrets: set[str]) -> None:
+        spelled = known.union(*(secret_spellings.of(secret) for secret in secrets if len(secret) >= SHORTEST_SECRET))
+        self._spellings = dict.fromkeys(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))
+        parted = [spelling for spelling in self._spellings if _has_parts(spelling)]
+        self._parts = tuple((spelling[:_PART], spelling[-_PART:], spelling) for spelling in parted)
+        # What none of these stands in holds no secret and no part of one; many spellings begin alike.
+        begins = {part for begin, end, _ in self._parts for part in (begin, end)}
+        self._marks = tuple(begins | {spelling for spelling in self._spellings if not _has_parts(spelling)})
+        self._encoded_marks = tuple(encode(mark)[1:-1] for mark in self._marks)
+
+    def _concerns(self, value: Json) -> bool:
+        match value:
+            case str():
+                return any(mark in value for mark in self._marks)
+            case dict() | list():
+                return bool(self._marks) and self._is_marked(value)
+        return False
+
+    def _is_marked(self, value: Json) -> bool:
+        try:
+            encoded = encode(value)
+        except ValueError:
+            return True
+        return any(mark in encoded for mark in self._encoded_marks)
+
+    def _masked(self, value: Json, *, anywhere: bool) -> Json:
+        match value:
+            case str():
+                return self._masked_text(value, anywhere=anywhere)
+            case dict():
+                return {
+                    name if _FIELD.fullmatch(name) else self._masked_text(name, anywhere=anywhere): self._masked(
+                        item, anywhere=anywhere
+                    )
+                    for name, item in value.items()
+                }
+            case list():
+                return [self._masked(item, anywhere=anywhere) for item in value]
+        return value
+
+    def _masked_text(self, text: str, *, anywhere: bool) -> str:
+        for spelling in self._spellings:
+            text = text.replace(spelling, _MASK)
+        for begin, end, spelling in self._parts:
+            if begin in text:
+                text = _without_begin(text, begin, spelling, anywhere=anywhere)
+            if end in text:
+                text = _without_begin(text[::-1], end[::-1], spelling[::-1], anywhere=anywhere)[::-1]
+        return text
+
+
+def _has_parts(spelling: str) -> bool:
+    # A path begins like all others of its folder.
+    return len(spelling) > _PART and not spelling.startswith(("/", "~"))
+
+
+def _without_begin(text: str, begin: str, spelling: str, *, anywhere: bool) -> str:
+    """Replace what a spelling begins with, where the text ends within it; or `anywhere`."""
+    kept, position = [], 0
+    found = text.find(begin) if anywhere else text.rfind(begin, max(len(text) - len(spelling), 0))
+    while found >= 0:
+        end = found + len(begin)
+        while end < len(text) and end - found < len(spelling) and text[end] == spelling[end - found]:
+            end += 1
+        if anywhere or end == len(text):
+            kept += [text[position:found], _MASK]
+            position = end
+        found = text.find(begin, end) if anywhere else -1
+    return "".join([*kept, text[position:]])

@@ -1,0 +1,319 @@
+"""Session plans: tasks and their dependencies, each plan one JSON file (execution-modes, appendix G)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from app.domain import plain
+
+BY_CHIEF = "chief"
+"""Who made a plan, or asked a question: an agent."""
+
+BY_USER = "user"
+"""Who made a plan, or asked a question: a person or another service."""
+
+BY_SYSTEM = "system"
+"""Who asked a question: Control Room itself, because a task cannot be started as it is."""
+
+SHOWN_CHARACTERS = 1000
+"""Most characters of an intent that lists show."""
+
+
+class PlanState(StrEnum):
+    """Where a session plan stands."""
+
+    DRAFT = "draft"
+    """Made, or being made by the chief, and not looked at yet.
+
+    A person approves it; where the chief makes no plan it is failed. A crash here loses nothing: the chief's run goes
+    on, and the plan takes up what came of it.
+    """
+    APPROVED = "approved"
+    """Looked at; a person starts it. A crash here changes nothing."""
+    RUNNING = "running"
+    """Its tasks are started as soon as they can be; it also stays so while only an answer is missing.
+
+    A person pauses it; it is done or failed when nothing is left that could go on. A crash here leaves it running: the
+    next start goes on with it.
+    """
+    PAUSED = "paused"
+    """No further task is started; those that run go on. A person resumes it. A crash here changes nothing."""
+    DONE = "done"
+    """Every task is done. A further task makes it paused."""
+    FAILED = "failed"
+    """A task has failed and nothing else can go on, or the chief made no plan.
+
+    A person takes it out: by a retry, by force, or by a start once something can go on. It is done when all that is
+    left is done. A crash here changes nothing.
+    """
+
+
+class TaskState(StrEnum):
+    """Where a task of a session plan stands (execution-modes, appendix G, task states)."""
+
+    PENDING = "pending"
+    """Ready to run: all that it depends on is done, or a person has forced it.
+
+    Started as soon as its plan runs and there is room. A crash here changes nothing.
+    """
+    BLOCKED = "blocked"
+    """Something that it depends on is not done.
+
+    It is pending when all of that is, or when a person forces it. A crash here changes nothing.
+    """
+    NEEDS_SCOPING = "needs_scoping"
+    """A question must be answered before it is known what to execute.
+
+    A person answers it. A crash here changes nothing.
+    """
+    RUNNING = "running"
+    """Its run is accepted, or about to be.
+
+    Its run takes it out, by ending. A crash here loses nothing: the same run is found by its key.
+    """
+    DONE = "done"
+    """Its run has ended well, its definition of done included. Final."""
+    FAILED = "failed"
+    """Its run has failed, was cancelled or deleted, or could not be started; `error` tells.
+
+    A person takes it out, by a retry, or by sending its run on. A crash here changes nothing.
+    """
+
+
+PLAN_MOVES: Mapping[PlanState, frozenset[PlanState]] = {
+    PlanState.DRAFT: frozenset({PlanState.APPROVED, PlanState.FAILED}),
+    PlanState.APPROVED: frozenset({PlanState.RUNNING}),
+    PlanState.RUNNING: frozenset({PlanState.PAUSED, PlanState.DONE, PlanState.FAILED}),
+    PlanState.PAUSED: frozenset({PlanState.RUNNING}),
+    PlanState.DONE: frozenset({PlanState.PAUSED, PlanState.RUNNING}),
+    PlanState.FAILED: frozenset({PlanState.RUNNING, PlanState.DONE, PlanState.DRAFT}),
+}
+"""Every move a plan can make; `docs/states.md` draws it."""
+
+TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
+    TaskState.PENDING: frozenset({TaskState.RUNNING, TaskState.BLOCKED, TaskState.NEEDS_SCOPING}),
+    TaskState.BLOCKED: frozenset({TaskState.PENDING, TaskState.NEEDS_SCOPING}),
+    TaskState.NEEDS_SCOPING: frozenset({TaskState.PENDING, TaskState.BLOCKED}),
+    TaskState.RUNNING: frozenset({TaskState.DONE, TaskState.FAILED}),
+    TaskState.FAILED: frozenset(
+        {TaskState.PENDING, TaskState.BLOCKED, TaskState.NEEDS_SCOPING, TaskState.RUNNING, TaskState.DONE}
+    ),
+    TaskState.DONE: frozenset(),
+}
+"""Every move a task can make; `docs/states.md` draws it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoping:
+    """A question about a task, and what was answered."""
+
+    question: str
+    """What was asked."""
+    answer: str
+    """What was answered."""
+    asked_by: str | None = None
+    """Who asked: `chief`, `user` or `system`; None: nobody has noted that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task of a session plan; it becomes one run."""
+
+    id: int
+    """Number within the plan, from 1; never given twice."""
+    description: str
+    """What is to be done."""
+    recipe_id: str | None = None
+    """Recipe that does it; None while none is known."""
+    routed: bool = False
+    """Whether the router chose the recipe, so that it chooses anew when the description changes."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments of its run."""
+    deps: tuple[int, ...] = ()
+    """Tasks that must be done before."""
+    dod: str = ""
+    """When it is done, in words for people; what machines check stands in the recipe."""
+    scoping_question: str | None = None
+    """What must be known, or was asked last."""
+    asked_by: str | None = None
+    """Who asks that: `chief`, `user` or `system`."""
+    scoping_answer: str | None = None
+    """What was answered to it; None: nothing yet."""
+    scoping_before: tuple[Scoping, ...] = ()
+    """Earlier questions with their answers."""
+    status: TaskState = TaskState.PENDING
+    """Where it stands."""
+    run_id: str | None = None
+    """Its present run; None before the first, and for a moment while that is made."""
+    attempt: int = 0
+    """How many runs were begun for it."""
+    earlier_runs: tuple[str, ...] = ()
+    """Runs before the present one, oldest first."""
+    forced: bool = False
+    """Whether a person started it although something that it depends on was not done."""
+    error: Mapping[str, plain.Json] | None = None
+    """Why it failed: `{code, message, key, detail}`."""
+    started_at: str | None = None
+    """When its present run was begun."""
+    ended_at: str | None = None
+    """When that had ended."""
+    idempotency_key: str | None = None
+    """Key under which a repetition of the request that added it finds it."""
+    request_sha256: str | None = None
+    """Hash of that request."""
+    other: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Fields of its file that are not ours; they stay."""
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether a question is open."""
+        return self.recipe_id is None or (self.scoping_question is not None and self.scoping_answer is None)
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether its run goes on or has ended well, so that it is no more changed."""
+        return self.status in (TaskState.RUNNING, TaskState.DONE)
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the task as the file of its plan holds it."""
+        return _written(self) | {"scoping_before": [dataclasses.asdict(each) for each in self.scoping_before]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A session plan."""
+
+    session_id: str
+    """Work session; names its folder."""
+    created_by: str = BY_USER
+    """Who split the work into tasks: `chief` or `user`."""
+    status: PlanState = PlanState.DRAFT
+    """Where it stands."""
+    intent: str | None = None
+    """What is wanted as a whole, in the words of whoever wants it."""
+    created_at: str
+    """When it was made."""
+    updated_at: str
+    """When it was last changed."""
+    revision: int = 1
+    """Number of its changes, from 1."""
+    tasks: tuple[Task, ...] = ()
+    """Tasks in the order in which they are shown and begun."""
+    last_task_id: int = 0
+    """Highest number that a task had when one was removed; numbers up to it are never given again."""
+    awaits_chief: bool = False
+    """Whether the chief's tasks are still to come; nobody else changes the plan until then."""
+    chief_run_id: str | None = None
+    """Run in which the chief splits the intent into tasks; None where there is none."""
+    error: Mapping[str, plain.Json] | None = None
+    """Why there are no tasks: `{code, message, key, detail}`."""
+    working_dir: str | None = None
+    """Workspace of its runs; None: the project."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of its runs."""
+    priority: int = 0
+    """Priority of its runs."""
+    parent_run_id: str | None = None
+    """Run that asked for the plan, of this project or another one."""
+    runs_above: int = 0
+    """How many runs are above its own, so that runs cannot start runs without end."""
+    request_sha256: str | None = None
+    """Hash of the request that made it under an idempotency key."""
+    other: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Fields of its file that are not ours; they stay."""
+
+    @property
+    def highest_task_id(self) -> int:
+        """Return the highest number that a task has or had; 0 where there was none."""
+        return max(self.last_task_id, *(task.id for task in self.tasks), 0)
+
+    def task(self, task_id: int) -> Task | None:
+        """Return a task by its number, or None."""
+        return next((task for task in self.tasks if task.id == task_id), None)
+
+    def with_task(self, changed: Task) -> Plan:
+        """Return the plan with a task in place of the one of its number."""
+        tasks = tuple(changed if task.id == changed.id else task for task in self.tasks)
+        return dataclasses.replace(self, tasks=tasks)
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the plan as its file holds it."""
+        return _written(self) | {"tasks": [task.to_json() for task in self.tasks]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """A plan as lists show it."""
+
+    session_id: str
+    """Work session."""
+    status: str
+    """Where the plan stands."""
+    created_by: str
+    """`chief` or `user`."""
+    intent: str | None
+    """What is wanted as a whole; only the beginning of a long text."""
+    tasks: Mapping[str, int]
+    """How many tasks are in each state; states without a task are left out."""
+    created_at: str
+    """When it was made."""
+    updated_at: str
+    """When it was last changed."""
+    revision: int
+    """Number of its changes."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the summary as plain JSON."""
+        return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanQuery:
+    """Which plans a list shows, newest first."""
+
+    status: str | None = None
+    """Only plans in this state."""
+    limit: int = 100
+    """Most plans to return, 1 to 1,000."""
+    cursor: tuple[str, str] | None = None
+    """`(created_at, session_id)` of the last plan of the page before."""
+    partial: bool = False
+    """Whether plans that cannot be read now are left out."""
+
+
+def summary(plan: Plan) -> PlanSummary:
+    """Return a plan as lists show it."""
+    counted = Counter(task.status.value for task in plan.tasks)
+    return PlanSummary(
+        session_id=plan.session_id,
+        status=plan.status.value,
+        created_by=plan.created_by,
+        intent=_beginning(plan.intent),
+        tasks={state.value: counted[state.value] for state in TaskState if counted[state.value]},
+        created_at=plan.created_at,
+        updated_at=plan.updated_at,
+        revision=plan.revision,
+    )
+
+
+def _beginning(text: str | None) -> str | None:
+    if text is None or len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _written(value: Any) -> dict[str, plain.Json]:
+    # Ours come first, in the order in which they are declared.
+    names = [each.name for each in dataclasses.fields(value) if each.name != "other"]
+    skipped = ("tasks", "scoping_before")
+    own = {name: [] if name in skipped else _plain(getattr(value, name)) for name in names}
+    return own | {name: each for name, each in plain.plain(value.other).items() if name not in own}
+
+
+def _plain(value: Any) -> plain.Json:
+    return value.value if isinstance(value, StrEnum) else plain.plain(value)

@@ -1,0 +1,238 @@
+"""Records: what came of an operation, exactly as its journal line holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from app.domain import plain
+from app.domain.states import StepState
+
+ADOPTED = "adopted"
+"""In place of the hash of an operation of an adopted step: what was asked then is not known."""
+
+BLOB_BYTES = 64 * 1024
+"""Outputs above this size are kept as blobs; drivers get a handle."""
+
+_Amount = TypeVar("_Amount", int, float)
+
+Finish: TypeAlias = Literal["length"]
+"""Why a reply ended, where it did not end by itself: it had reached its longest."""
+
+LENGTH: Finish = "length"
+"""The reply ended because it had reached its longest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRef:
+    """Handle of an output kept outside the journal."""
+
+    sha256: str
+    """Bare hash of the content; names the file in `blobs/`."""
+    size_bytes: int
+    """Length of the content."""
+    text: bool
+    """Whether the content is a text; otherwise it is canonical JSON."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the handle as plain JSON."""
+        return {"sha256": self.sha256, "size_bytes": self.size_bytes, "text": self.text}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> BlobRef:
+        """Read a handle; keys beside the three are ignored."""
+        return cls(sha256=value["sha256"], size_bytes=value["size_bytes"], text=value["text"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a step cost."""
+
+    input_tokens: int | None = 0
+    """Tokens read; None where nobody told."""
+    output_tokens: int | None = 0
+    """Tokens written; None where nobody told."""
+    cost_usd: float | None = None
+    """Price, in US dollars; None where nobody told one."""
+
+    def plus(self, other: Usage) -> Usage:
+        """Add two usages."""
+        return Usage(
+            input_tokens=total((self.input_tokens, other.input_tokens)),
+            output_tokens=total((self.output_tokens, other.output_tokens)),
+            cost_usd=total_cost((self.cost_usd, other.cost_usd)),
+        )
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the usage as plain JSON."""
+        return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cost_usd": self.cost_usd}
+
+
+def total_cost(prices: Iterable[float | None]) -> float | None:
+    """Add up the prices that were told; None where none was."""
+    return total(prices)
+
+
+def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
+    """Add up the amounts that were told; None where none was."""
+    told = [amount for amount in amounts if amount is not None]
+    return sum(told[1:], told[0]) if told else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepError:
+    """Why a try failed: `{code, message, key, detail}`."""
+
+    code: str
+    """Stable name."""
+    message: str
+    """One sentence for people."""
+    key: str | None = None
+    """Step it belongs to."""
+    detail: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Facts for machines."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the error as plain JSON."""
+        return {"code": self.code, "message": self.message, "key": self.key, "detail": dict(self.detail)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a step stands in its recipe: what people read, no part of the operation's identity."""
+
+    step_id: str
+    """Name of the step in the recipe."""
+    step_index: int | None = None
+    """Position in the recipe, from 0; micro-steps share their parent's; None outside it."""
+    phase: str | None = None
+    """`a`, `b` or `dod` in pipelines, None elsewhere."""
+    output_slot: str | None = None
+    """Slot that the step fills."""
+    input_slot_refs: tuple[str, ...] = ()
+    """Slots read to build the input."""
+    visit: int = 1
+    """How often the flow has come through this step, this time included."""
+    instructions: str | None = None
+    """A prompt's own words, without what was filled in, to tell when a reply only echoes them; None: not known."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """How the operation was made, as texts for the logs of a run that is debugged, each by the ending of its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a performer returns."""
+
+    status: StepState = StepState.DONE
+    """`done`, `failed` or `skipped`."""
+    output: plain.Json = None
+    """Payload or text; encoded and masked by the engine."""
+    summary: str | None = None
+    """One line about the output; None: its beginning is shown."""
+    error: StepError | None = None
+    """Set if and only if the try failed."""
+    usage: Usage | None = None
+    """What it cost; None where nothing is metered."""
+    agent_session_id: str | None = None
+    """Conversation that an agent spoke in."""
+    finish: Finish | None = None
+    """`length` if an agent's reply reached its longest; None if it ended by itself, or nobody told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of the journal, read."""
+
+    position: int
+    """Number of the line in the journal, from 0."""
+    key: str
+    """Name of the step."""
+    attempt: int
+    """Which try it was, from 1."""
+    status: StepState
+    """What came of it."""
+    operation: str
+    """Hash of the operation performed."""
+    branch: str
+    """Path of the branch that asked; empty for the main one."""
+    output: plain.Json
+    """The output; None where `blob` is set or there is none."""
+    blob: BlobRef | None
+    """Handle of an output over 64 kB."""
+    output_sha256: str | None
+    """Bare hash of the whole output; None without one."""
+    summary: str
+    """One line about the output, at most 200 characters."""
+    error: StepError | None
+    """Why it failed."""
+    usage: Usage | None
+    """What it cost."""
+    receipt_id: str | None
+    """Receipt of a tool execution."""
+    agent_session_id: str | None
+    """Conversation that an agent spoke in."""
+    finish: Finish | None
+    """`length` if an agent's reply reached its longest."""
+    final: bool
+    """Whether the driver sees it; a try that will be repeated is not final."""
+    retry_at: str | None
+    """When the next try is due, for a try that is not final."""
+    started_at: str
+    """When the try began."""
+    completed_at: str
+    """When the try was over."""
+    line: Mapping[str, plain.Json]
+    """The whole line, as written."""
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the step succeeded."""
+        return self.status is StepState.DONE
+
+
+def read(position: int, line: Mapping[str, Any]) -> Record:
+    """Read a parsed journal line.
+
+    Raises:
+        KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+    """
+    error, usage, blob = line.get("error"), line.get("usage"), line.get("blob")
+    digest = line.get("output_hash")
+    return Record(
+        position=position,
+        key=line["key"],
+        attempt=line["attempt"],
+        status=StepState(line["status"]),
+        operation=_text(line["operation"]["hash"]),
+        branch=line.get("branch") or "",
+        output=line.get("output"),
+        blob=BlobRef.from_json(blob) if blob else None,
+        output_sha256=digest.removeprefix("sha256:") if digest else None,
+        summary=line.get("output_preview") or "",
+        error=StepError(**error) if error else None,
+        usage=Usage(**usage) if usage else None,
+        receipt_id=line.get("receipt_id"),
+        agent_session_id=line.get("agent_session_id"),
+        finish=line.get("finish"),
+        final=line.get("final", True),
+        retry_at=line.get("retry_at"),
+        started_at=_text(line["started_at"]),
+        completed_at=_text(line["completed_at"]),
+        line=line,
+    )
+
+
+def retried(found: Iterable[Record]) -> dict[str, list[Record]]:
+    """Return the tries of each step that were not its last."""
+    tries: dict[str, list[Record]] = {}
+    for record in found:
+        if not record.final:
+            tries.setdefault(record.key, []).append(record)
+    return tries
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value

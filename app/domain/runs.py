@@ -1,0 +1,177 @@
+"""A run as values: what it began with, how it moves and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.domain import plain
+from app.domain.states import MOVES, RunState
+
+RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
+"""Form of a run id, foreign ones included."""
+
+ARTIFACTS = "artifacts"
+"""Folder in a run's own that its steps may use."""
+
+COMPLETED = "completed"
+"""Reason of a run that came to the end of its recipe."""
+
+CUT_OFF = "reply_cut_off"
+"""Reason of a run that kept replies that reached their longest; also the code of a step that such a reply fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStart:
+    """What a run began with: start.json, written once. Everything a driver may read is here."""
+
+    run_id: str
+    """Id of the run; the name of its folder."""
+    recipe_id: str
+    """Recipe it executes."""
+    dialect: str
+    """Language of the recipe."""
+    driver_version: int
+    """Version of the dialect's driver that began the run."""
+    created_at: str
+    """When it was accepted."""
+    recipe: Mapping[str, plain.Json]
+    """The expanded recipe."""
+    recipe_sha256: str
+    """Bare hash of the expanded recipe."""
+    frozen: Mapping[str, plain.Json] = field(default_factory=dict)
+    """What the dialect froze beside it: templates, agents with their roles, limits."""
+    description: str = ""
+    """The task, as text."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments, defaults filled in; `initial_args` in run.json."""
+    options: Mapping[str, plain.Json] = field(default_factory=dict)
+    """How the recipe's language is to go about it, beside the arguments: what its runs can be told of that kind."""
+    folder: str | None = None
+    """The run's own folder, as an absolute path; None where it was begun without one."""
+    session_id: str = ""
+    """Work session that receipts belong to."""
+    session_plan_task_id: int | None = None
+    """Task of the plan that started it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for finding it again."""
+    priority: int = 0
+    """-100 to 100; higher goes first."""
+    working_dir: str = "."
+    """Workspace, as an absolute path."""
+    exclusive_workspace: bool = False
+    """Whether it holds its workspace alone from start to end."""
+    idempotency_key: str | None = None
+    """Key under which a repeated request finds this run."""
+    request_sha256: str | None = None
+    """Hash of the request, to tell a repetition from another request with the same key."""
+    parent_run_id: str | None = None
+    """Run that started it."""
+    depth: int = 0
+    """Number of runs above it."""
+    owner: Literal["service", "process"] = "service"
+    """Who continues it: the service, or the command line's process that began it."""
+    data_directory_id: str | None = None
+    """Data directory it was begun in."""
+    begun_again: Mapping[str, int] = field(default_factory=dict)
+    """Conversations that a person had begun again from the journal, by their ids, with how often that was ordered."""
+    adopted: bool = False
+    """Whether start.json was made afterwards, from a folder written by hand."""
+    resumed: bool = False
+    """Whether the run was sent on after it had ended."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the facts as start.json holds them."""
+        return {item.name: plain.plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RunStart:
+        """Read start.json; unknown fields of a later version are ignored.
+
+        Raises:
+            TypeError: a field without default is missing.
+        """
+        known = {item.name for item in dataclasses.fields(cls)}
+        return cls(**{name: item for name, item in value.items() if name in known})
+
+    def overridden(self, overrides: Mapping[str, Any]) -> RunStart:
+        """Return the facts as a resume with other args or a newer recipe left them."""
+        return dataclasses.replace(self, **overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a driver ends its run."""
+
+    status: RunState = RunState.DONE
+    """`done`, `failed` or `cancelled`."""
+    reason: str = COMPLETED
+    """Stable name of why."""
+    partial: bool = False
+    """Whether it went past failures, or kept replies that reached their longest."""
+    failed_steps: tuple[str, ...] = ()
+    """Keys of the steps it went past."""
+    cut_off_steps: tuple[str, ...] = ()
+    """Keys of the steps whose replies count although they reached their longest."""
+
+    def with_cut_off(self, keys: tuple[str, ...]) -> Ending:
+        """Return the ending of a run in which some replies that reached their longest were kept."""
+        if not keys or self.status is not RunState.DONE:
+            return self
+        reason = CUT_OFF if self.reason == COMPLETED else self.reason
+        return dataclasses.replace(self, reason=reason, partial=True, cut_off_steps=keys)
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return `{reason, partial, failed_steps}`, and `cut_off_steps` if there are any."""
+        cut_off: dict[str, plain.Json] = {"cut_off_steps": list(self.cut_off_steps)} if self.cut_off_steps else {}
+        return {"reason": self.reason, "partial": self.partial, "failed_steps": list(self.failed_steps), **cut_off}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One move of a run, complete by construction; a store applies it only from an expected state."""
+
+    run_id: str
+    """Run that moves."""
+    to: RunState
+    """State it moves to."""
+    since: frozenset[RunState]
+    """States it may move from."""
+    at: str
+    """When."""
+    error_code: str | None = None
+    """Code of the error of a failed or parked run."""
+
+    @classmethod
+    def take(cls, run_id: str, at: str) -> Transition:
+        """A process takes the run up; from running too, since a crash leaves it there."""
+        return _transition(run_id, RunState.RUNNING, at, also=RunState.RUNNING)
+
+    @classmethod
+    def wait(cls, run_id: str, at: str) -> Transition:
+        """Only gates are open."""
+        return _transition(run_id, RunState.WAITING, at)
+
+    @classmethod
+    def pause(cls, run_id: str, at: str, error_code: str | None = None) -> Transition:
+        """A person stopped it, or a fault parked it."""
+        return _transition(run_id, RunState.PAUSED, at, error_code=error_code)
+
+    @classmethod
+    def queue(cls, run_id: str, at: str) -> Transition:
+        """A person resumed or unpaused it; from running too, since recovery queues what it finds there."""
+        return _transition(run_id, RunState.PENDING, at, also=RunState.RUNNING)
+
+    @classmethod
+    def end(cls, run_id: str, status: RunState, at: str, error_code: str | None = None) -> Transition:
+        """Its `ended` line is on disk."""
+        return _transition(run_id, status, at, error_code=error_code)
+
+
+def _transition(
+    run_id: str, to: RunState, at: str, *, also: RunState | None = None, error_code: str | None = None
+) -> Transition:
+    since = {state for state, targets in MOVES.items() if to in targets} | ({also} if also else set())
+    return Transition(run_id=run_id, to=to, since=frozenset(since), at=at, error_code=error_code)

@@ -1,0 +1,111 @@
+"""Slots: the named outputs of a run, as cache.json holds them (execution-modes, appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from app.domain import plain
+from app.domain.records import BlobRef, Record
+from app.domain.states import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A named output: a pointer to a receipt, or an artifact with its text."""
+
+    type: Literal["pointer", "artifact"]
+    """`pointer`: the payload is in a receipt; `artifact`: the text is here."""
+    sha256: str
+    """Bare hash of the payload or text."""
+    summary: str
+    """One line about it."""
+    key: str
+    """Step that filled it."""
+    receipt_id: str | None = None
+    """Receipt of a pointer."""
+    agent_id: str | None = None
+    """Agent that wrote an artifact."""
+    text: str | None = None
+    """Text of an artifact; None for a pointer, and where `blob` holds it."""
+    blob: BlobRef | None = None
+    """Handle of an artifact's text over 64 kB."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the slot as cache.json shows it."""
+        if self.type == "pointer":
+            return {
+                "type": "pointer",
+                "receipt_id": self.receipt_id,
+                "sha256": self.sha256,
+                "summary": self.summary,
+            }
+        shown: dict[str, plain.Json] = {"type": "artifact", "agent_id": self.agent_id, "text": self.text}
+        if self.blob is not None:
+            shown["blob"] = self.blob.to_json()
+        return shown | {"sha256": self.sha256, "summary": self.summary}
+
+
+def pointer(record: Record) -> Slot:
+    """Return the slot that a tool call fills, which points at its receipt."""
+    return Slot(
+        type="pointer",
+        receipt_id=record.receipt_id,
+        sha256=record.output_sha256 or "",
+        summary=record.summary,
+        key=record.key,
+    )
+
+
+def artifact(record: Record, agent_id: str) -> Slot:
+    """Return the slot that an agent's reply fills."""
+    return Slot(
+        type="artifact",
+        agent_id=agent_id,
+        text=record.output,
+        blob=record.blob,
+        sha256=record.output_sha256 or "",
+        summary=record.summary,
+        key=record.key,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the driver says its run is."""
+
+    phase: str | None = None
+    """`a`, `b` or `dod` in pipelines."""
+    finished_steps: int = 0
+    """Number of finished steps; `current_step_index` in run.json."""
+    total_steps: int | None = None
+    """Steps of the recipe, None where its flow can loop."""
+    machine: Mapping[str, plain.Json] | None = None
+    """Where a recipe that is a state machine stands, in its own words; None elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a driver does not know of its run, and the files that it makes for the run folder tell."""
+
+    status: RunState
+    """Where the run stands."""
+    updated_at: str
+    """When it last changed."""
+
+
+Projection: TypeAlias = Callable[[Standing], Mapping[str, plain.Json]]
+"""Makes further files of the run folder, by name, from what the driver has seen; free of effects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """What the driver shows of its run; made anew by every replay, so never trusted from disk."""
+
+    progress: Progress = field(default_factory=Progress)
+    """How far it is."""
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    """Its named outputs, in the order they were filled."""
+    files: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Further projections by file name, e.g. `state.json`."""

@@ -1,0 +1,150 @@
+"""Settlement: how a run comes to rest, and what is written then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from app import errors
+from app.domain import plain
+from app.domain.decisions import DecisionKind
+from app.domain.events import EventType
+from app.domain.runs import Ending, Transition
+from app.domain.states import RunState
+from app.engine.driver_scheduler import DriverScheduler
+from app.engine.run_projection import RunProjection
+from app.engine.space_retry import RetryUntilSpace
+from app.engine.step_executor import Equipment, Parked
+from app.engine.stores import RunLog
+
+_log = logging.getLogger(__name__)
+
+_CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
+
+
+class Completion:
+    """Bring one run to rest."""
+
+    def __init__(self, log: RunLog, portrait: RunProjection, durability: RetryUntilSpace, equipment: Equipment) -> None:
+        self._run_log = log
+        self._portrait = portrait
+        self._durability = durability
+        self._masker = equipment.masker
+        self._reach = equipment.probes.reach
+        self._run_id = log.loaded.start.run_id
+        # A pause that stood in the journal already has had its event at the latest when the run was loaded.
+        self._pause_is_told = log.loaded.decisions.paused is not None
+
+    async def end(self, conductor: DriverScheduler) -> RunState:
+        """End the run as its driver did, unless a cancel was written first."""
+        ending, failure = _outcome(conductor)
+        ending = ending.with_cut_off(self._cut_off())
+        causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
+        error = self._masker.mask_cut(failure.to_json()) if failure else None
+        return await self._end(ending, error, self._positions(causes))
+
+    async def cancel(self) -> RunState:
+        """End the run as cancelled."""
+        return await self._end(_CANCELLED, None, [])
+
+    async def pause(self, parked: Parked | None) -> RunState:
+        """Let the run rest until a person lets it go on; a person's own pause is written already."""
+        if parked is None:
+            decisions = self._run_log.loaded.decisions
+            return await self._show_pause(decisions.paused, decisions.pause_error)
+        error = parked.error.to_json()
+        facts = {"reason": parked.reason, "error": error}
+        await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
+        return await self._show_pause(parked.reason, error)
+
+    async def release(self) -> RunState:
+        """Let go of a run because the service stops; what it cuts off does not count as a crash."""
+        try:
+            await self._run_log.decide(DecisionKind.RELEASED, {})
+            await self._run_log.rest()
+        except errors.StorageFault as fault:
+            _log.warning("not released: %s", fault.message, extra={"run_id": self._run_id})
+        return RunState.RUNNING
+
+    async def park(self, fault: errors.Fault) -> RunState:
+        """Let the run rest because of a fault that another version or a repair may end; no journal is touched."""
+        _log.error("run parked: %s", fault.message, extra={"run_id": self._run_id, "code": fault.code})
+        return await self._show_pause(fault.code, fault.to_json())
+
+    async def rest_again(self) -> RunState:
+        """Bring projections up to date with a rest that is written already."""
+        decisions = self._run_log.loaded.decisions
+        if decisions.ended is None:
+            return await self._show_pause(decisions.paused, decisions.pause_error)
+        await self._show_end(decisions.ended.status, decisions.ended.error)
+        return decisions.ended.status
+
+    async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
+        """Show the run as failed because of its damaged journal; nothing is written to it."""
+        self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
+        self._portrait.rest(RunState.FAILED, None, error.to_json())
+        await self._portrait.move(Transition.end(self._run_id, RunState.FAILED, self._portrait.now(), error.code))
+        return RunState.FAILED
+
+    async def _end(self, ending: Ending, error: Mapping[str, plain.Json] | None, causes: list[int]) -> RunState:
+        self._reach("run.before_ended")
+        facts = {
+            "status": ending.status.value,
+            "causes": causes,
+            "error": error,
+            "ending": ending.to_json(),
+        }
+        if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
+            return await self.cancel()
+        self._reach("run.after_ended")
+        self._portrait.end(ending.status, error, ending.to_json())
+        told = {"status": ending.status.value, "error": error, "ending": ending.to_json()}
+        self._run_log.add_event(EventType.RUN_ENDED, None, told)
+        await self._show_end(ending.status, error)
+        return ending.status
+
+    async def _show_end(self, status: RunState, error: Mapping[str, plain.Json] | None) -> None:
+        code = str(error["code"]) if error else None
+        self._portrait.touch()
+        await self._durability.commit(self._run_log.rest)
+        ended = self._run_log.loaded.decisions.ended
+        at = ended.at if ended else self._portrait.now()
+        await self._run_log.move(Transition.end(self._run_id, status, at, code))
+
+    async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
+        code = str(error["code"]) if error else None
+        self._portrait.rest(RunState.PAUSED, reason, error)
+        if not self._pause_is_told:
+            self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
+        await self._durability.commit(self._run_log.rest)
+        await self._run_log.move(Transition.pause(self._run_id, self._portrait.now(), code))
+        return RunState.PAUSED
+
+    def _cut_off(self) -> tuple[str, ...]:
+        kept = (record.key for record in self._portrait.view().living() if record.done and record.finish is not None)
+        return tuple(dict.fromkeys(kept))
+
+    def _positions(self, keys: tuple[str, ...]) -> list[int]:
+        latest = {record.key: record.position for record in self._portrait.records if record.final}
+        return sorted(latest[key] for key in keys if key in latest)
+
+
+def noter(log: RunLog) -> Callable[[str, Mapping[str, plain.Json]], None]:
+    """Return what writes a driver's notes as events, each once in the life of its run."""
+
+    def note(key: str, facts: Mapping[str, plain.Json]) -> None:
+        if key not in log.loaded.emitted:
+            log.add_event(EventType.RECIPE_NOTE, key, facts)
+
+    return note
+
+
+def _outcome(conductor: DriverScheduler) -> tuple[Ending, errors.ControlRoomError | None]:
+    failure = conductor.failure
+    if failure is None:
+        return conductor.result or Ending(), None
+    if not isinstance(failure, errors.ControlRoomError):
+        raise errors.DriverFault(f"the recipe's driver broke: {type(failure).__name__}: {failure}") from failure
+    reason = failure.reason if isinstance(failure, errors.RunFailed) else failure.code
+    failed = failure.causes if isinstance(failure, errors.RunFailed) else ()
+    return Ending(status=RunState.FAILED, reason=reason, failed_steps=failed), failure

@@ -1,0 +1,118 @@
+"""Conversations: one speaks at a time in an agent session, and while a run has it, nobody else does."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from app import errors
+from app.domain import agent_sessions, runs
+from app.engine import dry_replay, ports, stores
+
+ARGUMENT = "agent_session_id"
+"""Argument of a run that names the conversation which it goes on with."""
+
+
+class ConversationClaims:
+    """Say who may speak in a conversation (agent-recipes, 3.3).
+
+    A run has a conversation from its claim until it has ended or speaks in another one. The claim is a file, and the
+    run's journals tell whether it still counts, so that no crash and no other process is passed over.
+    """
+
+    def __init__(
+        self,
+        sessions: agent_sessions.AgentSessions,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+    ) -> None:
+        self._sessions = sessions
+        self._store = store
+        self._dialects = dialects
+
+    @asynccontextmanager
+    async def claimed(self, agent_session_id: str, run_id: str) -> AsyncIterator[None]:
+        """Hold a conversation for the block, and let a run have it from now on.
+
+        Raises:
+            errors.Conflict: `session_locked`; `detail` names the `holder`.
+            errors.InputRefused: no conversation has that id.
+            errors.AgentFailed: `agent_session_damaged`.
+            errors.StorageFault: the claim could not be made durable.
+        """
+        # Whoever is refused must not hold it even for a moment, or the run that has it would find it taken.
+        await self._claimant(agent_session_id, run_id)
+        async with self._sessions.hold(agent_session_id, run_id):
+            if await self._claimant(agent_session_id, run_id) != run_id:
+                await self._sessions.claim(agent_session_id, run_id)
+            yield
+
+    async def begin_again(self, fresh: agent_sessions.AgentSession, order: str) -> agent_sessions.AgentSession:
+        """Carry out a person's order to begin a conversation again, and return it; nothing if that was done before.
+
+        Args:
+            fresh: The conversation as if it had never been.
+            order: Name of the order.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        try:
+            kept = await self._sessions.find(fresh.agent_session_id)
+        except errors.AgentFailed:
+            # What is damaged is what the person wants to get away from.
+            kept = None
+        if kept is not None and order in kept.orders:
+            return kept
+        before = kept or fresh
+        begun = dataclasses.replace(fresh.anew(), names=before.names + 1, orders=(*before.orders, order))
+        await self._sessions.renew(begun)
+        return begun
+
+    async def has_begun(self, agent_session_id: str) -> None:
+        """Note that a conversation has had a reply.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        kept = await self._sessions.find(agent_session_id)
+        if kept is not None and not kept.created:
+            await self._sessions.keep(dataclasses.replace(kept, created=True))
+
+    async def holder(self, agent_session_id: str) -> str | None:
+        """Return the run that has a conversation; None if none has.
+
+        Raises:
+            errors.InputRefused, errors.AgentFailed: as `claimed`.
+        """
+        claimant = await self._sessions.claimant(agent_session_id)
+        has = claimant is not None and await self._speaks(claimant, agent_session_id)
+        return claimant if has else None
+
+    async def _claimant(self, agent_session_id: str, run_id: str) -> str | None:
+        claimant = await self._sessions.claimant(agent_session_id)
+        if claimant not in (None, run_id) and await self._speaks(claimant, agent_session_id):
+            raise agent_sessions.locked(agent_session_id, claimant)
+        return claimant
+
+    async def _speaks(self, run_id: str, agent_session_id: str) -> bool:
+        try:
+            loaded = await self._store.read(run_id)
+        except (errors.NotFound, errors.JournalCorrupt):
+            return False
+        return loaded.decisions.ended is None and await self._present(run_id, loaded) in (None, agent_session_id)
+
+    async def _present(self, run_id: str, loaded: stores.Loaded) -> str | None:
+        dialect = self._dialects.get(loaded.start.dialect)
+        read_blob = functools.partial(self._store.read_blob, run_id)
+        progress = (await dry_replay.review(loaded, dialect, read_blob)).board.progress
+        told = (progress.machine or {}).get("sessionId")
+        return told if isinstance(told, str) else None
+
+
+def continued(start: runs.RunStart) -> str | None:
+    """Return the conversation that a run is to go on with; None if it begins one of its own."""
+    named = start.args.get(ARGUMENT)
+    return named if isinstance(named, str) else None

@@ -1,0 +1,101 @@
+"""The context that drivers are given: requests for the conductor, and a board to show things on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from app.domain import operations, plain
+from app.domain.records import BlobRef, Place, Record
+from app.domain.runs import RunStart
+from app.domain.slots import Board, Progress, Projection, Slot, Standing
+from app.engine import driver_scheduler
+
+_NO_SECRETS = plain.Masker()
+
+
+class DriverContext:
+    """`ports.Context` over a conductor."""
+
+    def __init__(
+        self, run: RunStart, tell: Callable[[str, Mapping[str, plain.Json]], None], masker: plain.Masker = _NO_SECRETS
+    ) -> None:
+        self._run = run
+        self._tell = tell
+        self._masker = masker
+        self._progress = Progress()
+        self._slots: dict[str, Slot] = {}
+        self._projections: list[Projection] = []
+
+    @property
+    def run(self) -> RunStart:
+        """Return the facts of the run."""
+        return self._run
+
+    async def perform(self, key: str, operation: operations.Operation, place: Place | None = None) -> Record:
+        """Return the final record of an operation."""
+        asked = driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
+        record: Record = await asked
+        return record
+
+    async def gather(
+        self, branches: Mapping[str, Coroutine[Any, Any, Any]], *, limit: int | None = None, fail_fast: bool = True
+    ) -> dict[str, Any]:
+        """Run named branches in parallel."""
+        results: dict[str, Any] = await driver_scheduler.Fork(branches=branches, limit=limit, fail_fast=fail_fast)
+        return results
+
+    async def gate(self, key: str, gate: operations.Gate, place: Place | None = None) -> Record:
+        """Ask a person."""
+        return await self.perform(key, gate, place)
+
+    async def timer(self, key: str, seconds: float) -> Record:
+        """Wait."""
+        return await self.perform(key, operations.Timer(seconds=seconds))
+
+    async def child(self, key: str, recipe_id: str, args: Mapping[str, plain.Json], description: str = "") -> Record:
+        """Start another run and wait for its end."""
+        return await self.perform(
+            key, operations.ChildRun(recipe_id=recipe_id, args=args, description=description or None)
+        )
+
+    async def read(self, blob: BlobRef) -> plain.Json:
+        """Return the content behind a handle."""
+        return await driver_scheduler.Read(blob=blob)
+
+    def fill(self, name: str, slot: Slot) -> None:
+        """Put a slot on the board."""
+        self._slots[name] = self._without_secrets(slot)
+
+    def show(self, progress: Progress) -> None:
+        """Put the run's progress on the board."""
+        self._progress = progress
+
+    def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
+        """Tell something once."""
+        self._tell(key, self._masker.mask(plain.plain(facts)))
+
+    def project(self, projection: Projection) -> None:
+        """Register what makes further files of the run folder."""
+        self._projections.append(projection)
+
+    def board(self) -> Board:
+        """Return what is shown; it shares the slots, so it is to be read at once."""
+        return Board(progress=self._progress, slots=self._slots)
+
+    def files(self, standing: Standing) -> dict[str, plain.Json]:
+        """Make the further files of the run folder."""
+        made: dict[str, plain.Json] = {}
+        for projection in self._projections:
+            made.update(projection(standing))
+        masked: dict[str, plain.Json] = self._masker.mask(made)
+        return masked
+
+    def _without_secrets(self, slot: Slot) -> Slot:
+        # What a record holds is masked; a driver that reads it as JSON may find a secret that is escaped there.
+        text = self._masker.mask(slot.text)
+        if text == slot.text:
+            return slot
+        sha256, summary = plain.sha256(plain.content(text)), self._masker.mask(slot.summary)
+        return dataclasses.replace(slot, text=text, sha256=sha256, summary=summary)

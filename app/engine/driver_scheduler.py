@@ -1,0 +1,304 @@
+"""The conductor: steps a driver's branches, one at a time and always in the same order, until each is blocked or over.
+
+It knows nothing of journals, performers or event loops. A driver's awaitables yield requests; the conductor collects
+them, and whoever owns it hands the answers back. Given the same answers in the same order, everything repeats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app import errors
+from app.domain import operations, plain
+from app.domain.records import BlobRef, Place, Record
+
+_KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
+STEPS_AT_ONCE = 64
+"""Steps of branches before the owner gets its turn, with which it lets others go first."""
+
+_NONE: frozenset[str] = frozenset()
+_NO_BODY: Mapping[str, plain.Json] = {}
+
+Running = Coroutine[Any, Any, Any]
+
+
+class _Request:
+    def __await__(self) -> Generator[_Request, Any, Any]:
+        return (yield self)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Ask(_Request):
+    """A driver's request for an operation."""
+
+    key: str
+    """Name of the step."""
+    operation: operations.Operation
+    """What is asked."""
+    place: Place
+    """Where the step stands in the recipe."""
+    body: Mapping[str, plain.Json] = field(init=False)
+    """The operation as plain JSON."""
+    encoded: bytes = field(init=False)
+    """The body in the form that is hashed."""
+    fingerprint: str = field(init=False)
+    """Hash of the body."""
+    branch: str = ""
+    """Path of the branch that asks."""
+    asker: _Branch | None = None
+    """The branch itself."""
+
+    def forget_body(self) -> None:
+        """Keep no more than tells whether another request asks for the same."""
+        self.body = _NO_BODY
+        self.encoded = b""
+
+    def __post_init__(self) -> None:
+        self.body = operations.body(self.operation)
+        self.encoded = plain.canonical(self.body)
+        self.fingerprint = operations.fingerprint(self.encoded)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Read(_Request):
+    """A driver's request for the content behind a handle."""
+
+    blob: BlobRef
+    """The handle."""
+    branch: _Branch | None = None
+    """Branch that asks."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Fork(_Request):
+    """A driver's request to run branches in parallel."""
+
+    branches: Mapping[str, Running]
+    """Coroutines by name."""
+    limit: int | None
+    """Most branches that run at a time."""
+    fail_fast: bool
+    """Whether the first failure cancels the others."""
+
+
+@dataclass(slots=True, eq=False)
+class _Branch:
+    path: str
+    coroutine: Running
+    parent: _Join | None = None
+    name: str = ""
+    forks: int = 0
+    join: _Join | None = None
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Join:
+    owner: _Branch
+    request: Fork
+    waiting: deque[_Branch]
+    children: dict[str, _Branch] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def has_room(self) -> bool:
+        limit = self.request.limit
+        return limit is None or len(self.children) - len(self.waiting) - len(self.results) < limit
+
+
+class DriverScheduler:
+    """Step a driver and the branches it forks."""
+
+    def __init__(
+        self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] = lambda ask, record: None
+    ) -> None:
+        self._drive = drive
+        self._delivered = delivered
+        self._main: _Branch | None = None
+        self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
+        self._used: set[str] = set()
+        self._cancelled: frozenset[str] = _NONE
+        self.asks: dict[str, Ask] = {}
+        """Open requests by key, in the order of asking."""
+        self.reads: list[Read] = []
+        """Open requests for contents; answered before the next record is handed out."""
+        self.finished = False
+        """Whether the driver is over."""
+        self.result: Any = None
+        """What it returned."""
+        self.failure: Exception | None = None
+        """What it raised."""
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether branches are left that can go on; nothing is delivered before they have."""
+        return bool(self._ready)
+
+    def start(self) -> None:
+        """Run the driver up to its first requests, as far as `go_on` does."""
+        self._main = _Branch("", self._drive())
+        self._ready.append((self._main, None, None))
+        self.go_on()
+
+    def deliver(self, record: Record) -> None:
+        """Hand a record to the branch that asks for its key, and go on."""
+        ask = self.asks.pop(record.key)
+        assert ask.asker is not None
+        self._delivered(ask, record)
+        self._ready.append((ask.asker, record, None))
+        self.go_on()
+
+    def answer(self, read: Read, content: plain.Json) -> None:
+        """Hand the content behind a handle to the branch that asked; nothing if it was cancelled meanwhile."""
+        if read in self.reads:
+            self.reads.remove(read)
+        if read.branch is not None and not read.branch.over:
+            self._ready.append((read.branch, content, None))
+            self.go_on()
+
+    def start_waiting(self, path: str) -> bool:
+        """Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
+
+        Returns:
+            Whether that branch, or one above it, waited.
+        """
+        join = self._waiting_at(path)
+        if join is None:
+            return False
+        while not _holds(join.waiting[0].path, path):
+            self._ready.append((join.waiting.popleft(), None, None))
+        self._ready.append((join.waiting.popleft(), None, None))
+        self.go_on()
+        return True
+
+    def go_on(self) -> None:
+        """Step branches that can go on, in their order, until all are blocked or a portion is done."""
+        for _ in range(STEPS_AT_ONCE):
+            if not self._ready:
+                return
+            branch, value, error = self._ready.popleft()
+            if not (branch.over or self.finished):
+                self._step(branch, value, error)
+
+    def was_cancelled(self, branch: str) -> bool:
+        """Tell whether a branch, or one above it, was cancelled by a failing sibling."""
+        return any(_holds(path, branch) for path in self._cancelled)
+
+    def close(self) -> None:
+        """Drop the driver where it stands."""
+        if self._main is not None:
+            self._drop(self._main)
+
+    def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
+        try:
+            request = branch.coroutine.send(value) if error is None else branch.coroutine.throw(error)
+        except StopIteration as stop:
+            self._finish(branch, stop.value)
+        except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
+            self._fail(branch, failure)
+        else:
+            self._take(branch, request)
+
+    def _take(self, branch: _Branch, request: object) -> None:
+        match request:
+            case Ask():
+                self._ask(branch, request)
+            case Read():
+                request.branch = branch
+                self.reads.append(request)
+            case Fork():
+                self._fork(branch, request)
+            case _:
+                raise errors.DriverFault(f"a driver awaited {request!r:.80}, which is not from its context")
+
+    def _ask(self, branch: _Branch, ask: Ask) -> None:
+        if not _KEY.fullmatch(ask.key):
+            raise errors.DriverFault(f"{ask.key!r:.80} is no key", code="bad_key", key=ask.key[:300])
+        if ask.key in self._used:
+            raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
+        self._used.add(ask.key)
+        ask.branch = branch.path
+        ask.asker = branch
+        self.asks[ask.key] = ask
+
+    def _fork(self, branch: _Branch, fork: Fork) -> None:
+        branch.forks += 1
+        join = branch.join = _Join(branch, fork, deque())
+        for name, coroutine in fork.branches.items():
+            child = _Branch(f"{branch.path}/{branch.forks}.{name}", coroutine, join, name)
+            join.children[name] = child
+            join.waiting.append(child)
+        for _ in range(min(fork.limit or len(join.waiting), len(join.waiting))):
+            self._ready.append((join.waiting.popleft(), None, None))
+        self._close_if_complete(join)
+
+    def _waiting_at(self, path: str) -> _Join | None:
+        join = self._main.join if self._main is not None else None
+        while join is not None:
+            if any(_holds(child.path, path) for child in join.waiting):
+                return join
+            above = next((child for child in join.children.values() if _holds(child.path, path)), None)
+            join = above.join if above is not None else None
+        return None
+
+    def _finish(self, branch: _Branch, value: Any) -> None:
+        branch.over = True
+        if branch.parent is None:
+            self.finished = True
+            self.result = value
+        else:
+            self._collect(branch.parent, branch, value)
+
+    def _fail(self, branch: _Branch, failure: Exception) -> None:
+        branch.over = True
+        join = branch.parent
+        if join is None:
+            self.finished = True
+            self.failure = failure
+        elif join.request.fail_fast:
+            self._cancel_siblings(join)
+            join.owner.join = None
+            self._ready.append((join.owner, None, failure))
+        else:
+            self._collect(join, branch, failure)
+
+    def _collect(self, join: _Join, branch: _Branch, value: Any) -> None:
+        join.results[branch.name] = value
+        if join.waiting and join.has_room():
+            self._ready.append((join.waiting.popleft(), None, None))
+        self._close_if_complete(join)
+
+    def _close_if_complete(self, join: _Join) -> None:
+        if len(join.results) == len(join.children):
+            join.owner.join = None
+            self._ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
+
+    def _cancel_siblings(self, join: _Join) -> None:
+        left = [child for child in join.children.values() if not child.over]
+        self._cancelled |= {child.path for child in left}
+        for child in left:
+            self._drop(child)
+
+    def _drop(self, branch: _Branch) -> None:
+        branch.over = True
+        for key in [key for key, ask in self.asks.items() if ask.asker is branch]:
+            self.asks.pop(key).asker = None
+        self.reads = [read for read in self.reads if read.branch is not branch]
+        for child in branch.join.children.values() if branch.join else ():
+            if not child.over:
+                self._drop(child)
+        _close(branch.coroutine)
+
+
+def _holds(path: str, inner: str) -> bool:
+    return inner == path or inner.startswith(path + "/")
+
+
+def _close(coroutine: Running) -> None:
+    try:
+        coroutine.close()
+    except RuntimeError as error:
+        raise errors.DriverFault("a driver awaited its context while it was being closed") from error

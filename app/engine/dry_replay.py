@@ -1,0 +1,103 @@
+"""Review: a run at rest, shown by replaying its driver over its journal without performing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import views
+from app.domain.gates import OpenGate
+from app.domain.operations import Gate
+from app.domain.slots import Board, Progress
+from app.engine import ports
+from app.engine.driver_context import DriverContext
+from app.engine.driver_scheduler import Ask, DriverScheduler
+from app.engine.replay import ReadBlob, replay
+from app.engine.stores import Loaded
+
+
+async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob) -> views.RunView:
+    """Return a run as its authority tells it.
+
+    Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
+
+    Raises:
+        errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
+    """
+    view = _at_rest(loaded)
+    try:
+        board = await _board(loaded, dialect, read_blob) if dialect else _bare(view)
+    except errors.Unreadable:
+        raise
+    except errors.Fault:
+        board = _bare(view)
+    return views.on_board(view, board)
+
+
+async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> None:
+    """Make sure that a driver asks for what the living lines hold.
+
+    Raises:
+        errors.NondeterminismFault, errors.DriverFault: it does not.
+    """
+    await _board(loaded, dialect, read_blob)
+
+
+async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
+    """Return the gates at which a run that nobody executes now has come to wait for an answer.
+
+    Where the present driver does not fit the journal, there is none that could be answered.
+    """
+    decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
+    if decided.ended is not None:
+        return []
+    try:
+        _, asks = await _rehearsed(loaded, dialect, read_blob)
+    except errors.Unreadable:
+        raise
+    except (errors.Fault, errors.JournalCorrupt):
+        return []
+    tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}
+    return [
+        OpenGate.of(loaded.start, key, attempt, ask.operation, decided)
+        for key, (ask, attempt) in tried.items()
+        if isinstance(ask.operation, Gate) and (key, attempt) not in recorded
+    ]
+
+
+async def _board(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Board:
+    context, _ = await _rehearsed(loaded, dialect, read_blob)
+    return context.board()
+
+
+async def _rehearsed(
+    loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob
+) -> tuple[DriverContext, Mapping[str, Ask]]:
+    context = DriverContext(loaded.start, lambda key, facts: None)
+    conductor = DriverScheduler(lambda: dialect.drive(context))
+    try:
+        await replay(conductor, loaded, read_blob)
+        return context, dict(conductor.asks)
+    finally:
+        conductor.close()
+
+
+def _bare(view: views.RunView) -> Board:
+    return Board(progress=Progress(finished_steps=sum(record.done for record in view.living())))
+
+
+def _at_rest(loaded: Loaded) -> views.RunView:
+    decisions, ended = loaded.decisions, loaded.decisions.ended
+    newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
+    return views.RunView(
+        start=loaded.start,
+        status=decisions.status,
+        reason=None if ended else decisions.paused,
+        records=loaded.records,
+        dead=frozenset(decisions.dead),
+        usage=views.total_usage(loaded.records),
+        error=ended.error if ended else decisions.pause_error,
+        ending=ended.ending if ended else None,
+        updated_at=max(newest, decisions.last_at or newest),
+        completed_at=ended.at if ended else None,
+    )

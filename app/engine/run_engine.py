@@ -1,0 +1,145 @@
+"""The engine port: what use cases ask of whatever executes runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.domain import plain
+from app.domain.gates import Answer, OpenGate
+from app.domain.states import RunState
+from app.domain.views import OpenStep, RunView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """How busy the engine is."""
+
+    running: int
+    """Runs that hold a slot."""
+    queued: int
+    """Runs that wait for one."""
+    resting: int
+    """Runs that only wait, loaded or asleep, and those that a fault parked."""
+    limit: int
+    """Slots in all."""
+    stopping: bool
+    """Whether it is shutting down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """How an ended run is sent on."""
+
+    from_key: str | None = None
+    """Step to go back to; None: the causes of the ending."""
+    overrides: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a run stands that is not loaded: in the queue, or asleep while its open steps only wait."""
+
+    status: RunState
+    """`pending`; `running` while it has a slot and is being read; of one asleep, where it stood then."""
+    reason: str | None = None
+    """Why others are let past it: `workspace_busy`, `recovering`."""
+    holder: str | None = None
+    """Run that holds its workspace."""
+    open: Sequence[OpenStep] = ()
+    """Open steps of a run that is asleep."""
+    updated_at: str | None = None
+    """When a run that is asleep last changed; None: its folder tells."""
+
+
+class RunEngine(Protocol):
+    """Execute runs, on whatever engine."""
+
+    def expect(self, run_id: str) -> None:
+        """Take note of a run that is about to be made, so that it is not taken for one that an earlier process left."""
+
+    async def submit(self, run_id: str) -> RunState:
+        """Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`)."""
+
+    def view(self, run_id: str) -> RunView | None:
+        """Return a loaded run as it stands, None for one that is not loaded."""
+
+    async def cancel(self, run_id: str) -> RunState:
+        """Ask for a run's end; answered once the request is durable. It never ends as done after that.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it has ended.
+        """
+
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> RunState:
+        """Stop a run at its next step boundary; answered once the request is durable.
+
+        Args:
+            interrupt: Cut the steps in flight off, as a stop of the service does; they run again as their next attempt.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it has ended or is paused.
+        """
+
+    async def unpause(self, run_id: str) -> RunState:
+        """Let a paused or parked run go on, by way of the queue.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it is not paused.
+        """
+
+    async def resume(self, run_id: str, how: Resume) -> RunState:
+        """Send a failed or cancelled run on, by way of the queue.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
+            errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
+        """
+
+    async def decide(self, run_id: str, key: str, answer: Answer, attempt: int | None = None) -> None:
+        """Answer an open gate; done once the answer's line is durable. A run that waits in the queue is loaded for it.
+
+        Args:
+            attempt: Which try of the step the answer is for; None: the present one.
+
+        Raises:
+            errors.NotFound: the run has no such gate.
+            errors.Conflict: `gate_decided`, somebody was first, or its time is over; `gate_lapsed`, it was asked anew
+                since; `not_recorded`, the run came to rest before the answer counted.
+            errors.WrongState: the run is not this engine's.
+            errors.RequestInvalid: `unknown_decision`, the gate has no such option.
+            errors.NoRoom: the answer cannot be written down now; it counts as soon as it can.
+            errors.Unavailable: the engine stops.
+        """
+
+    def open_gates(self, run_id: str | None = None) -> list[OpenGate]:
+        """Return the gates that wait for an answer, of one run or of all that are loaded or asleep, in the order of
+        asking.
+        """
+
+    async def reload(self, run_id: str) -> None:
+        """Load a run that is queued or asleep, because its folder was changed; one that cannot be loaded leaves."""
+
+    def standing(self, run_id: str) -> Standing | None:
+        """Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not
+        have.
+        """
+
+    async def changed(self, run_id: str, since: int) -> int:
+        """Wait until a run's change number differs from `since`, and return it; numbers live as long as the process."""
+
+    def change_number(self, run_id: str) -> int:
+        """Return a run's present change number."""
+
+    async def left(self, run_id: str) -> RunView | None:
+        """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
+        loaded.
+        """
+
+    async def ended(self, run_id: str) -> RunState:
+        """Wait until a run that was submitted has ended, and return how."""
+
+    def status(self) -> EngineStatus:
+        """Tell how busy the engine is."""

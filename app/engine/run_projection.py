@@ -1,0 +1,160 @@
+"""The portrait of a living run: what its views, its snapshots and its row in the index show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from app import clock
+from app.domain import plain, views
+from app.domain.operations import AgentCall
+from app.domain.records import Record
+from app.domain.runs import Transition
+from app.domain.slots import Standing
+from app.domain.states import RunState
+from app.engine.driver_context import DriverContext
+from app.engine.journal_lines import facts_of
+from app.engine.open_steps import Work
+from app.engine.space_retry import RetryUntilSpace
+from app.engine.stores import RunLog
+
+PAUSING = "pausing"
+"""Reason shown of a run that will pause as soon as its open steps are over."""
+
+CANCELLING = "cancelling"
+"""Reason shown of a run that will end as cancelled as soon as its open steps are cut off."""
+
+
+class RunProjection:
+    """Keep what is shown of a run current."""
+
+    def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
+        loaded = log.loaded
+        ended = loaded.decisions.ended
+        self._log = log
+        self._context = context
+        self._clock = time
+        self._changed = changed
+        self._start = loaded.start
+        self._reason: str | None = loaded.decisions.paused
+        self._error = ended.error if ended else loaded.decisions.pause_error
+        self._ending = ended.ending if ended else None
+        self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
+        self._completed_at = ended.at if ended else None
+        self._usage = views.total_usage(loaded.records)
+        self.status = loaded.decisions.status
+        """Where the run stands."""
+        self.records = list(loaded.records)
+        """All journal lines so far, in order."""
+        self._counted = [record for record in self.records if self._counts(record)]
+        self.works: dict[str, Work] = {}
+        """Open steps by key."""
+        self.durability: RetryUntilSpace | None = None
+        """Guard of the writes; a fault there shows the run as parked."""
+
+    def wake(self, status: RunState, updated_at: str, works: dict[str, Work]) -> None:
+        """Show the run as it was shown when it fell asleep."""
+        self.status = status
+        self._updated_at = updated_at
+        self.works = works
+
+    def view(self) -> views.RunView:
+        """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
+        fault = self.durability.fault if self.durability else None
+        return views.RunView(
+            start=self._start,
+            status=RunState.PAUSED if fault else self.status,
+            reason=fault.code if fault else self._why(),
+            board=self._context.board(),
+            records=self.records,
+            dead=self._log.loaded.decisions.dead,
+            counted=self._counted,
+            open=[open_step(work) for work in self.works.values() if work.started_at is not None],
+            usage=self._usage,
+            error=fault.to_json() if fault else self._error,
+            ending=self._ending,
+            updated_at=self._completed_at or self.moved_at(),
+            completed_at=self._completed_at,
+        )
+
+    def add(self, record: Record) -> None:
+        """Show one more line."""
+        self.records.append(record)
+        if self._counts(record):
+            self._counted.append(record)
+        if record.usage is not None:
+            self._usage = self._usage.plus(record.usage)
+
+    def touch(self) -> None:
+        """Say that something changed."""
+        self._updated_at = self._clock.now()
+        self._log.refresh(self._snapshots)
+        self._changed()
+
+    def tell(self) -> None:
+        """Say that something changed which no snapshot holds, as when a try begins."""
+        self._updated_at = self._clock.now()
+        self._changed()
+
+    async def move(self, transition: Transition) -> None:
+        """Show another state, here and in the index."""
+        self.status = transition.to
+        self.touch()
+        await self._log.move(transition)
+
+    def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
+        """Show why the run rests."""
+        self.status = status
+        self._reason = reason
+        self._error = error
+        self.touch()
+
+    def end(
+        self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
+    ) -> None:
+        """Show how the run ended."""
+        ended = self._log.loaded.decisions.ended
+        self._ending = ending
+        self._completed_at = ended.at if ended else self.now()
+        self.rest(status, None, error)
+
+    def now(self) -> str:
+        """Return the present instant as JSON holds it."""
+        return clock.stamp(self._clock.now())
+
+    def moved_at(self) -> str:
+        """Return when the run last changed."""
+        if not isinstance(self._updated_at, str):
+            self._updated_at = clock.stamp(self._updated_at)
+        return self._updated_at
+
+    def _counts(self, record: Record) -> bool:
+        # Lines are declared dead only while no runner has the run.
+        return record.final and record.position not in self._log.loaded.decisions.dead
+
+    def _why(self) -> str | None:
+        decided = self._log.loaded.decisions
+        if not self.status.finished and decided.cancel_requested_at is not None:
+            return CANCELLING
+        if self.status is RunState.RUNNING:
+            return PAUSING if decided.paused is not None else None
+        return self._reason
+
+    def _snapshots(self) -> Mapping[str, plain.Json]:
+        view = self.view()
+        files = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
+        return files | self._context.files(Standing(status=self.status, updated_at=view.updated_at))
+
+
+def open_step(work: Work) -> views.OpenStep:
+    """Return an open step as views show it."""
+    operation = work.ask.operation
+    return views.OpenStep(
+        key=work.ask.key,
+        attempt=work.attempt,
+        kind=operation.kind,
+        place=work.ask.place,
+        facts=facts_of(operation),
+        started_at=clock.stamp(work.started_at) if work.started_at else "",
+        tools=isinstance(operation, AgentCall) and operation.tools,
+    )

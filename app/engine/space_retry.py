@@ -1,0 +1,133 @@
+"""Durability: repeat a write that failed until there is room again, while its result waits in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app import clock, errors
+from app.domain import plain
+from app.domain.events import EventType
+from app.domain.records import BlobRef
+from app.engine.light_event import LightEvent
+from app.engine.stores import RunLog
+
+_FIRST_WAIT_SECONDS = 0.25
+_LONGEST_WAIT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class RetryUntilSpace:
+    """Guard the writes of one run."""
+
+    def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
+        self._log = log
+        self._clock = time
+        self._changed = changed
+        self._healing: asyncio.Lock | None = None
+        self._abandoned = LightEvent()
+        self._cancelled = LightEvent()
+        self.fault: errors.StorageFault | None = None
+        """The write failure that the run waits out now."""
+
+    async def commit(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write, and after a failure heal and write again, for as long as it takes."""
+        while True:
+            try:
+                return await write()
+            except errors.StorageFault as fault:
+                await self.heal(fault)
+
+    async def heal(self, fault: errors.StorageFault) -> None:
+        """Wait until there is room again after a write that failed, or a while after a read that did.
+
+        Raises:
+            errors.Unreadable: the run is cancelled, and so waits for no file any more.
+        """
+        if isinstance(fault, errors.Unreadable):
+            await self._outwait_read(fault)
+            return
+        # Made when the first write fails, since of many runs few ever see that.
+        self._healing = self._healing or asyncio.Lock()
+        async with self._healing:
+            self._tell(fault)
+            try:
+                await self._outwait()
+            except BaseException:
+                # Who is cut off waits for nothing any more; whoever still does says so in its turn.
+                self.fault = None
+                self._changed()
+                raise
+
+    async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
+        """Wait before a step is begun again that could do nothing, longer from time to time.
+
+        Args:
+            times: How often it has waited already.
+        """
+        if times == 0:
+            self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
+        self.fault = fault
+        self._changed()
+        try:
+            await self._wait(min(_FIRST_WAIT_SECONDS * 2 ** min(times, 9), _LONGEST_WAIT_SECONDS))
+        finally:
+            self.fault = None
+            self._changed()
+
+    async def get_blob(self, blob: BlobRef) -> plain.Json:
+        """Return a blob, as soon as it can be read."""
+        return await self.commit(lambda: self._log.get_blob(blob))
+
+    def abandon(self) -> None:
+        """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
+        self._abandoned.give()
+
+    def cancel(self) -> None:
+        """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
+        self._cancelled.give()
+
+    async def _outwait_read(self, fault: errors.Unreadable) -> None:
+        # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
+        if not self._cancelled.is_given():
+            self._log.wait_for(fault)
+            self._changed()
+            seconds = min(float(fault.detail.get("retry_after_seconds", 1)), _LONGEST_WAIT_SECONDS)
+            await self._wait(seconds, self._cancelled)
+        if self._cancelled.is_given():
+            raise fault
+
+    def _tell(self, fault: errors.StorageFault) -> None:
+        self.fault = fault
+        self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
+        self._changed()
+
+    async def _outwait(self) -> None:
+        wait = _FIRST_WAIT_SECONDS
+        while self.fault is not None:
+            await self._wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            await self._try()
+
+    async def _wait(self, seconds: float, *signals: LightEvent) -> None:
+        given = [signal.given() for signal in (self._abandoned, *signals)]
+        waits = asyncio.ensure_future(self._clock.sleep(seconds)), *given
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        if self._abandoned.is_given():
+            raise errors.InterruptionFault
+
+    async def _try(self) -> None:
+        try:
+            await self._log.heal()
+        except errors.StorageFault as fault:
+            self.fault = fault
+            return
+        self.fault = None
+        self._log.add_event(EventType.STORAGE_HEALED)
+        self._changed()

@@ -1,1 +1,0 @@
-"""Engines that execute runs, and the points where a test can make them die."""

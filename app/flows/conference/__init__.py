@@ -1,0 +1,122 @@
+"""The driver of conferences: opinions of several agents on the same evidence. No recipe files are written in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from app import errors
+from app.domain import json_schemas, library, plain, runs
+from app.engine import ports
+from app.flows.conference import driver, gathering, schema
+from app.flows.conference.schema import CHIEF, NAME
+
+__all__ = ["CHIEF", "NAME", "Conference", "chief_of"]
+
+_TAKEN = (gathering.TOOL, driver.TRANSCRIPT)
+
+
+def chief_of(shelf: library.Library) -> library.Agent | None:
+    """Return the agent that gathers the evidence, None where there is none."""
+    return shelf.agent_of(CHIEF, NAME)
+
+
+class Conference:
+    """The driver as the rest of the program sees it."""
+
+    name: str = NAME
+    driver_version: int = 3
+
+    def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
+        """Return the recipe with a configuration.
+
+        Raises:
+            errors.RecipeInvalid: with every flaw.
+        """
+        flaws = json_schemas.flaws(schema.DOCUMENT, document)
+        if flaws:
+            raise errors.RecipeInvalid("the configuration of the conference is not valid", flaws=flaws)
+        return library.Recipe(
+            recipe_id=NAME, dialect=NAME, label="Conference", document=document, args_schema=schema.ARGS
+        )
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """Return every agent and tool that cannot be had, and what does not go together."""
+        return [*_people_flaws(recipe, library), *_tool_flaws(recipe, library)]
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """Return chief and participants as they are configured now, and the tools that may be called."""
+        chief, agents = chief_of(library), {agent.id: agent for agent in library.agents}
+        named = recipe.document["agents"]
+        allowed = recipe.document["allowed_tools"]
+        tools = [spec for name, spec in library.tools.items() if allowed is None or name in allowed]
+        return {
+            "chief": chief.to_json() if chief is not None else None,
+            "participants": [agents[agent_id].to_json() for agent_id in named if agent_id in agents],
+            "tools": {
+                spec.name: {"description": spec.description, "args_schema": plain.plain(spec.args_schema)}
+                for spec in tools
+            },
+        }
+
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> Iterator[library.Use]:
+        """Return the backends of chief and participants."""
+        return _uses(recipe, library)
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Hold the conference."""
+        return await driver.drive(ctx)
+
+
+def _uses(recipe: library.Recipe, shelf: library.Library) -> Iterator[library.Use]:
+    chief, agents = chief_of(shelf), {agent.id: agent for agent in shelf.agents}
+    if chief is not None:
+        yield library.BackendUse(path="$.chief", backends=(chief.backend,))
+    for index, agent_id in enumerate(recipe.document["agents"]):
+        if agent_id in agents:
+            yield library.BackendUse(path=f"$.agents[{index}]", backends=(agents[agent_id].backend,))
+
+
+def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:
+    named: Sequence[str] = recipe.document["agents"]
+    if chief_of(shelf) is None:
+        message = f"there is no agent of the archetype {CHIEF} that takes part in conferences"
+        yield json_schemas.flaw((), "no_chief", message)
+    if not named:
+        yield json_schemas.flaw(("agents",), "no_participants", "there is nobody to ask")
+    if len(named) > schema.MOST_AGENTS:
+        message = f"{len(named)} agents would be asked; name at most {schema.MOST_AGENTS}"
+        yield json_schemas.flaw(("agents",), "too_many_agents", message)
+    for index, agent_id in enumerate(named):
+        found = _agent_flaw(agent_id, named[:index], shelf)
+        if found is not None:
+            yield json_schemas.flaw(("agents", index), *found)
+
+
+def _agent_flaw(agent_id: str, before: Sequence[str], shelf: library.Library) -> tuple[str, str] | None:
+    agent = next((each for each in shelf.agents if each.id == agent_id), None)
+    if agent is None:
+        known = {name for each in shelf.agents if each.takes_part_in(NAME) for name in (each.id, each.archetype)}
+        return "unknown_agent", f"there is no agent {agent_id!r:.80}{json_schemas.nearest(agent_id, known)}"
+    if not agent.takes_part_in(NAME):
+        return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
+    if agent_id in before:
+        return "repeated_agent", f"{agent_id} is named before"
+    keys = {driver.opinion_key(each) for each in before}
+    evidence_keys = {f"{key}.evidence" for key in keys}
+    key = driver.opinion_key(agent_id)
+    if agent_id in _TAKEN or key in evidence_keys or f"{key}.evidence" in keys:
+        return "agent_name_taken", f"an agent of the name {agent_id} cannot be told from a step; give it another id"
+    return None
+
+
+def _tool_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:
+    allowed: Sequence[str] | None = recipe.document["allowed_tools"]
+    for index, name in enumerate(allowed or ()):
+        if name not in shelf.tools:
+            message = f"there is no tool {name!r:.80}{json_schemas.nearest(name, shelf.tools)}"
+            yield json_schemas.flaw(("allowed_tools", index), "unknown_tool", message)
+    if recipe.document["require_tool"] and not (shelf.tools if allowed is None else allowed):
+        message = "a tool is required, but none is allowed"
+        yield json_schemas.flaw(("require_tool",), "no_tool_allowed", message)

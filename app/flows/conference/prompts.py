@@ -1,0 +1,193 @@
+"""Prompts: what the chief is told turn by turn, and what every participant is shown, the same for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain import evidence, plain, records
+
+ARGS_CHARACTERS = 1_000
+"""How much of a call's arguments a prompt shows."""
+
+ERROR_CHARACTERS = 400
+"""How much of the reason of a failure is shown."""
+
+_GATHER = (
+    "You gather the evidence for a conference: afterwards every agent of the team is shown what your tool calls have "
+    "brought, and says what it thinks. Do not answer the question yourself."
+)
+INTERPRET = (
+    "You have no tools, and nobody sees what the others answer. Say in plain words what you think of it in your role, "
+    "by the evidence that is shown. If your role has nothing to say to it, answer with nothing but ABSTAIN: and the "
+    "reason."
+)
+_ANSWER = "Answer with one JSON object and nothing else."
+_FIRST, _END = "Call a tool first.", '{"done": true} ends the gathering.'
+_AGAIN = "No call has brought anything yet. Call another tool, or call it with other arguments."
+_UNLESS = "An answer that is an abstention needs no such line.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What a tool has brought, as far as any prompt shows it."""
+
+    text: str
+    """Its beginning, as JSON."""
+    characters: int
+    """Length of the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A tool call of the chief, and what came of it."""
+
+    key: str
+    """Its step."""
+    tool: str
+    """Tool that was called, or would have been."""
+    args: Mapping[str, plain.Json]
+    """Arguments."""
+    receipt_id: str | None
+    """Proof of its execution; None where the server refused it."""
+    summary: str = ""
+    """One line about what it brought."""
+    payload: Payload | None = None
+    """What it brought; None where it failed."""
+    error: records.StepError | None = None
+    """Why it failed, or was refused."""
+
+    @property
+    def refused(self) -> bool:
+        """Tell whether it was not executed at all."""
+        return self.receipt_id is None
+
+    def facts(self) -> Mapping[str, plain.Json]:
+        """Return how it ended, for programs."""
+        return {
+            "key": self.key,
+            "tool": self.tool,
+            "status": "refused" if self.refused else "done" if self.error is None else "failed",
+            "receipt_id": self.receipt_id,
+            "code": self.error.code if self.error is not None else None,
+        }
+
+    def shown(self, characters: int = ARGS_CHARACTERS) -> str:
+        """Return tool and arguments on a line."""
+        return f"{self.tool} {clipped(plain.encode(plain.plain(self.args)).decode(), characters)}"
+
+    def told(self) -> str:
+        """Return why it brought nothing."""
+        assert self.error is not None
+        what, why = "refused" if self.refused else "failed", clipped(self.error.message, ERROR_CHARACTERS)
+        return f"{what}: {why} [{self.error.code}]"
+
+
+def payload(value: plain.Json, most: int) -> Payload:
+    """Return a payload as prompts show it.
+
+    Args:
+        most: Characters that are kept of it.
+    """
+    text = value if isinstance(value, str) else plain.encode(value).decode()
+    return Payload(text=text[:most], characters=len(text))
+
+
+def chief(
+    message: str,
+    tools: Mapping[str, Mapping[str, Any]],
+    called: Sequence[Called],
+    *,
+    calls_left: int,
+    must_call: bool,
+    problem: str | None,
+    characters: int,
+) -> tuple[str, ...]:
+    """Return the prompt of one turn of the chief.
+
+    Args:
+        must_call: Whether a call must still bring something before the gathering can end.
+        problem: What was wrong with the turn before.
+        characters: How much of all payloads together is shown.
+    """
+    listed = "".join(f"\n{_tool(name, tool)}" for name, tool in tools.items())
+    brought = _brought(called, characters) if called else "\n\nNothing yet."
+    ending = _END if not must_call else _AGAIN if called else _FIRST
+    wrong = f"Your last reply could not be used: it {problem}. " if problem else ""
+    calling = f'{{"tool": "NAME", "args": {{…}}}} calls a tool; you can do that {_times(calls_left)}.'
+    parts = (
+        _question(message),
+        _GATHER,
+        f"Tools that you may call:{listed}",
+        f"What your calls have brought:{brought}",
+        f"{wrong}{_ANSWER}\n{calling}\n{ending}",
+    )
+    return ("\n\n".join(parts),)
+
+
+def opinion(message: str, called: Sequence[Called], characters: int) -> tuple[str, ...]:
+    """Return the prompt that every participant gets."""
+    good = [each for each in called if each.payload is not None]
+    shown = f"Evidence, the same for everybody:{_brought(good, characters)}" if good else "No evidence was gathered."
+    return (f"{_question(message)}\n\n{shown}\n\n{INTERPRET}",)
+
+
+def standing(role: str, requirement: str, called: Sequence[Called]) -> str | None:
+    """Return what is told to one participant alone: its role, and the evidence that this role must bring."""
+    receipts = {f"{each.key} ({each.tool})": each.receipt_id for each in called if each.payload and each.receipt_id}
+    wanted = evidence.request(requirement, receipts)
+    return f"{role}{wanted}{_UNLESS if wanted else ''}".strip() or None
+
+
+def shares(lengths: Sequence[int], room: int) -> list[int]:
+    """Divide room among texts: short ones get what they need, the long ones the same of what is left."""
+    given = [0] * len(lengths)
+    for before, number in enumerate(sorted(range(len(lengths)), key=lambda each: lengths[each])):
+        given[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))
+        room -= given[number]
+    return given
+
+
+def clipped(text: str, characters: int) -> str:
+    """Return a text that is not longer, with a sign where it was cut."""
+    return text if len(text) <= characters else f"{text[: max(characters - 1, 0)]}…"
+
+
+def _question(message: str) -> str:
+    return f"The question to the team:\n{message}"
+
+
+def _tool(name: str, tool: Mapping[str, Any]) -> str:
+    schema = tool["args_schema"]
+    required = schema.get("required", ())
+    args = [_argument(arg, rule, arg in required) for arg, rule in schema.get("properties", {}).items()]
+    return "\n".join([f"- {name}: {tool['description']}", *args])
+
+
+def _argument(name: str, rule: Any, required: bool) -> str:
+    rule = rule if isinstance(rule, Mapping) else {}
+    kind = " or ".join(map(str, rule["enum"])) if "enum" in rule else str(rule.get("type", "any"))
+    needed = (
+        "required" if required else f"default {plain.encode(rule['default']).decode()}" if "default" in rule else ""
+    )
+    facts = ", ".join(fact for fact in (kind, needed) if fact)
+    return f"    {name} ({facts}): {rule.get('description', '')}".rstrip(": ")
+
+
+def _brought(called: Sequence[Called], characters: int) -> str:
+    lengths = [each.payload.characters if each.payload else 0 for each in called]
+    shown = zip(called, shares(lengths, characters), strict=True)
+    return "".join(f"\n\n[{number}] {_result(each, share)}" for number, (each, share) in enumerate(shown, start=1))
+
+
+def _result(each: Called, share: int) -> str:
+    if each.payload is None:
+        return f"{each.shown()}\n{each.told()}"
+    whole = each.payload.characters
+    cut = "" if share >= whole else f"\n[cut: {share} of {whole} characters are shown; the receipt holds all of it]"
+    return f"{each.shown()}\nreceipt_id: {each.receipt_id}\n{each.payload.text[:share]}{cut}"
+
+
+def _times(count: int) -> str:
+    return "once more" if count == 1 else f"{count} more times"

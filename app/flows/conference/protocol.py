@@ -1,0 +1,113 @@
+"""The chief's protocol: one JSON object a turn, which calls a tool or says that nothing more is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from app import errors
+from app.domain import json_text, plain
+
+TEXT_CHARACTERS, LIST_ITEMS = 400, 10
+"""Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not
+end by itself.
+"""
+
+_FENCE = "```"
+_DONE = {
+    "type": "object",
+    "properties": {"done": {"type": "boolean", "enum": [True]}},
+    "required": ["done"],
+    "additionalProperties": False,
+}
+_KEPT = ("type", "enum", "const", "required", "minimum", "maximum", "minItems", "additionalProperties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool is to be called."""
+
+    tool: str
+    """Name of the tool, whether there is one or not."""
+    args: Mapping[str, plain.Json]
+    """Its arguments, whether they fit or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Nothing more is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """The reply is neither."""
+
+    problem: str
+    """What is wrong with it, behind "your last reply"."""
+
+
+Turn: TypeAlias = Call | Done | Unusable
+"""What the chief says in a turn."""
+
+
+def read(reply: str, *, exact: bool = True) -> Turn:
+    """Read a reply: a JSON object, alone or in the one fenced block of the text.
+
+    Args:
+        exact: Whether half of a surrogate pair is a flaw.
+    """
+    try:
+        value = json_text.read(_json_of(reply), exact=exact)
+    except errors.InputRefused as refused:
+        return Unusable(problem=refused.flaws[0].message if refused.flaws else refused.message)
+    match value:
+        case {"done": True} if len(value) == 1:
+            return Done()
+        case {"tool": str(tool)} if value.keys() <= {"tool", "args"} and isinstance(value.get("args", {}), dict):
+            return Call(tool=tool, args=value.get("args", {}))
+    return Unusable(problem="is JSON, but not one of the objects that can be answered with")
+
+
+def reply_schema(tools: Mapping[str, Mapping[str, plain.Json]], *, must_call: bool) -> dict[str, plain.Json]:
+    """Return the schema of a turn, for backends that can be held to one.
+
+    Args:
+        tools: The tools that may be called, each with its `args_schema`.
+    """
+    calls = [_call(name, tool["args_schema"]) for name, tool in tools.items()]
+    # The type beside the alternatives keeps services from taking them for a binding schema, which may have none there.
+    return {"type": "object", "anyOf": calls if must_call else [*calls, _DONE]}
+
+
+def _json_of(reply: str) -> str:
+    lines = reply.strip().split("\n")
+    fences = [number for number, line in enumerate(lines) if line.strip().startswith(_FENCE)]
+    return "\n".join(lines[fences[0] + 1 : fences[1]]) if len(fences) == 2 else "\n".join(lines)
+
+
+def _call(name: str, args_schema: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "args": _bounded(args_schema)},
+        "required": ["tool", "args"],
+        "additionalProperties": False,
+    }
+
+
+def _bounded(schema: Any) -> Any:
+    """Return a schema of arguments with what every backend understands, its texts and lists short enough to end.
+
+    Whether arguments fit is for the tool to say.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    kept: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
+    if "properties" in schema:
+        kept["properties"] = {name: _bounded(rule) for name, rule in schema["properties"].items()}
+    if schema.get("type") == "string" and "enum" not in schema:
+        kept["maxLength"] = min(schema.get("maxLength", TEXT_CHARACTERS), TEXT_CHARACTERS)
+    if schema.get("type") == "array":
+        kept["items"] = _bounded(schema.get("items", {}))
+        kept["maxItems"] = min(schema.get("maxItems", LIST_ITEMS), LIST_ITEMS)
+    return kept

@@ -1,0 +1,72 @@
+"""What a conference is told: its configuration, which stands in the recipe's document, and its message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.domain import plain
+
+NAME = "conference"
+"""Name of the driver and of its one recipe; also the mode by which agents take part, and the kind of its issues."""
+
+CHIEF = "chief"
+"""Archetype of the agent that gathers the evidence."""
+
+MESSAGE_CHARACTERS = 20_000
+"""Longest message."""
+
+MOST_AGENTS = 20
+"""Most agents that are asked."""
+
+USUAL_TOOL_CALLS, MOST_TOOL_CALLS = 5, 20
+"""Tool calls that the chief may make, unless the request says otherwise, and at most."""
+
+USUAL_EVIDENCE_CHARACTERS = 16_000
+"""Characters of tools' payloads that a prompt shows, all together. With the listing of the tools and a reply that is
+about what the local model can hold.
+"""
+
+_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}}
+
+DOCUMENT: Mapping[str, plain.Json] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Conference",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["id", "agents", "allowed_tools", "require_tool", "max_tool_calls", "evidence_characters"],
+    "properties": {
+        "id": {"const": NAME, "description": "There is one recipe of this kind."},
+        "agents": _NAMES | {"description": "Ids of the agents that are asked."},
+        "allowed_tools": _NAMES | {"type": ["array", "null"], "description": "Tools; null: all, empty: none."},
+        "require_tool": {"type": "boolean", "description": "Whether at least one tool call must bring something."},
+        "max_tool_calls": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TOOL_CALLS,
+            "description": "Calls that the chief may make, refused ones included.",
+        },
+        "evidence_characters": {
+            "type": "integer",
+            "minimum": 1_000,
+            "maximum": 1_000_000,
+            "description": "Characters of payloads that a prompt shows.",
+        },
+    },
+}
+"""JSON Schema of the recipe's document."""
+
+ARGS: Mapping[str, plain.Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["message"],
+    "properties": {
+        "message": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MESSAGE_CHARACTERS,
+            "pattern": r"\S",
+            "description": "What the conference is asked.",
+        }
+    },
+}
+"""JSON Schema of the arguments."""

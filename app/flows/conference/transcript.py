@@ -1,0 +1,152 @@
+"""The transcript: what a conference leaves, as a text for people and as facts for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app import printable
+from app.domain import operations, plain
+from app.flows.conference import prompts, schema
+
+BODY_CHARACTERS = 20_000
+"""Longest transcript; the replies are whole in the slots of their agents."""
+
+_TITLE_CHARACTERS = 200
+_MESSAGE_CHARACTERS = 2_000
+_ARGS_CHARACTERS = 120
+_OWN_HEADINGS = 3
+_HEADING = re.compile(r"^([ >]*)(?=#)")
+
+Verdict = Literal["accepted", "abstained", "rejected", "failed"]
+"""What counts of an agent's answer: an opinion borne out, an abstention, an opinion without its evidence, or none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What came of asking one agent."""
+
+    agent_id: str
+    """The agent."""
+    archetype: str
+    """Its role."""
+    verdict: Verdict
+    """Whether it counts."""
+    text: str = ""
+    """What it said; empty where it could not be asked."""
+    why: str = ""
+    """Why it abstained, was rejected or did not answer."""
+    code: str | None = None
+    """The same as a stable name, where it is a failure."""
+    evidence: plain.Json = None
+    """What was found of its evidence."""
+    causes: tuple[str, ...] = ()
+    """Steps that a resume would repeat."""
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether it is an answer."""
+        return self.verdict in ("accepted", "abstained")
+
+    def told(self) -> str:
+        """Return the verdict, with its reason if there is one."""
+        what = {"failed": "no answer", "rejected": "rejected for its evidence"}.get(self.verdict, self.verdict)
+        code = f" [{self.code}]" if self.code else ""
+        return f"{what}: {plain.preview(self.why)}{code}" if self.why else what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A conference that is over."""
+
+    message: str
+    """What was asked."""
+    called: Sequence[prompts.Called]
+    """Tool calls of the chief, in order."""
+    opinions: Sequence[Opinion]
+    """What came of asking each participant, in their order."""
+    driver_version: int
+    """Version of the driver that the run began with; before the third, opinions could hold headings."""
+
+    def text(self) -> str:
+        """Return it as a text, no longer than an issue's body may be."""
+        fixed = [self._beginning(), *(_heading(opinion) for opinion in self.opinions)]
+        said = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
+        said = [self._as_paragraphs(text) for text in said]
+        parts = [f"{heading}\n\n{text}".rstrip() for heading, text in zip(fixed[1:], said, strict=True)]
+        return prompts.clipped("\n\n".join([fixed[0], *parts]) + "\n", BODY_CHARACTERS)
+
+    def issue(self) -> operations.OpenIssue:
+        """Return what keeps it."""
+        receipts = dict.fromkeys(call.receipt_id for call in self.called if call.receipt_id is not None)
+        return operations.OpenIssue(
+            title=_title(self.message), body=self.text(), facts=self._facts(), receipts=tuple(receipts)
+        )
+
+    def _beginning(self) -> str:
+        quoted = "\n".join(f"> {line}" for line in self._lines(_clipped_message(self.message)))
+        calls = [_line(number, call) for number, call in enumerate(self.called, start=1)]
+        return "\n".join([quoted, "", "## Evidence", "", *(calls or ["No tool was called."]), "", "## Opinions"])
+
+    def _said(self, room: int) -> list[str]:
+        lengths = [len(opinion.text) for opinion in self.opinions]
+        divided = zip(self.opinions, prompts.shares(lengths, room), strict=True)
+        return [prompts.clipped(opinion.text.strip(), share) for opinion, share in divided]
+
+    def _as_paragraphs(self, text: str) -> str:
+        if self.driver_version < _OWN_HEADINGS:
+            return text
+        # Behind the sign Markdown shows the mark as itself, so that headings are this document's own.
+        return "\n".join(_HEADING.sub(r"\1\\", line) for line in self._lines(text))
+
+    def _lines(self, text: str) -> list[str]:
+        return text.split("\n") if self.driver_version < _OWN_HEADINGS else printable.lines(text)
+
+    def _facts(self) -> dict[str, plain.Json]:
+        said = self._said(BODY_CHARACTERS // 2)
+        return {
+            "kind": schema.NAME,
+            "message": _clipped_message(self.message),
+            "evidence": [call.facts() for call in self.called],
+            "opinions": [_opinion_facts(each, text) for each, text in zip(self.opinions, said, strict=True)],
+        }
+
+
+def counted(opinions: Sequence[Opinion]) -> str:
+    """Return how many answers have which verdict, in words."""
+    verdicts = [opinion.verdict for opinion in opinions]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+
+
+def _title(message: str) -> str:
+    words = "".join(each if each.isprintable() else " " for each in message[:_MESSAGE_CHARACTERS]).split()
+    return prompts.clipped(f"Conference: {' '.join(words)}".rstrip(), _TITLE_CHARACTERS)
+
+
+def _clipped_message(message: str) -> str:
+    return prompts.clipped(message, _MESSAGE_CHARACTERS)
+
+
+def _line(number: int, call: prompts.Called) -> str:
+    shown = call.shown(_ARGS_CHARACTERS)
+    if call.error is not None:
+        return f"{number}. {shown}: {plain.preview(call.told())}"
+    return f"{number}. {shown}: {call.summary} ({call.receipt_id})"
+
+
+def _heading(opinion: Opinion) -> str:
+    return f"### {opinion.agent_id} ({opinion.archetype}): {opinion.told()}"
+
+
+def _opinion_facts(opinion: Opinion, text: str) -> Mapping[str, plain.Json]:
+    return {
+        "agent_id": opinion.agent_id,
+        "archetype": opinion.archetype,
+        "verdict": opinion.verdict,
+        "code": opinion.code,
+        "why": plain.preview(opinion.why) or None,
+        "evidence": opinion.evidence,
+        "text": text,
+    }

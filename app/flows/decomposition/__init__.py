@@ -1,0 +1,98 @@
+"""The driver of the chief's one task: an intent is split into the tasks of a session plan. No recipe files are written
+in it (execution-modes, chief's role in pipeline mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import library, plain, runs
+from app.engine import ports
+from app.flows.decomposition import driver, kinds, replies, schema
+
+NAME = "decomposition"
+"""Name of the driver."""
+
+RECIPE_ID = "decompose"
+"""Name of its one recipe."""
+
+SLOT = driver.TASKS
+"""Slot that holds the tasks, as JSON text; `tasks` reads it."""
+
+INTENT = schema.INTENT
+"""The one argument: what is wanted as a whole."""
+
+ARCHETYPE = "chief"
+"""Role that the agent is chosen for."""
+
+MODE = "pipeline"
+"""Mode that it must take part in: a plan is what pipelines are begun from."""
+
+TaskDraft = replies.TaskDraft
+"""A task as the chief gives it."""
+
+tasks = replies.kept
+"""Read the slot's text."""
+
+RECIPE = library.Recipe(
+    recipe_id=RECIPE_ID,
+    dialect=NAME,
+    label="Split an intent into tasks",
+    document={"id": RECIPE_ID},
+    args_schema=schema.ARGS,
+    total_steps=driver.STEPS,
+)
+"""What every decomposition executes."""
+
+
+def check(shelf: library.Library) -> list[errors.Flaw]:
+    """Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role."""
+    if shelf.agent_of(ARCHETYPE, MODE) is not None:
+        return []
+    message = (
+        f"no agent with the archetype {ARCHETYPE} takes part in pipelines, so nobody can split an intent into tasks"
+    )
+    return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
+
+
+def _uses(shelf: library.Library) -> list[library.Use]:
+    chief = shelf.agent_of(ARCHETYPE, MODE)
+    return [] if chief is None else [library.BackendUse(path="$.intent", backends=(chief.backend,))]
+
+
+class Decomposition:
+    """The driver as the rest of the program sees it."""
+
+    name: str = NAME
+    driver_version: int = 2
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """Return `no_chief` where no agent plays that role."""
+        return check(library)
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """Return the chief, and the kinds of tasks that the recipes of the library do.
+
+        Raises:
+            errors.RequestInvalid: `no_chief`.
+        """
+        chief = library.agent_of(ARCHETYPE, MODE)
+        if chief is None:
+            flaws = check(library)
+            raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
+        return {"agent": chief.to_json(), "kinds": kinds.frozen(library.recipes.values())}
+
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> list[library.Use]:
+        """Return the backend of the chief."""
+        return _uses(library)
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Have the intent split into tasks, and keep them.
+
+        Raises:
+            errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).
+        """
+        return await driver.drive(ctx)

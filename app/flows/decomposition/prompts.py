@@ -1,0 +1,84 @@
+"""Prompts: what the chief is told and asked, and how it is asked once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from app import errors
+from app.domain import plain
+from app.flows.decomposition import kinds
+from app.flows.decomposition.schema import Size
+
+_FORM = (
+    '{"tasks": [{"id": 1, "description": "…", "deps": [], "dod": "…", "args": {}, "scoping_question": null},'
+    ' {"id": 2, "description": "…", "deps": [1], "dod": "…", "args": {}, "scoping_question": "…?"}]}'
+)
+_RULES = """Rules:
+- One task for each thing that is to be done, in the order in which a person would do them; at most {most}.
+- "description": one sentence that says what is done, to what. It holds the quoted words of its kind exactly as they
+  stand there: by them, and by nothing else, a recipe is found for the task.
+- "deps": the ids of the tasks whose results this one needs; [] if it can be done at once. No task waits for itself.
+- "dod": when the task is done, in one sentence.
+- "args": what its kind asks for, by name, as far as you know it; paths as they stand in the list of files. Leave out
+  what you do not know.
+- "scoping_question": null; or, if nobody could begin the task without knowing more, the one question that a person must
+  answer first. Prefer a question to a guess.
+- A wish that fits no kind becomes a task in your own words, with a scoping_question.
+- Name no tools, no recipes and no agents: others choose them."""
+
+
+def request(size: Size, intent: str, found: Sequence[Mapping[str, plain.Json]], known: Sequence[kinds.Kind]) -> str:
+    """Return what the chief is asked, if it is larger than T1.
+
+    Args:
+        found: Files that may matter, each with `path`, `category` and `title`.
+        known: Kinds of tasks, those that the intent names first.
+    """
+    parts = [
+        f"This is wanted:\n{intent.strip()}",
+        _files(found),
+        _kinds(size, known),
+        _RULES.format(most=size.tasks),
+        f"Answer with JSON alone, in this form:\n{_FORM}",
+    ]
+    return "\n\n".join(parts)
+
+
+def correction(asked: str, size: Size, reply: str, flaws: Sequence[errors.Flaw]) -> str:
+    """Return how the chief is asked again, with its reply and what is wrong with it."""
+    told = "".join(f"- {flaw.path}: {flaw.message}\n" for flaw in flaws[: size.flaws])
+    left = len(flaws) - size.flaws
+    more = f"- and {left} more of that kind\n" if left > 0 else ""
+    return (
+        f"{asked}\n\nYou answered:\n{_beginning(reply, size.repeated_characters)}\n\n"
+        f"That cannot be used:\n{told}{more}\nAnswer again with all tasks, with JSON alone."
+    )
+
+
+def _files(found: Sequence[Mapping[str, plain.Json]]) -> str:
+    if not found:
+        return "No files were found that this is about."
+    listed = "\n".join(f"- {file['path']} ({file['category']}): {file['title']}" for file in found)
+    return f"Files that this may be about:\n{listed}"
+
+
+def _kinds(size: Size, known: Sequence[kinds.Kind]) -> str:
+    if not known:
+        return "Nothing is known of what can be done here: ask a scoping_question of every task."
+    listed = "\n".join(line for kind in known for line in _kind(size, kind))
+    return f"Kinds of tasks that can be done here, each with the words that must stand in a description:\n{listed}"
+
+
+def _kind(size: Size, kind: kinds.Kind) -> Iterable[str]:
+    phrases = " or ".join(f'"{phrase}"' for phrase in kind["phrases"][: size.phrases])
+    yield f"- {phrases}: {kind['label']}" if phrases else f"- {kind['label']}"
+    for argument in kind["args"]:
+        needed = "required" if argument["required"] else "may be left out"
+        about = f": {argument['about']}" if argument["about"] else ""
+        yield f"  - {argument['name']} ({kinds.type_name(argument)}, {needed}){about}"
+
+
+def _beginning(reply: str, most: int) -> str:
+    if not reply.strip():
+        return "(nothing)"
+    return reply if len(reply) <= most else f"{reply[:most]}\n(the beginning of {len(reply)} characters)"

@@ -1,0 +1,109 @@
+"""Replies: from what the chief says to tasks, or to everything that is wrong with it; and tasks as a run's slot has
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app import errors
+from app.domain import json_schemas, json_text, plain, records, task_graphs
+from app.flows.decomposition import schema
+
+MAX_BYTES = records.BLOB_BYTES
+"""All tasks together, as JSON."""
+
+_FENCE = "```"
+_NOTHING = frozenset({"", "null", "none"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDraft:
+    """A task as the chief gives it."""
+
+    id: int
+    """Its number, unique among the tasks."""
+    description: str
+    """What is to be done."""
+    deps: tuple[int, ...] = ()
+    """Numbers of the tasks that must be done before; each of them stands before it."""
+    dod: str = ""
+    """When it is done."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments, as far as the chief knows them; nothing has checked them yet."""
+    scoping_question: str | None = None
+    """What a person must answer first."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the task as the slot holds it."""
+        return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
+
+
+def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True) -> tuple[TaskDraft, ...]:
+    """Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends
+    on.
+
+    Args:
+        whole: Whether each task must say what it depends on and when it is done.
+        exact: Whether half of a surrogate pair is a flaw; the first version did not look, and worded others in its way.
+
+    Raises:
+        errors.InputRefused: with every flaw found and its path, in the order in which they can be seen: the JSON, its
+            schema, the dependencies, the size.
+    """
+    value = json_text.read(_inside(reply), exact=exact)
+    _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value, as_first=not exact))
+    drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
+    nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
+    # To name a task twice says nothing else than to name it once.
+    _refuse([flaw for flaw in task_graphs.flaws(nodes) if flaw.code != "repeated_dependency"])
+    by_id = {draft.id: draft for draft in drafts.values()}
+    ordered = tuple(by_id[task_id] for task_id in task_graphs.in_order(nodes))
+    size_bytes = len(text(ordered).encode())
+    if size_bytes > MAX_BYTES:
+        message = f"have {size_bytes} bytes together, more than the {MAX_BYTES} that a plan may have"
+        _refuse([json_schemas.flaw(("tasks",), "too_large", message)])
+    return ordered
+
+
+def text(tasks: Iterable[TaskDraft]) -> str:
+    """Return tasks as the slot holds them."""
+    return plain.encode({"tasks": [task.to_json() for task in tasks]}).decode()
+
+
+def kept(slot: str) -> tuple[TaskDraft, ...]:
+    """Return the tasks that a slot holds."""
+    return tuple(_draft(task) for task in json.loads(slot)["tasks"])
+
+
+def _inside(reply: str) -> str:
+    """Return what the first fenced block holds; the whole reply where there is none."""
+    if reply.lstrip().startswith(("{", "[")):
+        return reply
+    lines = reply.split("\n")
+    fences = (number for number, line in enumerate(lines) if line.lstrip().startswith(_FENCE))
+    first, last = next(fences, None), next(fences, len(lines))
+    return reply if first is None else "\n".join(lines[first + 1 : last])
+
+
+def _draft(task: Mapping[str, plain.Json]) -> TaskDraft:
+    question = (task.get("scoping_question") or "").strip()
+    return TaskDraft(
+        id=int(task["id"]),
+        description=task["description"].strip(),
+        deps=tuple(dict.fromkeys(int(dep) for dep in task.get("deps", ()))),
+        dod=task.get("dod", "").strip(),
+        args=task.get("args", {}),
+        scoping_question=None if question.casefold() in _NOTHING else question,
+    )
+
+
+def _node(index: int, task_id: int, deps: Iterable[plain.Json]) -> task_graphs.Node:
+    return task_graphs.Node(id=task_id, deps=[int(dep) for dep in deps], path=json_text.json_path(("tasks", index)))
+
+
+def _refuse(flaws: Sequence[errors.Flaw]) -> None:
+    if flaws:
+        raise errors.InputRefused(f"{flaws[0].path} {flaws[0].message}", flaws=flaws)

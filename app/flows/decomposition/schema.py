@@ -1,0 +1,156 @@
+"""Forms: the one argument, what the chief may be sent and may answer by the size of the agent, and
+the reply's schema.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app.domain import library, plain
+from app.flows.decomposition import kinds
+
+INTENT = "intent"
+"""Argument that says what is wanted."""
+
+INTENT_CHARACTERS = 20_000
+"""Longest intent."""
+
+DESCRIPTION_CHARACTERS = 4_000
+"""Longest description of a task."""
+
+DOD_CHARACTERS = 2_000
+"""Longest definition of done."""
+
+QUESTION_CHARACTERS = 2_000
+"""Longest scoping question."""
+
+HIGHEST_ID = 9_999
+"""Highest number that the chief may give a task."""
+
+SMALL_CHARACTERS = 100
+"""Longest description by a T1 agent."""
+
+_MOST_ARGS = 50
+_MOST_DEPS = 200
+
+ARGS: Mapping[str, plain.Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": [INTENT],
+    "properties": {
+        INTENT: {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": INTENT_CHARACTERS,
+            "pattern": r"\S",
+            "description": "What is wanted as a whole.",
+        }
+    },
+}
+"""JSON Schema of the arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much an agent of a tier is told and asked for at a time (execution-modes, tier-based step sizing)."""
+
+    tasks: int
+    """Most tasks of a plan."""
+    files: int
+    """Most files that it is told of."""
+    kinds: int
+    """Most kinds of tasks that it is told of, those that the intent names first."""
+    phrases: int
+    """Most phrases that are shown of a kind."""
+    whole: bool
+    """Whether it is told of arguments and asked for them, and for questions."""
+    tokens: int
+    """Longest reply."""
+    repeated_characters: int
+    """How much of a faulty reply it is shown once more."""
+    flaws: int
+    """Most flaws that it is told at a time."""
+
+
+SIZES: Mapping[library.Tier, Size] = {
+    "t1": Size(tasks=8, files=0, kinds=12, phrases=1, whole=False, tokens=2_000, repeated_characters=1_500, flaws=5),
+    "t3": Size(tasks=20, files=12, kinds=40, phrases=2, whole=True, tokens=8_000, repeated_characters=20_000, flaws=30),
+    "t5": Size(
+        tasks=60, files=30, kinds=100, phrases=4, whole=True, tokens=16_000, repeated_characters=60_000, flaws=100
+    ),
+}
+"""Sizes by tier."""
+
+
+@functools.cache
+def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
+    """Return the schema that every reply is held against.
+
+    Args:
+        whole: Whether each task must say what it depends on and when it is done.
+    """
+    task = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["id", "description", *(["deps", "dod"] if whole else [])],
+        "properties": {
+            "id": _id(),
+            "description": _text(DESCRIPTION_CHARACTERS) | {"minLength": 1, "pattern": r"\S"},
+            "deps": {"type": "array", "items": _id(), "maxItems": _MOST_DEPS},
+            "dod": _text(DOD_CHARACTERS) | ({"minLength": 1, "pattern": r"\S"} if whole else {}),
+            "args": {"type": "object", "maxProperties": _MOST_ARGS},
+            "scoping_question": _text(QUESTION_CHARACTERS) | {"type": ["string", "null"]},
+        },
+    }
+    return _tasks(task, most_tasks)
+
+
+def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]], *, dod: bool = True) -> dict[str, plain.Json]:
+    """Return the schema that a backend is to hold the chief to, where it can.
+
+    Args:
+        arguments: Arguments of the kinds of tasks that the chief is told of.
+        dod: Whether each task must say when it is done.
+    """
+    task = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["id", "description", "deps", "dod", "args", "scoping_question"],
+        "properties": {
+            "id": _id(),
+            "description": _text(DESCRIPTION_CHARACTERS),
+            "deps": {"type": "array", "items": _id()},
+            "dod": _text(DOD_CHARACTERS) | ({"minLength": 1} if dod else {}),
+            "args": {"type": "object", "additionalProperties": False, "properties": _by_name(arguments)},
+            "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+    }
+    return _tasks(task, size.tasks)
+
+
+def _by_name(arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str, plain.Json]:
+    # Where two kinds mean something else by the same name, any value will do.
+    named: dict[str, plain.Json] = {}
+    for argument in arguments:
+        rule = plain.plain(argument["form"])
+        named[argument["name"]] = rule if named.get(argument["name"], rule) == rule else kinds.ANY_FORM
+    return named
+
+
+def _tasks(task: Mapping[str, plain.Json], most: int) -> dict[str, plain.Json]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["tasks"],
+        "properties": {"tasks": {"type": "array", "minItems": 1, "maxItems": most, "items": task}},
+    }
+
+
+def _id() -> dict[str, plain.Json]:
+    return {"type": "integer", "minimum": 1, "maximum": HIGHEST_ID}
+
+
+def _text(most: int) -> dict[str, plain.Json]:
+    return {"type": "string", "maxLength": most}

@@ -1,0 +1,132 @@
+"""The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import library, operations, plain, records, runs, slots
+from app.engine import ports
+
+NAME = "prompt"
+"""Name of the driver, of its one recipe and of its one step."""
+
+SLOT = "reply"
+"""Slot that holds the reply."""
+
+DEFAULT_BACKEND = "claude-code"
+"""Backend that is spoken through where nobody names one."""
+
+TIMEOUT_SECONDS = 60 * 60.0
+"""Longest wait for a reply (agent-recipes, 13.2)."""
+
+_TEXT = {"type": "string", "minLength": 1, "pattern": r"\S", "description": "What is said to the agent."}
+_ARGS: Mapping[str, plain.Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["text", "agent_session_id", "session_created"],
+    "properties": {
+        "text": _TEXT,
+        "backend": {
+            "type": "string",
+            "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+            "default": DEFAULT_BACKEND,
+            "description": "Backend that is spoken through.",
+        },
+        "model": {"type": "string", "enum": ["haiku", "sonnet", "opus"], "description": "Model tier."},
+        "system_prompt": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100_000,
+            "description": "Appended to the backend's own system prompt.",
+        },
+        "agent_session_id": {
+            "type": "string",
+            "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",
+            "description": "Conversation that is spoken in.",
+        },
+        "session_created": {"type": "boolean", "description": "Whether it has begun, so that it is resumed."},
+    },
+}
+
+RECIPE = library.Recipe(
+    recipe_id=NAME,
+    dialect=NAME,
+    label="Prompt",
+    document={"id": NAME},
+    args_schema=_ARGS,
+    total_steps=1,
+    speaks_through="backend",
+)
+"""What every plain prompt executes."""
+
+
+class Prompt:
+    """The driver as the rest of the program sees it."""
+
+    name: str = NAME
+    driver_version: int = 1
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """Return nothing: it refers to nothing."""
+        return []
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """Return nothing: all is in the arguments."""
+        return {}
+
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> list[library.Use]:
+        """Return the backend of the prompt."""
+        return _uses(args)
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Send the prompt, and keep the reply.
+
+        Raises:
+            errors.RunFailed: there is no reply.
+        """
+        args = ctx.run.args
+        ctx.show(slots.Progress(finished_steps=0, total_steps=1))
+        ctx.emit("prompt:started", _told(args))
+        place = records.Place(step_id=NAME, step_index=0, output_slot=SLOT)
+        record = await ctx.perform(NAME, _call(args), place)
+        if record.error is not None:
+            error = record.error
+            raise errors.RunFailed(
+                error.message, code=error.code, reason="backend-error", key=NAME, detail=error.detail, causes=(NAME,)
+            )
+        ctx.fill(SLOT, slots.artifact(record, args["backend"]))
+        ctx.show(slots.Progress(finished_steps=1, total_steps=1))
+        return runs.Ending(reason="answered")
+
+
+def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
+    named, continues = args.get("backend", DEFAULT_BACKEND), bool(args.get("session_created"))
+    return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues)]
+
+
+def _told(args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    return {
+        "event": "prompt:started",
+        "sessionId": args["agent_session_id"],
+        "backend": args["backend"],
+        "model": args.get("model"),
+        "promptLength": len(args["text"]),
+    }
+
+
+def _call(args: Mapping[str, plain.Json]) -> operations.AgentCall:
+    return operations.AgentCall(
+        agent_id=args["backend"],
+        backend=args["backend"],
+        model=args.get("model"),
+        prompt=(args["text"],),
+        system=args.get("system_prompt"),
+        tools=True,
+        agent_session_id=args["agent_session_id"],
+        session_created=args["session_created"],
+        timeout_seconds=TIMEOUT_SECONDS,
+        may_abstain=True,
+    )

@@ -1,0 +1,181 @@
+"""Conferences: what those ask who want several agents' opinions on the same evidence; each becomes a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app import errors
+from app.domain import library, plain, states
+from app.engine import stores
+from app.flows import conference
+from app.flows.conference import schema
+from app.services.recipe_versions import RecipeVersion
+from app.services.requests import StartRequest
+from app.services.runs import Runs
+
+MESSAGE_CHARACTERS = schema.MESSAGE_CHARACTERS
+"""Longest message."""
+
+MOST_AGENTS = schema.MOST_AGENTS
+"""Most agents that are asked."""
+
+USUAL_TOOL_CALLS, MOST_TOOL_CALLS = schema.USUAL_TOOL_CALLS, schema.MOST_TOOL_CALLS
+"""Tool calls of the chief, unless something else is asked for, and at most."""
+
+_DESCRIPTION_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewConference:
+    """A conference, as asked for."""
+
+    message: str
+    """What the team is asked."""
+    agents: Sequence[str] | None = None
+    """Who is asked, each by id or archetype, the chief too; None: all who take part in conferences but the chief."""
+    allowed_tools: Sequence[str] | None = None
+    """Tools that the chief may call; None: all, empty: none."""
+    require_tool: bool = False
+    """Whether at least one call of the chief must bring something."""
+    max_tool_calls: int = USUAL_TOOL_CALLS
+    """Calls that it may make."""
+    session_id: str | None = None
+    """Work session; None: the parent's, or a new one."""
+    working_dir: str | None = None
+    """Workspace, absolute or below the project; None: the project."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for finding the run again."""
+    priority: int = 0
+    """-100 to 100; higher goes first."""
+    parent_run_id: str | None = None
+    """Run that asks."""
+    runs_above: int | None = None
+    """How many runs are above this one, where the run that asks may be of another project."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same conference."""
+    owner: Literal["service", "process"] = "service"
+    """Who continues the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What came of a request for a conference."""
+
+    run_id: str
+    """Its run; everything else of the conference is asked of that."""
+    session_id: str
+    """Work session that its receipts belong to."""
+    status: states.RunState
+    """Where it stands: `running` if it has a slot at once, else `pending`."""
+    existed: bool
+    """Whether an earlier request had made it."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return what callers are told."""
+        return {"run_id": self.run_id, "session_id": self.session_id, "status": self.status.value}
+
+
+class Conferences:
+    """Start conferences; everything else of one is asked of its run."""
+
+    def __init__(self, *, runs: Runs, store: stores.RunStore, library: Callable[[], library.Library]) -> None:
+        """Args:
+        runs: Use cases of runs.
+        store: Where a repeated request is found.
+        library: Returns tools and agents as they are now.
+        """
+        self._runs = runs
+        self._store = store
+        self._library = library
+        self._dialect = conference.Conference()
+
+    async def start(self, new: NewConference) -> Started:
+        """Start a conference; a repetition of a request with the same key finds the one that it made.
+
+        Raises:
+            errors.RequestInvalid: with every agent, tool and value that cannot be had; `no_chief`; or as for any run.
+            errors.Conflict: `idempotency_conflict`.
+            errors.NoRoom: the disk is full or failing.
+        """
+        request = _request(new)
+        repeated = await self._repeated(request)
+        if repeated is not None:
+            view = await self._runs.view(repeated)
+            return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
+        started = await self._runs.start(request, self._edition(new))
+        view = await self._runs.view(started.run_id)
+        return Started(
+            run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed
+        )
+
+    async def _repeated(self, request: StartRequest) -> str | None:
+        # Found before its agents are: a repetition stays one when they have been renamed since.
+        if request.idempotency_key is None:
+            return None
+        return await self._store.find_repeated(request.idempotency_key, request.sha256())
+
+    def _edition(self, new: NewConference) -> RecipeVersion:
+        shelf = self._library()
+        flaws = list(_message_flaws(new.message))
+        recipe = self._dialect.recipe(_document(new, _chosen(new.agents, shelf)))
+        edition = RecipeVersion(recipe, shelf, self._dialect)
+        flaws += edition.flaws
+        if flaws:
+            code = flaws[0].code if flaws[0].code == "no_chief" else None
+            raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", code=code, flaws=flaws)
+        return edition
+
+
+def _request(new: NewConference) -> StartRequest:
+    # What was asked for stands in it as it was asked, so that a repetition is told from another request.
+    return StartRequest(
+        recipe=_document(new, new.agents),
+        dialect=conference.NAME,
+        description=" ".join(new.message.split())[:_DESCRIPTION_CHARACTERS],
+        args={"message": new.message},
+        session_id=new.session_id,
+        working_dir=new.working_dir,
+        labels=new.labels,
+        priority=new.priority,
+        parent_run_id=new.parent_run_id,
+        runs_above=new.runs_above,
+        idempotency_key=new.idempotency_key,
+        owner=new.owner,
+    )
+
+
+def _document(new: NewConference, agents: Sequence[str] | None) -> dict[str, plain.Json]:
+    return {
+        "id": conference.NAME,
+        "agents": None if agents is None else list(agents),
+        "allowed_tools": None if new.allowed_tools is None else list(new.allowed_tools),
+        "require_tool": new.require_tool,
+        "max_tool_calls": new.max_tool_calls,
+        "evidence_characters": schema.USUAL_EVIDENCE_CHARACTERS,
+    }
+
+
+def _chosen(named: Sequence[str] | None, shelf: library.Library) -> list[str]:
+    if named is None:
+        asked = (agent for agent in shelf.agents if agent.takes_part_in(conference.NAME))
+        return [agent.id for agent in asked if agent.archetype != conference.CHIEF]
+    return [_id_of(name, shelf) for name in named]
+
+
+def _id_of(name: str, shelf: library.Library) -> str:
+    """Return the id of the agent that a name stands for; the name itself where there is none."""
+    if any(agent.id == name for agent in shelf.agents):
+        return name
+    players = [agent for agent in shelf.agents if agent.archetype == name]
+    conferring = [agent for agent in players if agent.takes_part_in(conference.NAME)]
+    return next((agent.id for agent in (*conferring, *players)), name)
+
+
+def _message_flaws(message: str) -> Sequence[errors.Flaw]:
+    if not message.strip():
+        return [errors.Flaw(path="$.message", code="missing", message="says nothing")]
+    if len(message) > MESSAGE_CHARACTERS:
+        return [errors.Flaw(path="$.message", message=f"has more than {MESSAGE_CHARACTERS} characters")]
+    return []

@@ -1,0 +1,109 @@
+"""Joining: a run has the conversation that it begins or goes on with from the moment that it is accepted or sent on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from app import errors
+from app.dialects.agent_recipes import driver, parse
+from app.domain import plain, runs, states, views
+from app.engine import conversation_claims, run_engine, stores
+from app.services.requests import StartRequest
+
+
+class ConversationBinding:
+    """Create runs and send them on, each with its conversation if it can have it."""
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        conversations: conversation_claims.ConversationClaims,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._conversations = conversations
+        self._turn = asyncio.Lock()
+
+    async def create(self, start: runs.RunStart, request: StartRequest) -> stores.Created:
+        """Make an accepted run durable.
+
+        Raises:
+            errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
+            errors.NoRoom, errors.StorageFault: the disk is full or failing.
+        """
+        session_id = conversation(start)
+        if session_id is None:
+            return await self._store.create(start, exclusive=request.exclusive)
+        if conversation_claims.continued(start) is None:
+            return await self._create(session_id, start, request)
+        # One at a time, so that a repetition finds the run that the first one made, and not its conversation taken.
+        async with self._turn:
+            return await self._create(session_id, start, request)
+
+    async def resume(self, run_id: str, view: views.RunView, how: run_engine.Resume) -> states.RunState:
+        """Send a run on.
+
+        Args:
+            run_id: Its name here, which may differ from the one in a folder that was copied.
+
+        Raises:
+            errors.Conflict: as `RunEngine.resume`, or `session_locked`: the `holder` speaks in its conversation.
+            errors.StorageFault: the disk is full or failing.
+        """
+        session_id = _present(view)
+        if session_id is None:
+            return await self._engine.resume(run_id, how)
+        async with self._claimed(session_id, run_id):
+            return await self._engine.resume(run_id, how)
+
+    async def _create(self, session_id: str, start: runs.RunStart, request: StartRequest) -> stores.Created:
+        repeated = await self._repeated(start)
+        if repeated is not None:
+            return stores.Created(run_id=repeated, existed=True)
+        async with self._claimed(session_id, start.run_id):
+            return await self._store.create(start, exclusive=request.exclusive)
+
+    async def _repeated(self, start: runs.RunStart) -> str | None:
+        if start.idempotency_key is None or start.request_sha256 is None:
+            return None
+        return await self._store.find_repeated(start.idempotency_key, start.request_sha256)
+
+    @asynccontextmanager
+    async def _claimed(self, session_id: str, run_id: str) -> AsyncIterator[None]:
+        try:
+            async with self._conversations.claimed(session_id, run_id):
+                yield
+        except errors.AgentFailed as error:
+            raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
+
+
+def begun_again(view: views.RunView) -> dict[str, plain.Json]:
+    """Return the conversations of a run that a person has had begun again, with the one that it speaks in.
+
+    Raises:
+        errors.RequestInvalid: `no_conversation`.
+    """
+    session_id, before = _present(view), view.start.begun_again
+    if session_id is None:
+        message = (
+            f"run {view.start.run_id} speaks in no conversation that could be begun again; leave `conversation` out"
+        )
+        flaw = errors.Flaw(path="$.conversation", code="no_conversation", message=message)
+        raise errors.RequestInvalid(message, code="no_conversation", flaws=[flaw])
+    return {**before, session_id: before.get(session_id, 0) + 1}
+
+
+def _present(view: views.RunView) -> str | None:
+    told = (view.board.progress.machine or {}).get("sessionId")
+    return told if isinstance(told, str) else conversation_claims.continued(view.start)
+
+
+def conversation(start: runs.RunStart) -> str | None:
+    """Return the conversation that a run begins in; None for a run that has none."""
+    named = conversation_claims.continued(start)
+    if named is not None or start.dialect != parse.DIALECT:
+        return named
+    return driver.agent_session_id(start.run_id, 0)

@@ -1,0 +1,242 @@
+"""Narration: a run's events as messages about its conversation (agent-recipes, 16.2), the same each
+time they are told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.dialects.agent_recipes import driver
+from app.domain import events, plain, states
+
+RESTARTED = "restart-new-session"
+"""Reason with which a recipe leaves a conversation because it begins anew in another."""
+
+UPSTREAM_ERRORS: Mapping[str, str] = {
+    "unknown_recipe": "Recipe not found",
+    "orchestration_error": "Max retries exceeded",
+}
+"""Words by which clients of orchestration-design know an error, by its code (5.2)."""
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a client is told."""
+
+    type: str
+    """Kind of message."""
+    fields: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Its own fields."""
+    seq: int | None = None
+    """Number of the event that it tells; None for an answer that no event stands behind."""
+    run_id: str | None = None
+    """Run that it is about."""
+    position: int | None = None
+    """Journal line whose reply and prompt are to be put in as `text` and `prompt`."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the message as it is sent."""
+        return {"type": self.type, **self.fields, "seq": self.seq, "run_id": self.run_id}
+
+    def with_reply(self, text: plain.Json, prompt: str | None) -> Message:
+        """Return the message with the reply that it refers to, and with the prompt that was answered."""
+        return dataclasses.replace(self, fields={**self.fields, "text": text, "prompt": prompt}, position=None)
+
+
+def recipe_error(
+    agent_session_id: str | None,
+    code: plain.Json,
+    error: plain.Json,
+    *,
+    seq: int | None = None,
+    run_id: str | None = None,
+) -> Message:
+    """Return the message of a recipe that cannot be started or has failed."""
+    known = UPSTREAM_ERRORS.get(str(code))
+    fields = {"session_id": agent_session_id, "error": f"{known}: {error}" if known else error, "code": code}
+    return Message(type="recipe_error", fields=fields, seq=seq, run_id=run_id)
+
+
+class Narrator:
+    """Tell one run. It must hear every event from the first on, also where a client knows many of them already."""
+
+    def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
+        """Args:
+        agent_session_id: Conversation that the run begins in.
+        plain_prompt: Whether it is one prompt without a recipe.
+        """
+        self.run_id = run_id
+        """Run that is told."""
+        self.agent_session_id = agent_session_id
+        """Conversation that the run speaks in at present."""
+        self.seq = 0
+        """Number of the newest event heard."""
+        self.over = False
+        """Whether the run's end was told."""
+        self._plain = plain_prompt
+        self._recipe: dict[str, plain.Json] = {}
+        self._outcome: dict[str, plain.Json] = _NO_OUTCOME
+        self._cancelled = False
+        self._exit: str | None = None
+        self._failure: _Object | None = None
+
+    def tell(self, event: events.Event) -> list[Message]:
+        """Return what an event means to a client; most mean nothing."""
+        self.seq = event.seq
+        tell = _EVENTS.get(event.type)
+        return [] if tell is None else tell(self, event.data)
+
+    def rest(self) -> Message:
+        """Return once more that nothing goes on in the conversation."""
+        return self._message("turn_complete")
+
+    # -- events of the run
+
+    def _step_finished(self, data: _Object) -> list[Message]:
+        if data.get("status") != states.StepState.DONE:
+            return []
+        step = None if self._plain else data.get("step_id")
+        return [self._message("response", position=data.get("position"), step=step)]
+
+    def _step_failed(self, data: _Object) -> list[Message]:
+        self._failure = data.get("error")
+        return self._failed(self._failure)
+
+    def _run_paused(self, data: _Object) -> list[Message]:
+        return self._failed(data.get("error"))
+
+    def _run_corrupt(self, data: _Object) -> list[Message]:
+        self.over = True
+        place = f"{data.get('file')} line {data.get('line')}"
+        error = {"code": "journal_corrupt", "message": f"the run's journal is damaged: {place}"}
+        return [*self._failed(error), self.rest()]
+
+    def _run_cancelled(self, _: _Object) -> list[Message]:
+        self._cancelled = True
+        return []
+
+    def _run_resumed(self, _: _Object) -> list[Message]:
+        self._exit = None
+        self._failure = None
+        self.over = False
+        self._cancelled = False
+        return [] if self._plain or not self._recipe else [self._begun()]
+
+    def _run_ended(self, data: _Object) -> list[Message]:
+        self.over = True
+        reason = (data.get("ending") or {}).get("reason") or data.get("status")
+        error = data.get("error")
+        told = self._ended_prompt(data.get("status"), error) if self._plain else self._ended_recipe(reason, error)
+        return [*told, self.rest()]
+
+    def _ended_recipe(self, reason: str | None, error: _Object | None) -> list[Message]:
+        if self._exit == reason:
+            return []
+        return [self._exited(reason, error and error.get("message"), _NO_OUTCOME)]
+
+    def _ended_prompt(self, status: plain.Json, error: _Object | None) -> list[Message]:
+        if status == states.RunState.CANCELLED:
+            return self._failed({"code": "cancelled", "message": "the prompt was cancelled"})
+        return [] if error is None or self._failure is not None else self._failed(error)
+
+    # -- what the driver notes
+
+    def _noted(self, data: _Object) -> list[Message]:
+        note = _NOTES.get(str(data.get("event")))
+        if "sessionId" in data:
+            self.agent_session_id = data["sessionId"]
+        if note is None:
+            return []
+        # What a driver notes on its way to a step that is not performed any more has not begun.
+        return [told for told in note(self, data) if not (self._cancelled and told.type in _BEGINNINGS)]
+
+    def _recipe_started(self, data: _Object) -> list[Message]:
+        self._recipe = {"recipe_id": data.get("recipeId"), "recipe_label": data.get("recipeLabel")}
+        self._place(data)
+        return [self._begun()]
+
+    def _step_started(self, data: _Object) -> list[Message]:
+        self._place(data)
+        self._outcome = _NO_OUTCOME
+        return [self._message("recipe_step_started", step=data.get("step"), step_count=data.get("stepCount"))]
+
+    def _step_retry(self, data: _Object) -> list[Message]:
+        return [self._message("orchestration_retry", step=data.get("step"), error=data.get("error"))]
+
+    def _step_outcome(self, data: _Object) -> list[Message]:
+        self._outcome = {"outcome": data.get("outcome"), "other_description": data.get("otherDescription")}
+        return []
+
+    def _step_transition(self, data: _Object) -> list[Message]:
+        if "toStep" in data:
+            steps = {"from_step": data.get("step"), "to_step": data["toStep"]}
+            return [self._message("recipe_step_transition", **steps, **self._outcome)]
+        return [self._exited(RESTARTED, None, self._outcome)]
+
+    def _recipe_restarted(self, data: _Object) -> list[Message]:
+        fields = {"session_id": data.get("fromSessionId")}
+        return [Message(type="turn_complete", fields=fields, seq=self.seq, run_id=self.run_id)]
+
+    def _recipe_exited(self, data: _Object) -> list[Message]:
+        self._exit, error = data.get("reason"), data.get("error")
+        unreadable = self._exit == driver.ORCHESTRATION_ERROR
+        failed = self._failed({"code": "orchestration_error", "message": error}) if unreadable else []
+        return [*failed, self._exited(self._exit, error, self._outcome)]
+
+    # -- messages
+
+    def _failed(self, error: _Object | None) -> list[Message]:
+        if error is None:
+            return []
+        code, message = error.get("code"), error.get("message")
+        if self._plain:
+            return [Message(type="error", fields={"code": code, "message": message}, seq=self.seq, run_id=self.run_id)]
+        return [recipe_error(self.agent_session_id, code, message, seq=self.seq, run_id=self.run_id)]
+
+    def _place(self, data: _Object) -> None:
+        step = data.get("step")
+        self._recipe |= {"current_step": step, "step": step, "step_count": data.get("stepCount")}
+
+    def _begun(self) -> Message:
+        # In the order of both documents: the recipe, the conversation, the step.
+        named = {name: self._recipe.get(name) for name in ("recipe_id", "recipe_label")}
+        fields = {**named, "session_id": self.agent_session_id, **self._recipe}
+        return Message(type="recipe_started", fields=fields, seq=self.seq, run_id=self.run_id)
+
+    def _exited(self, reason: plain.Json, error: plain.Json, outcome: _Object) -> Message:
+        return self._message("recipe_exited", reason=reason, error=error, **outcome)
+
+    def _message(self, type: str, *, position: int | None = None, **fields: plain.Json) -> Message:
+        fields = {"session_id": self.agent_session_id, **fields}
+        return Message(type=type, fields=fields, seq=self.seq, run_id=self.run_id, position=position)
+
+
+_NO_OUTCOME: dict[str, plain.Json] = {"outcome": None, "other_description": None}
+
+_BEGINNINGS = ("recipe_started", "recipe_step_started")
+
+_EVENTS: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
+    events.EventType.RECIPE_NOTE: Narrator._noted,
+    events.EventType.STEP_FINISHED: Narrator._step_finished,
+    events.EventType.STEP_FAILED: Narrator._step_failed,
+    events.EventType.RUN_PAUSED: Narrator._run_paused,
+    events.EventType.RUN_CANCEL_REQUESTED: Narrator._run_cancelled,
+    events.EventType.RUN_RESUMED: Narrator._run_resumed,
+    events.EventType.RUN_ENDED: Narrator._run_ended,
+    events.EventType.RECOVERY_CORRUPT: Narrator._run_corrupt,
+}
+
+_NOTES: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
+    "recipe:started": Narrator._recipe_started,
+    "step:started": Narrator._step_started,
+    "step:retry": Narrator._step_retry,
+    "step:outcome": Narrator._step_outcome,
+    "step:transition": Narrator._step_transition,
+    "recipe:restarted": Narrator._recipe_restarted,
+    "recipe:exited": Narrator._recipe_exited,
+}

@@ -1,0 +1,300 @@
+"""Talks: what those ask who speak with agents from message to message: recipes and plain prompts in a conversation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.dialects.agent_recipes import driver, parse
+from app.domain import agent_sessions, library, plain, records, runs, states, views
+from app.engine import conversation_claims, stores
+from app.flows import prompt
+from app.services.conversation_binding import conversation
+from app.services.conversation_messages import Message, Narrator
+from app.services.recipe_entries import Entry
+from app.services.recipe_versions import RecipeVersion
+from app.services.recipes import Catalogue
+from app.services.requests import StartRequest
+from app.services.run_started import Listener, RunStartedListeners
+from app.services.runs import Runs
+
+NEWEST_KEPT = 4096
+"""Conversations whose newest run is remembered; of others, their claims tell."""
+
+_DESCRIPTION_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What came of a recipe or prompt that was asked for."""
+
+    run_id: str
+    """The run."""
+    agent_session_id: str
+    """Conversation that it begins in."""
+    status: states.RunState
+    """Where it stands: `pending` if it must wait."""
+
+
+class ConversationService:
+    """Start, stop and tell runs by the conversations that they speak in."""
+
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        store: stores.RunStore,
+        sessions: agent_sessions.AgentSessions,
+        catalogue: Catalogue,
+        beginnings: RunStartedListeners,
+        ids: clock.Ids,
+    ) -> None:
+        self._runs = runs
+        self._store = store
+        self._sessions = sessions
+        self._catalogue = catalogue
+        self._beginnings = beginnings
+        self._ids = ids
+        self._newest: OrderedDict[str, str] = OrderedDict()
+        self._prompt = RecipeVersion(catalogue.adapted(prompt.RECIPE), library.Library(), prompt.Prompt())
+        beginnings.listen(self._note)
+
+    async def available(self) -> list[dict[str, plain.Json]]:
+        """Return the recipes that can be started here, with what a menu shows of them."""
+        await self._catalogue.settle()
+        return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == parse.DIALECT and entry.usable]
+
+    async def start_recipe(
+        self,
+        *,
+        recipe_id: str,
+        agent_session_id: str | None,
+        working_dir: str | None,
+        args: Mapping[str, plain.Json],
+        idempotency_key: str | None,
+    ) -> Begun:
+        """Start a recipe, in a conversation of its own or in an existing one.
+
+        Raises:
+            errors.RequestInvalid: as for any run, or `wrong_dialect`.
+            errors.Conflict: `session_locked`, `idempotency_conflict`.
+            errors.NoRoom: the disk is full or failing.
+        """
+        await self._catalogue.settle()
+        entry = self._catalogue.find(recipe_id)
+        if entry.dialect != parse.DIALECT:
+            message = (
+                f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {parse.DIALECT} are started"
+            )
+            flaw = errors.Flaw(path="$.recipe_id", code="wrong_dialect", message=message)
+            raise errors.RequestInvalid(message, code="wrong_dialect", flaws=[flaw])
+        own = {conversation_claims.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
+        request = StartRequest(
+            recipe_id=recipe_id, args={**args, **own}, working_dir=working_dir, idempotency_key=idempotency_key
+        )
+        return await self._begin(request)
+
+    async def prompt(
+        self,
+        *,
+        text: str,
+        agent_session_id: str | None,
+        working_dir: str | None,
+        args: Mapping[str, plain.Json],
+        idempotency_key: str | None,
+    ) -> Begun:
+        """Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
+
+        Raises:
+            errors.RequestInvalid, errors.Conflict, errors.NoRoom: as `start_recipe`.
+        """
+        own = {
+            "text": text,
+            conversation_claims.ARGUMENT: agent_session_id or self._new_session_id(idempotency_key),
+            "session_created": agent_session_id is not None,
+        }
+        request = StartRequest(
+            recipe_id=prompt.NAME,
+            description=" ".join(text.split())[:_DESCRIPTION_CHARACTERS],
+            args={**args, **own},
+            working_dir=working_dir,
+            idempotency_key=idempotency_key,
+        )
+        return await self._begin(request, self._prompt)
+
+    async def exit(self, agent_session_id: str) -> str:
+        """Cancel what runs in a conversation, and return the run.
+
+        Raises:
+            errors.NotFound: `unknown_agent_session`.
+            errors.Conflict: `session_idle`.
+        """
+        run_id = await self._newest_run(agent_session_id)
+        try:
+            await self._runs.cancel(run_id)
+        except errors.WrongState as error:
+            message = f"nothing runs in the conversation {agent_session_id:.80}"
+            raise errors.WrongState(message, code="session_idle", detail={"run_id": run_id}) from error
+        return run_id
+
+    async def runs_of(self, agent_session_id: str, run_id: str | None = None) -> list[str]:
+        """Return the newest run of a conversation, behind the one that the caller knows if that is another.
+
+        Raises:
+            errors.NotFound: `unknown_agent_session`, or there is no such run.
+        """
+        if run_id is None:
+            return [await self._newest_run(agent_session_id)]
+        if conversation((await self._runs.view(run_id)).start) is None:
+            raise errors.NotFound(f"run {run_id} speaks in no conversation", code="unknown_agent_session")
+        newest = await self._find_newest(agent_session_id)
+        return [run_id] if newest in (None, run_id) else [run_id, newest]
+
+    async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
+        """Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
+
+        Of a run that ended before, at least the last message is told again: nothing goes on.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        start = (await self._runs.view(run_id)).start
+        narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
+        async with aclosing(await self._runs.stream(run_id)) as told:
+            async for batch in told:
+                for event in batch.events:
+                    for message in narrator.tell(event):
+                        if event.seq > after:
+                            yield await self._whole(message)
+        if narrator.over and narrator.seq <= after:
+            yield narrator.rest()
+
+    @contextmanager
+    def heard_by(self, listener: Listener) -> Iterator[None]:
+        """Tell somebody of each run that is accepted or sent on, for the block."""
+        self._beginnings.listen(listener)
+        try:
+            yield
+        finally:
+            self._beginnings.forget(listener)
+
+    async def released(self) -> None:
+        """Wait until the service stops."""
+        await self._runs.released()
+
+    # -- beginning
+
+    async def _begin(self, request: StartRequest, own: RecipeVersion | None = None) -> Begun:
+        named: str | None = request.args.get(conversation_claims.ARGUMENT)
+        newest = await self._find_newest(named) if named is not None else None
+        before = None if newest is None else await self._runs.view(newest)
+        if before is not None and _repeats(request, before.start):
+            run_id, status = before.start.run_id, before.status
+        else:
+            # A recipe is told before its first prompt has claimed the conversation.
+            if before is not None and named is not None and _speaks(before, named):
+                raise agent_sessions.locked(named, before.start.run_id)
+            started = await self._runs.start(_completed(request, before.start if before else None), own)
+            run_id, status = started.run_id, started.status
+        return Begun(run_id=run_id, agent_session_id=named or driver.agent_session_id(run_id, 0), status=status)
+
+    def _note(self, start: runs.RunStart) -> None:
+        agent_session_id = conversation(start)
+        if agent_session_id is not None:
+            self._newest[agent_session_id] = start.run_id
+            self._newest.move_to_end(agent_session_id)
+        if len(self._newest) > NEWEST_KEPT:
+            self._newest.popitem(last=False)
+
+    def _new_session_id(self, idempotency_key: str | None) -> str:
+        # A repetition of a request must ask for the same conversation.
+        seed = self._ids.token("conv_") if idempotency_key is None else f"prompt {idempotency_key}"
+        return driver.agent_session_id(seed, 0)
+
+    # -- finding
+
+    async def _newest_run(self, agent_session_id: str) -> str:
+        found = await self._find_newest(agent_session_id)
+        if found is None:
+            message = f"no run has spoken in the conversation {agent_session_id:.80}"
+            raise errors.NotFound(message, code="unknown_agent_session")
+        return found
+
+    async def _find_newest(self, agent_session_id: str) -> str | None:
+        begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
+        if begun is None or claimant is None:
+            return begun or claimant or await self._waiting(agent_session_id)
+        # What was begun last may still wait for its turn, and then it has claimed nothing yet.
+        return claimant if begun != claimant and await self._has_ended(begun) else begun
+
+    async def _has_ended(self, run_id: str) -> bool:
+        try:
+            return states.RunState((await self._store.summary(run_id)).status).finished
+        except errors.NotFound:
+            return True
+
+    async def _waiting(self, agent_session_id: str) -> str | None:
+        pending = stores.RunQuery(status=states.RunState.PENDING.value)
+        async for row in stores.every_run(self._store, pending):
+            if row.dialect == parse.DIALECT and driver.agent_session_id(row.run_id, 0) == agent_session_id:
+                return row.run_id
+        return None
+
+    # -- telling
+
+    async def _whole(self, message: Message) -> Message:
+        if message.position is None:
+            return message
+        assert message.run_id is not None
+        lines, _ = await self._runs.steps_page(message.run_id, after=message.position - 1, limit=1)
+        record = lines[0]
+        text = record.output if record.blob is None else await self._store.read_blob(message.run_id, record.blob)
+        return message.with_reply(text, _asked(record))
+
+
+def _asked(record: records.Record) -> str | None:
+    # A prompt that is too long for a journal line is known by its hash alone.
+    body = (record.line.get("operation") or {}).get("body") or {}
+    parts = [part for part in body.get("prompt") or () if isinstance(part, str)]
+    return "\n".join(parts) if parts else None
+
+
+def _speaks(view: views.RunView, agent_session_id: str) -> bool:
+    told = (view.board.progress.machine or {}).get("sessionId")
+    return not view.status.finished and agent_session_id == (told or conversation(view.start))
+
+
+def _repeats(request: StartRequest, before: runs.RunStart) -> bool:
+    # Told by what was asked alone: what the first request left open was filled in from what came before it.
+    same_key = request.idempotency_key is not None and request.idempotency_key == before.idempotency_key
+    return same_key and request.recipe_id == before.recipe_id and request.args.items() <= before.args.items()
+
+
+def _completed(request: StartRequest, before: runs.RunStart | None) -> StartRequest:
+    """Return a request with the backend and folder that its conversation has had so far, where it names none."""
+    if before is None:
+        return request
+    usual = {"backend": before.args["backend"]} if "backend" in before.args else {}
+    working_dir = request.working_dir or before.working_dir
+    return dataclasses.replace(request, args={**usual, **request.args}, working_dir=working_dir)
+
+
+def _shown(entry: Entry) -> dict[str, plain.Json]:
+    recipe = entry.recipe
+    assert recipe is not None
+    document = recipe.document
+    return {
+        "recipe_id": entry.recipe_id,
+        "label": recipe.label,
+        "description": document["description"],
+        "initial_step": document["initialStep"],
+        "first_prompt": plain.preview(document["steps"][document["initialStep"]]["prompt"]),
+        "steps": list(document["steps"]),
+        "model": document.get("model"),
+        "args_schema": plain.plain(recipe.args_schema),
+        "layer": entry.layer,
+    }

@@ -1,0 +1,69 @@
+"""The shelf: tools, agents and prompts that recipes of a project can refer to, prompts as their files stand now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from app import clock
+from app.domain import library
+from app.services import folder_listings, prompts
+
+
+class DefinitionCache:
+    """Keep the library, and read prompts again when one of their files has changed."""
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, library.ToolSpec],
+        agents: Sequence[library.Agent],
+        backends: Mapping[str, Mapping[str, str]] | None = None,
+        prompt_folders: Sequence[Path],
+        clock: clock.Clock,
+    ) -> None:
+        """Args:
+        backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
+        prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
+        """
+        self._tools = tools
+        self._agents = tuple(agents)
+        self._backends = backends
+        self._prompt_folders = tuple(prompt_folders)
+        self._clock = clock
+        self._listings: dict[str, folder_listings.Listing] = {}
+        self._marks: list[tuple[str, folder_listings.Mark]] | None = None
+        self._library = library.Library()
+
+    def library(self) -> library.Library:
+        """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""
+        marks = self._found()
+        if marks != self._marks:
+            templates = prompts.load(self._prompt_folders).templates
+            self._library = library.Library(
+                tools=self._tools, agents=self._agents, prompts=templates, backends=self._backends
+            )
+            self._marks = marks
+        return self._library
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether no prompt has changed since they were read."""
+        return self._marks is not None and self._found() == self._marks
+
+    def _found(self) -> list[tuple[str, folder_listings.Mark]]:
+        return [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]
+
+    def _files(self, folder: str) -> Iterator[tuple[str, folder_listings.Mark]]:
+        for name in self._listing(folder).names():
+            path = f"{folder}/{name}"
+            mark = folder_listings.mark(path)
+            if mark.is_folder:
+                yield from self._files(path)
+            else:
+                yield path, mark
+
+    def _listing(self, folder: str) -> folder_listings.Listing:
+        if folder not in self._listings:
+            self._listings[folder] = folder_listings.Listing(folder, self._clock)
+        return self._listings[folder]

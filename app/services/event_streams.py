@@ -1,0 +1,218 @@
+"""Following: wait for a run's next change, and for its events as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from typing import TypeAlias
+
+from app import clock, errors
+from app.domain import events
+from app.engine import run_engine, stores
+from app.services import aio
+from app.services.event_feeds import Batch, Feed, batches
+
+TICK_SECONDS = 1.0
+"""Longest pause between two looks at a run: of one that another process writes, nothing is heard."""
+
+SILENCE_SECONDS = 15.0
+"""Longest silence towards those who follow; then they get a sign of life."""
+
+PAGE_EVENTS = 1024
+"""Events of a run that are read, and on the loop, at a time, however long it has become."""
+
+LARGEST_SHARE = 1 / 3
+"""Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
+
+Finished = Callable[[], Awaitable[bool]]
+"""Tells whether the run has ended."""
+
+_Told: TypeAlias = list[events.Event]
+
+
+class EventFollower:
+    """Wait on behalf of polls and streams, until the service stops."""
+
+    def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, clock: clock.Clock) -> None:
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._released = asyncio.Event()
+        self._feeds: dict[str, list[Feed]] = {}
+        self._filling: dict[Feed, asyncio.Task[None]] = {}
+
+    @property
+    def released(self) -> bool:
+        """Tell whether nobody may wait any more."""
+        return self._released.is_set()
+
+    def release(self) -> None:
+        """Wake everybody who waits, and let nobody wait again."""
+        self._released.set()
+
+    async def until_released(self) -> None:
+        """Wait until nobody may wait any more."""
+        await self._released.wait()
+
+    async def change(self, run_id: str, since: int, seconds: float) -> None:
+        """Wait until a run's change number differs from `since`, the time is over, or the service stops."""
+        await aio.wait_first(
+            self._engine.changed(run_id, since),
+            self._clock.sleep(min(seconds, TICK_SECONDS)),
+            self._released.wait(),
+        )
+
+    async def events(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[events.Event, None]:
+        """Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is
+        gone.
+        """
+        async with aclosing(self.batches(run_id, after, finished)) as told:
+            async for batch in told:
+                for event in batch.events:
+                    yield event
+
+    async def batches(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[Batch, None]:
+        """Yield the same in portions that everybody who follows shares; an empty one is a sign of
+        life after a silence.
+        """
+        position, newest, behind, alone = after, "", False, False
+        while True:
+            feed = None if behind else self._feed(run_id, position, finished, alone)
+            began = position
+            async with aclosing(self._told(run_id, feed, position)) as told:
+                async for batch in told:
+                    yield batch
+                    if batch.events:
+                        position, newest = batch.events[-1].seq, batch.events[-1].type
+            if await self._is_over(feed, position, newest, finished):
+                return
+            # Whoever is slower than what is kept reads it alone, and so does who asks from a number yet to be given.
+            behind, alone = feed is not None, feed is None and position == began
+
+    async def _is_over(self, feed: Feed | None, position: int, newest: str, finished: Finished) -> bool:
+        if feed is not None:
+            return feed.over and feed.start <= position
+        return newest == events.EventType.RUN_ENDED and await finished()
+
+    def _feed(self, run_id: str, position: int, finished: Finished, alone: bool) -> Feed | None:
+        there = self._feeds.get(run_id, ())
+        reaching = next((feed for feed in there if feed.start <= position), None)
+        if reaching is not None or (there and not alone):
+            return reaching
+        feed = Feed(position)
+        self._feeds.setdefault(run_id, []).append(feed)
+        self._filling[feed] = asyncio.create_task(self._fill(run_id, feed, finished), name=f"feed {run_id}")
+        return feed
+
+    def _told(self, run_id: str, feed: Feed | None, position: int) -> AsyncGenerator[Batch, None]:
+        return self._own(run_id, position) if feed is None else self._shared(run_id, feed, position)
+
+    async def _shared(self, run_id: str, feed: Feed, position: int) -> AsyncGenerator[Batch, None]:
+        with self._joined(run_id, feed):
+            while feed.start <= position:
+                newest = feed.position
+                if (batch := feed.next(position)) is not None:
+                    yield batch
+                    position = batch.last
+                elif feed.over:
+                    break
+                else:
+                    await feed.news()
+                    if feed.position == newest and not feed.over:
+                        yield Batch()
+        if feed.failure is not None:
+            raise feed.failure
+
+    @contextmanager
+    def _joined(self, run_id: str, feed: Feed) -> Iterator[None]:
+        feed.followers += 1
+        try:
+            yield
+        finally:
+            feed.followers -= 1
+            if not feed.followers:
+                self._drop(run_id, feed)
+
+    async def _own(self, run_id: str, position: int) -> AsyncGenerator[Batch, None]:
+        with suppress(errors.NotFound):
+            while page := await self._page(run_id, position):
+                for batch in batches(page):
+                    yield batch
+                position = page[-1].seq
+
+    async def _page(self, run_id: str, position: int) -> _Told:
+        while not self.released:
+            with suppress(errors.Unreadable):
+                return await self._store.read_events(run_id, position, PAGE_EVENTS)
+            await aio.wait_first(self._clock.sleep(TICK_SECONDS), self._released.wait())
+        return []
+
+    # -- filling a feed
+
+    async def _fill(self, run_id: str, feed: Feed, finished: Finished) -> None:
+        try:
+            await self._tell_all(run_id, feed, finished)
+        except errors.NotFound:
+            return
+        except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in everybody who follows
+            feed.failure = failure
+        finally:
+            self._drop(run_id, feed)
+            feed.end()
+
+    def _drop(self, run_id: str, feed: Feed) -> None:
+        # At once, so that nobody joins a feed that nobody fills any more.
+        filling = self._filling.pop(feed, None)
+        if filling is not None:
+            self._feeds[run_id].remove(feed)
+            if not self._feeds[run_id]:
+                del self._feeds[run_id]
+            if not feed.followers:
+                filling.cancel()
+
+    async def _tell_all(self, run_id: str, feed: Feed, finished: Finished) -> None:
+        loop, told_at = asyncio.get_running_loop(), self._clock.monotonic()
+        quiet_since_the_end = 0
+        while quiet_since_the_end < 2:
+            began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
+            over = False
+            # Read again in a moment; followers get signs of life meanwhile.
+            with suppress(errors.Unreadable):
+                over = await self._tell_written(run_id, feed, finished)
+            quiet = feed.position == position
+            if quiet and self._clock.monotonic() - told_at >= SILENCE_SECONDS:
+                await feed.tell([])
+                quiet = False
+            told_at = told_at if quiet else self._clock.monotonic()
+            if self.released or (over and feed.newest == events.EventType.RUN_ENDED):
+                return
+            not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
+            quiet_since_the_end = quiet_since_the_end + 1 if over and quiet else 0
+            await self.change(run_id, since, TICK_SECONDS)
+            # A share of the loop's own time, whatever the clock of runs says.
+            await asyncio.sleep(max(0, not_before - loop.time()))
+
+    async def _tell_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
+        ending = await self._tell_pages(run_id, feed, holds_back=True)
+        # Whoever hears of an ending may look at the list next; only the ending itself waits for that.
+        over = await finished()
+        await (self._tell_pages(run_id, feed, holds_back=False) if over else _tell(feed, ending))
+        return over
+
+    async def _tell_pages(self, run_id: str, feed: Feed, *, holds_back: bool) -> _Told:
+        held: _Told = []
+        position = feed.position
+        while True:
+            page = await self._store.read_events(run_id, position, PAGE_EVENTS)
+            told = [*held, *page]
+            held = [event for event in told[-1:] if holds_back and event.type == events.EventType.RUN_ENDED]
+            await _tell(feed, told[: len(told) - len(held)])
+            if len(page) < PAGE_EVENTS:
+                return held
+            position = page[-1].seq
+
+
+async def _tell(feed: Feed, told: _Told) -> None:
+    if told:
+        await feed.tell(told)

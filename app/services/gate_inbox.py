@@ -1,0 +1,123 @@
+"""The inbox: the open gates of all runs, of those that are loaded from memory, of the others from their folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app import errors
+from app.domain import gates, runs, states
+from app.engine import dry_replay, ports, run_engine, stores
+
+Position: TypeAlias = tuple[str, str, str, str]
+"""Place in the inbox: when the run was created, the run, when it asked, and the step."""
+
+_ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateQuery:
+    """Which open gates the inbox shows: those of the newest run first, and of one run in the order of asking."""
+
+    run_id: str | None = None
+    """Only gates of this run."""
+    recipe_id: str | None = None
+    """Only gates of runs of this recipe."""
+    label: tuple[str, str] | None = None
+    """Only gates of runs with this label."""
+    session_id: str | None = None
+    """Only gates of runs of this work session."""
+    limit: int = 100
+    """Most gates to return."""
+    cursor: Position | None = None
+    """Place of the last gate of the page before."""
+
+
+class GateInbox:
+    """Find open gates."""
+
+    def __init__(
+        self, *, store: stores.RunStore, engine: run_engine.RunEngine, dialects: Mapping[str, ports.Driver]
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._dialects = dialects
+
+    async def page(self, query: GateQuery) -> tuple[list[gates.OpenGate], bool]:
+        """Return a page of open gates, and whether more follow."""
+        found: list[gates.OpenGate] = []
+        async for asked in self._asked(query):
+            if query.cursor is None or _is_behind(position(asked), query.cursor):
+                found.append(asked)
+            if len(found) > query.limit:
+                break
+        return found[: query.limit], len(found) > query.limit
+
+    async def asked_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
+        """Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later."""
+        dialect = self._dialects.get(loaded.start.dialect)
+        if dialect is None:
+            return []
+        return await dry_replay.asked(loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id))
+
+    async def _asked(self, query: GateQuery) -> AsyncIterator[gates.OpenGate]:
+        living = _by_run(asked for asked in self._engine.open_gates(query.run_id) if _fits(asked.start, query))
+        resting = [row for row in await self._resting(query) if row.run_id not in living]
+        places = [(of_run[0].start.created_at, run_id) for run_id, of_run in living.items()]
+        places += [(row.created_at, row.run_id) for row in resting]
+        for place in sorted(places, reverse=True):
+            if query.cursor is None or place <= query.cursor[:2]:
+                for asked in sorted(living.get(place[1]) or await self._asked_at_rest(place[1]), key=position):
+                    yield asked
+
+    async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
+        """Return the runs that may have asked and whose questions nobody here knows."""
+        rows = await self._row(query) if query.run_id else await self._rows(query)
+        # Where the row says waiting, the run is asleep in a folder, or about to ask, or has had its answer just now.
+        return [row for row in rows if row.status == states.RunState.WAITING or self._engine.view(row.run_id) is None]
+
+    async def _row(self, query: GateQuery) -> list[stores.RunSummary]:
+        try:
+            row = await self._store.summary(query.run_id or "")
+        except errors.NotFound:
+            return []
+        return [row] if row.status in _ASKING and _fits(row, query) else []
+
+    async def _rows(self, query: GateQuery) -> list[stores.RunSummary]:
+        asked = stores.RunQuery(recipe_id=query.recipe_id, label=query.label, session_id=query.session_id)
+        of_states = [dataclasses.replace(asked, status=state.value) for state in _ASKING]
+        return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
+
+    async def _asked_at_rest(self, run_id: str) -> list[gates.OpenGate]:
+        try:
+            loaded = await self._store.read(run_id)
+        except (errors.ControlRoomError, errors.StorageFault):
+            # It is gone meanwhile, or cannot be read; the run itself tells of that.
+            return []
+        decided = loaded.decisions
+        return [] if decided.paused or decided.cancel_requested_at else await self.asked_in(loaded)
+
+
+def position(asked: gates.OpenGate) -> Position:
+    """Return a gate's place in the inbox."""
+    return asked.start.created_at, asked.run_id, asked.asked_at or "", asked.key
+
+
+def _by_run(asked: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
+    grouped: dict[str, list[gates.OpenGate]] = {}
+    for gate in asked:
+        grouped.setdefault(gate.run_id, []).append(gate)
+    return grouped
+
+
+def _fits(run: runs.RunStart | stores.RunSummary, query: GateQuery) -> bool:
+    labelled = query.label is None or run.labels.get(query.label[0]) == query.label[1]
+    return labelled and query.recipe_id in (None, run.recipe_id) and query.session_id in (None, run.session_id)
+
+
+def _is_behind(place: Position, cursor: Position) -> bool:
+    # Runs go backwards in time, the gates of one run forwards.
+    return place[:2] < cursor[:2] or (place[:2] == cursor[:2] and place[2:] > cursor[2:])

@@ -1,0 +1,235 @@
+"""Gates: questions of runs as people see them, and the answers that are taken to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app import errors
+from app.domain import gates, plain, records, runs, views
+from app.engine import ports, run_engine, stores
+from app.services import faults
+from app.services.gate_inbox import GateInbox, GateQuery
+
+MESSAGE_CHARACTERS = 10_000
+"""Longest message of an answer."""
+
+Status = Literal["open", "paused", "decided", "lapsed"]
+"""Where a gate stands: a paused run asks again when it goes on, and the answer of a lapsed gate counts no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a person says to a gate."""
+
+    decision: str
+    """One of the gate's options."""
+    message: str = ""
+    """What they add."""
+    shown_sha256: str | None = None
+    """Bare hash of what they saw; None: whatever is shown now."""
+    idempotency_key: str | None = None
+    """Key under which the same answer may come again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateShown:
+    """A gate as people see it."""
+
+    gate: gates.OpenGate
+    """The question."""
+    status: Status
+    """Where it stands."""
+    answer: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Its answer, as recorded."""
+    decided_at: str | None = None
+    """When that was recorded."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the gate as plain JSON."""
+        asked, question = self.gate, self.gate.gate
+        return {
+            "gate_id": asked.gate_id,
+            "run_id": asked.run_id,
+            "recipe_id": asked.start.recipe_id,
+            "key": asked.key,
+            "status": self.status,
+            "prompt": question.prompt,
+            "options": list(question.options),
+            "asked_at": asked.asked_at,
+            "expires_at": asked.expires_at,
+            "default": question.default,
+            "shown_sha256": asked.shown_sha256,
+            **{name: self.answer.get(name) for name in ("decision", "message", "by_default", "denied")},
+            "decided_at": self.decided_at,
+        }
+
+
+class Gates:
+    """Show gates, and take answers to them."""
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        dialects: Mapping[str, ports.Driver],
+        view: Callable[[str], Awaitable[views.RunView]],
+        masker: plain.Masker,
+    ) -> None:
+        """Args: view: Returns a run as it stands. masker: Hides secrets in questions that are in no journal yet."""
+        self._store = store
+        self._engine = engine
+        self._inbox = GateInbox(store=store, engine=engine, dialects=dialects)
+        self._view = view
+        self._masker = masker
+
+    async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
+        """Return a page of open gates, those of the newest run first, and whether more follow."""
+        found, more = await self._inbox.page(query)
+        return [self._shown(asked, "open") for asked in found], more
+
+    async def show(self, gate_id: str) -> GateShown:
+        """Return a gate, open or not.
+
+        Raises:
+            errors.NotFound: `gate_not_found`.
+            errors.JournalCorrupt: its run is damaged.
+        """
+        run_id = _run_of(gate_id)
+        found = self._open(run_id, gate_id)
+        try:
+            found = found or await self._answered(run_id, gate_id) or await self._at_rest(run_id, gate_id)
+        except errors.NotFound as error:
+            raise _unknown(gate_id) from error
+        if found is None:
+            raise _unknown(gate_id)
+        return found
+
+    async def answer(self, gate_id: str, reply: Reply) -> GateShown:
+        """Answer a gate, and return it once that is durable. The same answer under the same key is taken again.
+
+        Raises:
+            errors.NotFound: `gate_not_found`.
+            errors.RequestInvalid: `unknown_decision`, all options named.
+            errors.Conflict: `gate_decided`; `gate_lapsed`, also if something else is shown now; `not_recorded`.
+            errors.WrongState: the run is paused, or not executed here.
+            errors.NoRoom, errors.Unavailable: it cannot be written down now.
+        """
+        try:
+            found = await self.show(gate_id)
+        except errors.NotFound:
+            await self._refuse_lapsed(gate_id)
+            raise
+        if found.status != "open":
+            return _repeated(found, reply)
+        _refuse_unfit(found.gate, reply)
+        try:
+            await self._decide(found.gate, reply)
+        except errors.Conflict as conflict:
+            if conflict.code != "gate_decided":
+                raise
+            return _repeated(await self.show(gate_id), reply)
+        return await self.show(gate_id)
+
+    async def _decide(self, asked: gates.OpenGate, reply: Reply) -> None:
+        given = gates.Answer(decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key)
+        with faults.told():
+            await self._engine.decide(asked.run_id, asked.key, given, asked.attempt)
+
+    # -- where a gate may be found
+
+    def _open(self, run_id: str, gate_id: str) -> GateShown | None:
+        open_gates = self._engine.open_gates(run_id)
+        return next((self._shown(asked, "open") for asked in open_gates if asked.gate_id == gate_id), None)
+
+    async def _answered(self, run_id: str, gate_id: str) -> GateShown | None:
+        view = await self._view(run_id)
+        found = _line_of(view.records, gate_id)
+        return None if found is None else await self._decided(view.start, found, lapsed=found.position in view.dead)
+
+    async def _at_rest(self, run_id: str, gate_id: str) -> GateShown | None:
+        loaded = await self._store.read(run_id)
+        found, decided = _line_of(loaded.records, gate_id), loaded.decisions
+        if found is not None:
+            return await self._decided(loaded.start, found, lapsed=found.position in decided.dead)
+        status: Status = "paused" if decided.paused else "open"
+        asked = await self._inbox.asked_in(loaded)
+        return next((self._shown(gate, status) for gate in asked if gate.gate_id == gate_id), None)
+
+    async def _decided(self, start: runs.RunStart, record: records.Record, *, lapsed: bool) -> GateShown:
+        return GateShown(
+            gate=gates.restored(start, record, await self._question(start.run_id, record)),
+            status="lapsed" if lapsed else "decided",
+            answer=gates.answer_in(record) or {},
+            decided_at=record.completed_at,
+        )
+
+    async def _question(self, run_id: str, record: records.Record) -> Mapping[str, Any]:
+        operation: Any = record.line["operation"]
+        if "body" in operation:
+            return dict(operation["body"])
+        kept: Any = await self._store.read_blob(run_id, records.BlobRef.from_json(operation["blob"]))
+        return dict(kept)
+
+    def _shown(self, asked: gates.OpenGate, status: Status) -> GateShown:
+        return GateShown(gate=asked.masked(self._masker), status=status)
+
+    async def _refuse_lapsed(self, gate_id: str) -> None:
+        run_id = _run_of(gate_id)
+        try:
+            tried = (await self._store.read(run_id)).decisions.highest_attempt
+        except errors.NotFound:
+            return
+        known = ((key, attempt) for key, most in tried.items() for attempt in range(1, most + 1))
+        if any(gates.gate_id(run_id, key, attempt) == gate_id for key, attempt in known):
+            raise _lapsed(gate_id, "its run has ended, or has asked anew since")
+
+
+def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | None:
+    answers = ((line, gates.answer_in(line)) for line in lines)
+    return next((line for line, answer in answers if answer is not None and answer["gate_id"] == gate_id), None)
+
+
+def _repeated(found: GateShown, reply: Reply) -> GateShown:
+    """Return a gate that was answered just so by the same request before."""
+    gate_id, answer = found.gate.gate_id, found.answer
+    if found.status == "lapsed":
+        raise _lapsed(gate_id, "what came before it ran again")
+    if found.status == "paused":
+        told = f"the run {found.gate.run_id} is paused; it asks again when it goes on"
+        raise errors.WrongState(told, detail={"run_id": found.gate.run_id, "status": "paused"})
+    given = (reply.decision, reply.message, reply.idempotency_key)
+    known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
+    if reply.idempotency_key is None or given != known:
+        how = "by default, since its time is over" if answer.get("by_default") else "already"
+        told = f"the gate {gate_id} is decided {how}: {answer.get('decision')}"
+        raise errors.Conflict(told, code="gate_decided", detail={"gate": found.to_json()})
+    return found
+
+
+def _refuse_unfit(asked: gates.OpenGate, reply: Reply) -> None:
+    options, shown = asked.gate.options, asked.shown_sha256
+    if reply.shown_sha256 not in (None, shown):
+        raise _lapsed(asked.gate_id, "something else is shown now", shown_sha256=shown)
+    if reply.decision not in options:
+        told = f"{reply.decision!r:.80} is none of the gate's options: {', '.join(options)}"
+        flaw = errors.Flaw(path="$.decision", code="unknown_decision", message=told)
+        raise errors.RequestInvalid(told, code="unknown_decision", flaws=[flaw], detail={"options": list(options)})
+
+
+def _run_of(gate_id: str) -> str:
+    run_id = gates.run_of(gate_id)
+    if run_id is None or not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+        raise _unknown(gate_id)
+    return run_id
+
+
+def _unknown(gate_id: str) -> errors.NotFound:
+    return errors.NotFound(f"there is no gate {gate_id!r:.120}", code="gate_not_found")
+
+
+def _lapsed(gate_id: str, why: str, **facts: plain.Json) -> errors.Conflict:
+    return errors.Conflict(f"the gate {gate_id} has lapsed: {why}", code="gate_lapsed", detail=facts)

@@ -1,0 +1,50 @@
+"""Health: whether the service can take and execute new runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app import errors
+from app.domain import plain, states
+from app.engine import run_engine, stores
+
+
+class Health:
+    """Look at the store and the engine."""
+
+    def __init__(
+        self, *, store: stores.RunStore, engine: run_engine.RunEngine, working: Callable[[], None] = lambda: None
+    ) -> None:
+        """Args: working: Refuses where whoever works on plans has broken down."""
+        self._store = store
+        self._engine = engine
+        self._working = working
+
+    async def ready(self) -> dict[str, plain.Json]:
+        """Return how busy the service is.
+
+        Raises:
+            errors.Unavailable: it is stopping, its disk is full or failing, or the work on plans has broken down.
+        """
+        status = self.busy()
+        if status.stopping:
+            raise errors.Unavailable("the service is stopping", code="stopping")
+        if not await self._store.has_room():
+            raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
+        self._working()
+        return {
+            "status": "ready",
+            "running": status.running,
+            "queued": status.queued,
+            "resting": status.resting,
+            "limit": status.limit,
+        }
+
+    def busy(self) -> run_engine.EngineStatus:
+        """Return how busy the engine is."""
+        return self._engine.status()
+
+    async def census(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        counted = await self._store.count_by_status()
+        return {state.value: counted.get(state.value, 0) for state in states.RunState}

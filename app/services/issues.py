@@ -1,0 +1,287 @@
+"""Issues: what runs have found and people have written down, listed, added by hand, edited and closed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from app import clock, errors, printable
+from app.domain import issues, plain
+from app.engine import stores
+from app.services import faults, requests
+
+TITLE_CHARACTERS = 200
+"""Longest title."""
+
+TITLE_PATTERN = (
+    rf"^[^\x00-\x1f{printable.BEYOND_ASCII}]*[^\x00-\x20{printable.BEYOND_ASCII}][^\x00-\x1f{printable.BEYOND_ASCII}]*$"
+)
+"""Form of a title: one line that says something."""
+
+BODY_CHARACTERS = 20_000
+"""Longest body."""
+
+NOTE_CHARACTERS = 10_000
+"""Longest note."""
+
+KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
+"""Form of a kind: a word."""
+
+RECEIPTS = 100
+"""Most receipts that are named by hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIssue:
+    """An issue that a person writes down."""
+
+    title: str
+    """One line."""
+    body: str = ""
+    """What there is to say."""
+    kind: str = issues.KIND
+    """What sort of issue it is, in a word."""
+    severity: issues.Severity | None = None
+    """How bad it is."""
+    run_id: str | None = None
+    """Run that it is about."""
+    session_id: str | None = None
+    """Work session that it belongs to; None: that of the run, or of the receipts."""
+    receipts: tuple[str, ...] = ()
+    """Receipts that prove it."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same issue."""
+
+    def sha256(self) -> str:
+        """Return the hash that tells a repetition from another issue with the same key."""
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        if self.severity is None:
+            # As the release before did, which knew of none.
+            del asked["severity"]
+        return plain.sha256(plain.canonical(plain.plain({**asked, "idempotency_key": None})))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What came of a request to write an issue down."""
+
+    issue: issues.Issue
+    """The new issue, or the one that the idempotency key found, as it is now."""
+    existed: bool
+    """Whether an earlier request had made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What a person changes of an issue; None leaves things as they are."""
+
+    title: str | None = None
+    """Another title."""
+    body: str | None = None
+    """Another body."""
+    severity: issues.Severity | None = None
+    """Another severity."""
+    status: issues.Status | None = None
+    """Closes it, or opens it again."""
+    note: str | None = None
+    """What is to be said with it; kept with its time, behind the notes before."""
+    revision: int | None = None
+    """Revision that was seen; refused if the issue has another by now. None: whatever it is."""
+
+
+class Issues:
+    """List, show, add and change issues."""
+
+    def __init__(
+        self,
+        *,
+        kept: issues.IssueStore,
+        store: stores.RunStore,
+        clock: clock.Clock,
+        ids: clock.Ids,
+        masker: plain.Masker,
+    ) -> None:
+        """Args:
+        kept: Where issues are.
+        store: Where the runs and receipts are that they name.
+        masker: Hides secrets in what people write.
+        """
+        self._kept = kept
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._masker = masker
+
+    async def page(self, query: issues.IssueQuery) -> tuple[list[issues.IssueSummary], bool]:
+        """Return a page of issues, newest first, and whether more follow."""
+        with faults.told():
+            found = await self._kept.list(dataclasses.replace(query, limit=query.limit + 1))
+        return found[: query.limit], len(found) > query.limit
+
+    async def show(self, issue_id: str) -> issues.Issue:
+        """Return an issue.
+
+        Raises:
+            errors.NotFound: `issue_not_found`.
+            errors.Conflict: `issue_damaged`.
+        """
+        return await self._kept.get(issue_id)
+
+    async def add(self, new: NewIssue) -> Added:
+        """Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it
+        made.
+
+        Raises:
+            errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that is not there.
+            errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
+            errors.NoRoom: it cannot be written.
+        """
+        _refuse([*_flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
+        asked = None if new.idempotency_key is None else new.sha256()
+        issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
+        # First of all, since what it names may be gone by the time that it is repeated.
+        if asked is not None and (known := await self._found(issue_id)) is not None:
+            return Added(issue=_repeated(known, asked), existed=True)
+        session_id = await self._session(new)
+        record: Any = issues.made(
+            issue_id,
+            clock.stamp(self._clock.now()),
+            title=new.title,
+            body=new.body,
+            kind=new.kind,
+            severity=new.severity,
+            run_id=new.run_id,
+            session_id=session_id,
+            receipts=list(dict.fromkeys(new.receipts)),
+            request_sha256=asked,
+        )
+        record |= self._masked(title=new.title, body=new.body)
+        with faults.told():
+            kept = await self._kept.change(issue_id, lambda known: _repeated(known, asked) if known else record)
+        return Added(issue=issues.whole(kept), existed=kept is not record)
+
+    async def edit(self, issue_id: str, edit: Edit) -> issues.Issue:
+        """Change an issue, and return it once that is durable.
+
+        Raises:
+            errors.RequestInvalid: there is nothing to change, or a field has the wrong form.
+            errors.NotFound: `issue_not_found`.
+            errors.Conflict: `issue_changed`, with the issue as it is; `too_many_notes`; `issue_damaged`.
+            errors.NoRoom: it cannot be written.
+        """
+        if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
+            _refuse([errors.Flaw(path="$", code="missing", message="names nothing that is to be changed")])
+        _refuse(_flaws(edit.title, edit.body, edit.note, None))
+        at, said = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
+        with faults.told():
+            return await self._kept.change(issue_id, lambda known: _edited(known, edit, said, at))
+
+    async def _found(self, issue_id: str) -> issues.Issue | None:
+        try:
+            return await self._kept.get(issue_id)
+        except errors.NotFound:
+            return None
+
+    def _masked(self, **texts: str | None) -> dict[str, Any]:
+        return {name: self._masker.mask(text) for name, text in texts.items() if text is not None}
+
+    async def _session(self, new: NewIssue) -> str | None:
+        """Return the session of a new issue; everything that it names must be there, and belong together."""
+        session_id = new.session_id
+        if session_id is not None and not await self._knows_session(session_id):
+            raise _unknown("session", "session_id", session_id)
+        if new.run_id is not None:
+            session_id = _agreed(session_id, await self._session_of_run(new.run_id), "$.run_id")
+        for index, receipt_id in enumerate(dict.fromkeys(new.receipts)):
+            place = f"$.receipts[{index}]"
+            session_id = _agreed(session_id, await self._session_of_receipt(receipt_id, place), place)
+        return session_id
+
+    async def _knows_session(self, session_id: str) -> bool:
+        formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)
+        return formed is not None and await self._kept.knows_session(session_id)
+
+    async def _session_of_run(self, run_id: str) -> str:
+        try:
+            return (await self._store.summary(run_id)).session_id
+        except errors.NotFound as error:
+            raise _unknown("run", "run_id", run_id) from error
+
+    async def _session_of_receipt(self, receipt_id: str, place: str) -> str:
+        try:
+            return str((await self._store.find_receipt(receipt_id)).get("session_id"))
+        except errors.NotFound as error:
+            raise _unknown("receipt", place.removeprefix("$."), receipt_id) from error
+
+
+def _keyed(idempotency_key: str) -> str:
+    return f"iss_{plain.sha256(f'issue {idempotency_key}'.encode())[:24]}"
+
+
+def _repeated(known: issues.Issue, asked: str | None) -> issues.Issue:
+    if asked is None or known.get("request_sha256") != asked:
+        told = f"the idempotency key belongs to another request, which made the issue {known['issue_id']}"
+        raise errors.Conflict(told, code="idempotency_conflict", detail={"issue_id": known["issue_id"]})
+    return known
+
+
+def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: str) -> issues.Issue | None:
+    if known is None:
+        return None
+    present: dict[str, Any] = issues.whole(known)
+    if edit.revision not in (None, present["revision"]):
+        told = f"the issue {present['issue_id']} has been changed meanwhile: its revision is {present['revision']}"
+        raise errors.Conflict(told, code="issue_changed", detail={"issue": present})
+    texts = {name: said[name] for name in ("title", "body") if name in said}
+    changed = present | texts | ({} if edit.severity is None else {"severity": edit.severity})
+    if changed != present:
+        changed["edited_at"] = at
+    if edit.status not in (None, present["status"]):
+        changed |= {"status": edit.status, "closed_at": at if edit.status == "closed" else None, "closed_by": None}
+    if "note" in said:
+        if len(present["notes"]) >= issues.NOTES:
+            raise errors.Conflict(f"the issue {present['issue_id']} has {issues.NOTES} notes", code="too_many_notes")
+        changed["notes"] = [*present["notes"], {"at": at, "text": said["note"], "status": changed["status"]}]
+    if changed == present:
+        return known
+    return changed | {"updated_at": at, "revision": present["revision"] + 1}
+
+
+def _agreed(session_id: str | None, other: str, place: str) -> str:
+    if session_id in (None, other):
+        return other
+    told = f"belongs to the session {other!r:.80}, not to {session_id!r:.80}"
+    raise errors.RequestInvalid(
+        f"{place} {told}",
+        code="session_mismatch",
+        flaws=[errors.Flaw(path=place, code="session_mismatch", message=told)],
+    )
+
+
+def _unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
+    told, code = f"there is no {what} {value!r:.120}", f"unknown_{what}"
+    return errors.RequestInvalid(told, code=code, flaws=[errors.Flaw(path=f"$.{name}", code=code, message=told)])
+
+
+def _flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:
+    if title is not None and not (len(title) <= TITLE_CHARACTERS and re.fullmatch(TITLE_PATTERN, title)):
+        yield _flaw("title", f"must be one line that says something, of at most {TITLE_CHARACTERS} characters")
+    if body is not None and len(body) > BODY_CHARACTERS:
+        yield _flaw("body", f"has more than {BODY_CHARACTERS} characters")
+    if note is not None and not 0 < len(note.strip()) <= len(note) <= NOTE_CHARACTERS:
+        yield _flaw("note", f"must say something, in at most {NOTE_CHARACTERS} characters")
+    if kind is not None and not re.fullmatch(KIND_PATTERN, kind):
+        yield _flaw("kind", "must be a word of small letters, digits, '_', '.' and '-', of at most 64 characters")
+
+
+def _flaw(name: str, message: str) -> errors.Flaw:
+    return errors.Flaw(path=f"$.{name}", message=message)
+
+
+def _refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:
+    found = list(flaws)
+    if found:
+        raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)

@@ -1,0 +1,98 @@
+"""Waiting: polls that are answered when their run has something new to show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app import clock
+from app.domain import views
+from app.engine import run_engine
+from app.services import aio
+from app.services.event_streams import EventFollower
+from app.services.run_reader import Ready, RunReader
+
+PAUSE_SECONDS = 0.1
+"""Time that a waiting poll takes at least while its run goes on, so that many small changes are told as one."""
+
+LOOK_SECONDS = 0.5
+"""Time between two looks at a list that somebody waits for."""
+
+T = TypeVar("T")
+
+
+class LongPolls:
+    """Hold answers back for whoever knows the present one."""
+
+    def __init__(
+        self, *, reader: RunReader, follower: EventFollower, engine: run_engine.RunEngine, clock: clock.Clock
+    ) -> None:
+        self._reader = reader
+        self._follower = follower
+        self._engine = engine
+        self._clock = clock
+
+    async def answer(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
+        """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
+
+        An ended run is not waited for, and the end of one is told at once. Nothing is encoded that nobody will see.
+
+        Args:
+            seconds: Longest wait.
+            known: Entity tags that the caller has; empty: the present one.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        deadline = self._clock.monotonic() + seconds
+        seen = self._seen(run_id, known)
+        blind = not known and seen is not None
+        last = await self._pause(run_id, seconds) if self._is_here(run_id) else None
+        while True:
+            if seen is not None:
+                await self._news(run_id, seen, deadline)
+            seen = self._engine.change_number(run_id)
+            answer = await self._reader.ready(run_id, last)
+            known = known or frozenset({answer.etag})
+            if blind or answer.finished or answer.etag not in known or self._is_over(deadline):
+                return answer
+            last = None
+
+    async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
+        """Look again and again at what many runs change, until it is news, the time is over or the service stops.
+
+        Args:
+            found: What was seen last.
+        """
+        deadline = self._clock.monotonic() + seconds
+        while not (is_news(found) or self._is_over(deadline)):
+            pause = min(LOOK_SECONDS, deadline - self._clock.monotonic())
+            await aio.wait_first(self._follower.until_released(), self._clock.sleep(pause))
+            found = await look()
+        return found
+
+    def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
+        """Return the number of the change that the caller saw last; None if that is not known."""
+        if known:
+            return self._reader.number(run_id, known)
+        # What a run here shows now need not be encoded: whatever comes after the next change is another answer.
+        return self._engine.change_number(run_id) if self._is_here(run_id) else None
+
+    async def _pause(self, run_id: str, seconds: float) -> views.RunView | None:
+        leaving = asyncio.ensure_future(self._engine.left(run_id))
+        await aio.wait_first(leaving, self._clock.sleep(min(seconds, PAUSE_SECONDS)))
+        return None if leaving.cancelled() else leaving.result()
+
+    async def _news(self, run_id: str, seen: int, deadline: float) -> None:
+        while self._engine.change_number(run_id) == seen and not self._is_over(deadline):
+            await self._follower.change(run_id, seen, deadline - self._clock.monotonic())
+            if not self._is_here(run_id):
+                # Of what another process writes nothing is heard, so it is looked at again and again.
+                return
+
+    def _is_here(self, run_id: str) -> bool:
+        return self._engine.view(run_id) is not None or self._engine.standing(run_id) is not None
+
+    def _is_over(self, deadline: float) -> bool:
+        return self._follower.released or self._clock.monotonic() >= deadline

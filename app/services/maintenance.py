@@ -1,0 +1,56 @@
+"""Upkeep: check what is stored, and repair runs, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.domain import plain
+from app.engine import maintenance, run_engine, stores
+from app.services import faults, run_reader
+
+
+class Maintenance:
+    """Verify runs and all else that is stored, and repair runs."""
+
+    def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, forget: Callable[[str], None]) -> None:
+        """Args: forget: Drops what is kept in memory of a run at rest."""
+        self._store = store
+        self._engine = engine
+        self._forget = forget
+
+    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+        """Report on each file of a run's authority; nothing is changed.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        run_reader.check_run_id(run_id)
+        return await self._store.care.verify(run_id)
+
+    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
+        """Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
+
+        Raises:
+            errors.RequestInvalid: `bad_cursor`.
+        """
+        return await self._store.care.verify_page(after, most)
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+        """Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.Conflict: `run_busy`, the run is loaded here or written by another process.
+            errors.JournalCorrupt: its start.json is damaged, so that there is nothing to go on from.
+            errors.NoRoom: the disk is full or failing.
+        """
+        run_reader.check_run_id(run_id)
+        with faults.told():
+            told = await self._store.care.repair(run_id, dry_run=True)
+            if dry_run or not told["changed"]:
+                return told | {"dry_run": dry_run}
+            # One that is queued or asleep leaves, since it cannot be loaded.
+            await self._engine.reload(run_id)
+            told = await self._store.care.repair(run_id)
+        self._forget(run_id)
+        return told

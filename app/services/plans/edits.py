@@ -1,0 +1,234 @@
+"""Edits: what people change of a session plan and its tasks.
+
+Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from app import errors
+from app.domain import plans, task_graphs
+from app.services.plans import requests, rules, transitions
+from app.services.plans.tasks import text
+
+
+def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
+    """Return what is wrong with the numbers and dependencies of a new plan's tasks, each told at its place:
+    `$.tasks[i].deps[j]`.
+    """
+    nodes = _nodes(tasks, "$.tasks[{}]")
+    return [
+        *(_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]),
+        *task_graphs.flaws(nodes),
+    ]
+
+
+def check_graph(tasks: Sequence[plans.Task]) -> None:
+    """Refuse tasks of a new plan that can never all be done.
+
+    Raises:
+        errors.RequestInvalid: `tasks_invalid`, with every flaw found.
+    """
+    _refuse(graph_flaws(tasks), "tasks_invalid")
+
+
+def in_order(tasks: Sequence[plans.Task]) -> tuple[plans.Task, ...]:
+    """Return tasks with none before one that it depends on, otherwise in the order given."""
+    by_id = {task.id: task for task in tasks}
+    return tuple(by_id[each] for each in task_graphs.in_order(_nodes(tasks)))
+
+
+def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
+    """Put the tasks of a plan into another order.
+
+    Args:
+        order: Every number once.
+
+    Raises:
+        errors.RequestInvalid: `order_incomplete`, `order_unknown_task`, `order_repeats_task`,
+            `order_breaks_dependency`; with every flaw found.
+        errors.WrongState: the chief is at work.
+    """
+    transitions.expect_chief_away(plan)
+    flaws = [*_order_flaws(plan, order)]
+    _refuse(flaws, flaws[0].code if flaws else "")
+    return rules.changed(plan, at, tasks=tuple(rules.the_task(plan, each) for each in order))
+
+
+def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
+    """Put a task behind the others; a plan that was done is paused then.
+
+    Args:
+        task: As it is to be kept; its number is above `plan.highest_task_id`.
+
+    Raises:
+        errors.RequestInvalid: `tasks_invalid`, its number or its dependencies cannot be; with every flaw found.
+        errors.Conflict: `too_many_tasks`.
+        errors.WrongState: the chief is at work.
+    """
+    transitions.expect_chief_away(plan)
+    if len(plan.tasks) >= requests.TASKS:
+        told = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
+        raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
+    others = [each for each in plan.tasks if each.id != task.id]
+    _refuse([*_number_flaws(plan, task), *_flaws_at((*others, task), task)], "tasks_invalid")
+    status = plans.PlanState.PAUSED if plan.status is plans.PlanState.DONE else plan.status
+    return rules.changed(plan, at, tasks=(*plan.tasks, task), status=status)
+
+
+def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
+    """Tell whether an earlier request with the same key has added a task, whatever has become of that since.
+
+    Raises:
+        errors.Conflict: `idempotency_conflict`.
+    """
+    known = next((task for task in plan.tasks if task.idempotency_key == new.idempotency_key), None)
+    if known is None or new.idempotency_key is None:
+        return False
+    if known.request_sha256 != new.sha256():
+        told = f"the idempotency key belongs to another request, which added task {known.id}"
+        facts = {"session_id": plan.session_id, "task": known.id}
+        raise errors.Conflict(told, code="idempotency_conflict", detail=facts)
+    return True
+
+
+def editable(plan: plans.Plan, task_id: int) -> plans.Task:
+    """Return a task that may be changed.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.Conflict: `task_begun`, it runs or is done.
+        errors.WrongState: the chief is at work.
+    """
+    task = rules.the_task(plan, task_id)
+    transitions.expect_chief_away(plan)
+    if task.begun:
+        raise _begun(plan, task, "no more changed")
+    return task
+
+
+def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
+    """Put a task in place of the one of its number.
+
+    A failed task stays failed until it is retried; where it is no more what its run was made of, the retry makes a new
+    one. A task that now depends on a later one is put behind that.
+
+    Raises:
+        errors.NotFound, errors.Conflict, errors.WrongState: as `editable`.
+        errors.RequestInvalid: `tasks_invalid`, its dependencies cannot be; with every flaw found.
+    """
+    known = editable(plan, changed.id)
+    tasks = plan.with_task(_kept(known, changed)).tasks
+    _refuse(_flaws_at(tasks, changed), "tasks_invalid")
+    return rules.changed(plan, at, tasks=in_order(tasks))
+
+
+def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
+    """Return a task whose question may be answered.
+
+    Raises:
+        errors.NotFound, errors.Conflict: as `editable`.
+        errors.WrongState: nothing is asked, or the chief is at work.
+    """
+    task = editable(plan, task_id)
+    if not task.asks:
+        facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
+        raise errors.WrongState(f"nothing is asked about task {task.id}", detail=facts)
+    return task
+
+
+def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
+    """Put a task with an answer in place of the one that asks.
+
+    Raises:
+        errors.NotFound, errors.Conflict, errors.WrongState: as `answerable`.
+    """
+    answerable(plan, answered.id)
+    return with_edit(plan, answered, at)
+
+
+def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
+    """Take a task out of a plan; its number is never given again.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.Conflict: `task_begun`, it runs; `task_needed`, others depend on it, `needed_by`.
+        errors.WrongState: the chief is at work.
+    """
+    task = rules.the_task(plan, task_id)
+    transitions.expect_chief_away(plan)
+    if task.status is plans.TaskState.RUNNING:
+        raise _begun(plan, task, "not removed")
+    needed_by = task_graphs.dependents(_nodes(plan.tasks), task_id)
+    if needed_by:
+        told = f"task {task_id} is needed by {', '.join(str(each) for each in needed_by)}"
+        facts = {"session_id": plan.session_id, "task": task_id, "needed_by": needed_by}
+        raise errors.Conflict(told, code="task_needed", detail=facts)
+    left = tuple(each for each in plan.tasks if each.id != task_id)
+    return rules.changed(plan, at, tasks=left, last_task_id=plan.highest_task_id)
+
+
+def _kept(known: plans.Task, changed: plans.Task) -> plans.Task:
+    """Return a changed task with what of its past still counts."""
+    forced = known.forced and known.deps == changed.deps
+    task = dataclasses.replace(changed, status=known.status, forced=forced)
+    return task if _work(known) == _work(changed) else transitions.without_run(task)
+
+
+def _work(task: plans.Task) -> tuple[object, ...]:
+    """Return what a task's run is made of."""
+    return (text(task), task.recipe_id, task.args)
+
+
+def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Node]:
+    return [task_graphs.Node(id=task.id, deps=task.deps, path=path.format(at)) for at, task in enumerate(tasks)]
+
+
+def _flaws_at(tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
+    """Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's
+    body.
+    """
+    return task_graphs.flaws(_nodes(tasks), told_at=task.id)
+
+
+def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:
+    if task.id <= plan.highest_task_id:
+        told = f"must be above {plan.highest_task_id}: numbers are never given twice"
+        yield errors.Flaw(path="$.id", code="duplicate_task", message=told)
+    elif task.id > requests.TASK_IDS[-1]:
+        yield _beyond("$.id")
+
+
+def _beyond(path: str) -> errors.Flaw:
+    return errors.Flaw(path=path, message=f"no number is left for it: they end at {requests.TASK_IDS[-1]}")
+
+
+def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw]:
+    known, places = {task.id: task for task in plan.tasks}, {each: at for at, each in reversed([*enumerate(order)])}
+    missing = [task_id for task_id in known if task_id not in places]
+    if missing:
+        told = f"names every task once; missing: {', '.join(str(each) for each in missing)}"
+        yield errors.Flaw(path="$.order", code="order_incomplete", message=told)
+    for at, each in enumerate(order):
+        path = f"$.order[{at}]"
+        if each not in known:
+            yield errors.Flaw(path=path, code="order_unknown_task", message=f"there is no task {each}")
+        elif places[each] != at:
+            yield errors.Flaw(path=path, code="order_repeats_task", message=f"task {each} is named twice")
+        else:
+            later = [dep for dep in known[each].deps if places.get(dep, -1) > at]
+            if later:
+                told = f"task {each} depends on {', '.join(str(dep) for dep in later)}, and cannot stand before"
+                yield errors.Flaw(path=path, code="order_breaks_dependency", message=told)
+
+
+def _refuse(flaws: Sequence[errors.Flaw], code: str) -> None:
+    if flaws:
+        raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", code=code, flaws=flaws)
+
+
+def _begun(plan: plans.Plan, task: plans.Task, told: str) -> errors.Conflict:
+    facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
+    return errors.Conflict(f"task {task.id} is {task.status} and {told}", code="task_begun", detail=facts)

@@ -1,0 +1,142 @@
+"""Facts: what a plan must know of its runs, read and waited for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import operations, plans, states
+from app.engine import run_engine, stores
+from app.services.plans.rules import RunFact
+from app.services.runs import Runs
+
+_DELETED = RunFact(status=None)
+_RESTING = frozenset({states.RunState.PAUSED, states.RunState.WAITING})
+_UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING})
+
+
+class Facts:
+    """Look at the runs of plans."""
+
+    def __init__(self, *, runs: Runs, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
+        self._runs = runs
+        self._store = store
+        self._engine = engine
+
+    async def of(self, plan: plans.Plan, endings: Mapping[str, RunFact] | None = None) -> dict[str, RunFact]:
+        """Return what is known of the runs that can still change a plan.
+
+        Args:
+            endings: What was heard from the engine; a row may lag behind that.
+        """
+        found: dict[str, RunFact] = {}
+        for task in plan.tasks:
+            if task.run_id is not None and task.status is not plans.TaskState.DONE:
+                found[task.run_id] = await self.of_run(task.run_id, task, (endings or {}).get(task.run_id))
+        return found
+
+    async def of_run(self, run_id: str, task: plans.Task | None = None, ending: RunFact | None = None) -> RunFact:
+        """Return where a run stands.
+
+        Args:
+            task: The task that it belongs to; what that tells of an ending already is not read again.
+            ending: How it ended, as far as its folder says; the engine may have taken it up again since.
+        """
+        standing = self._engine.standing(run_id)
+        if standing is not None:
+            return RunFact(status=standing.status)
+        if self._engine.view(run_id) is not None:
+            return await self._seen(run_id)
+        if ending is not None:
+            return ending
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return _DELETED
+        status = states.RunState(row.status)
+        if not status.finished:
+            return RunFact(status=status)
+        if status is states.RunState.DONE:
+            return RunFact(status=status, ended_at=row.completed_at)
+        if task is not None and task.status is plans.TaskState.FAILED and task.ended_at == row.completed_at:
+            return RunFact(status=status, error=task.error, ended_at=task.ended_at)
+        return await self._seen(run_id)
+
+    async def ending(self, run_id: str) -> RunFact:
+        """Wait until a run has ended, and return how.
+
+        Raises:
+            errors.InterruptionFault: the engine stopped before it had.
+            errors.StorageFault: it cannot be known now.
+        """
+        try:
+            await self._engine.ended(run_id)
+        except errors.NotFound:
+            return _DELETED
+        except errors.JournalCorrupt as error:
+            return RunFact(status=states.RunState.FAILED, error=error.to_json())
+        return await self._seen(run_id)
+
+    async def take_up(self, run_id: str) -> None:
+        """Queue an unfinished run that the service of before has left, if the engine does not have it.
+
+        Raises:
+            errors.StorageFault: it cannot be known now.
+        """
+        if self._engine.standing(run_id) is not None or self._engine.view(run_id) is not None:
+            return
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return
+        if row.owner == "service" and states.RunState(row.status) in _UNFINISHED:
+            await self._engine.submit(run_id)
+
+    async def rests(self, run_id: str) -> bool:
+        """Tell whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is somebody
+        else's.
+        """
+        known = self._engine.standing(run_id) or self._engine.view(run_id)
+        if known is not None:
+            # Of a run that was paused a moment ago a step may still be under way.
+            busy = any(step.kind != operations.Gate.kind for step in known.open)
+            return known.status in _RESTING and not (busy and known.status is states.RunState.PAUSED)
+        try:
+            row = await self._store.summary(run_id)
+        except errors.NotFound:
+            return False
+        status = states.RunState(row.status)
+        return status in _RESTING or (row.owner != "service" and not status.finished)
+
+    async def rests_otherwise(self, run_id: str, known: bool) -> None:
+        """Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known."""
+        with contextlib.suppress(errors.StorageFault):
+            while True:
+                number = self.number(run_id)
+                if await self.rests(run_id) is not known:
+                    return
+                await self.changed(run_id, number)
+
+    async def changed(self, run_id: str, since: int) -> None:
+        """Wait until something about a run has changed."""
+        await self._engine.changed(run_id, since)
+
+    def number(self, run_id: str) -> int:
+        """Return a number that is another after each change of a run."""
+        return self._engine.change_number(run_id)
+
+    async def _seen(self, run_id: str) -> RunFact:
+        try:
+            view = await self._runs.view(run_id)
+        except errors.NotFound:
+            return _DELETED
+        except errors.ControlRoomError as error:
+            # Its journal is damaged, or its folder cannot be read as what it says it is.
+            return RunFact(status=states.RunState.FAILED, error=error.to_json())
+        failed = view.status is states.RunState.FAILED
+        return RunFact(
+            status=view.status,
+            error=view.error if failed else None,
+            ended_at=view.completed_at if view.status.finished else None,
+        )

@@ -1,0 +1,169 @@
+"""Making: what people ask of plans and tasks, as plans and tasks to be kept."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app import clock, errors
+from app.domain import plain, plans
+from app.services.plans import edits, requests, rules, scoping, tasks
+from app.services.plans.adopt_tasks import Chief
+from app.services.plans.requests import Answer, NewPlan, NewTask, TaskEdit
+from app.services.plans.scoping import Scoper
+from app.services.requests import StartRequest
+from app.services.runs import Runs
+
+_DIGITS = 24
+
+
+class Maker:
+    """Make plans and tasks, or say everything that is wrong with what is asked for."""
+
+    def __init__(self, *, runs: Runs, scoper: Scoper, chief: Chief, ids: clock.Ids) -> None:
+        self._runs = runs
+        self._scoper = scoper
+        self._chief = chief
+        self._ids = ids
+
+    def session_id(self, new: NewPlan, removed: int = 0) -> str:
+        """Return the id of a new plan; under one key always the same.
+
+        Args:
+            removed: How many plans of that key were removed.
+        """
+        if new.idempotency_key is None:
+            return self._ids.token("sp_")
+        maker = f"plan#{removed}" if removed else "plan"
+        return f"sp_{plain.sha256(f'{maker} {new.idempotency_key}'.encode())[:_DIGITS]}"
+
+    async def plan(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
+        """Return a new plan: a draft with its tasks, or one that waits for the chief's.
+
+        Raises:
+            errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
+            errors.NotReady: the chief's backend cannot work here.
+        """
+        requests.check(new)
+        plan = await self._framed(session_id, new, at)
+        if not new.tasks:
+            self._chief.check()
+            return dataclasses.replace(plan, created_by=plans.BY_CHIEF, awaits_chief=True)
+        wanted = tasks.numbered(new.tasks)
+        edits.check_graph(wanted)
+        await self._scoper.settle()
+        found = edits.in_order(await asyncio.to_thread(self._scoped, plan, wanted, new.tasks))
+        return rules.settled(dataclasses.replace(plan, tasks=found), {})
+
+    def refuse_unready(self, plan: plans.Plan) -> None:
+        """Refuse to begin a plan whose tasks would lack a backend here.
+
+        Raises:
+            errors.NotReady: with every flaw of every such task.
+        """
+        self._scoper.refuse_unready(plan)
+
+    def task(self, plan: plans.Plan, new: NewTask) -> plans.Task:
+        """Return a further task of a plan.
+
+        Raises:
+            errors.RequestInvalid: a field cannot be what it is; with every flaw found.
+        """
+        requests.check_task(new)
+        task = tasks.made(new, plan.highest_task_id + 1 if new.id is None else new.id)
+        return self._scoper.scoped(plan, task, scoping.given("$", _fields(new)))
+
+    def edited(self, plan: plans.Plan, task: plans.Task, edit: TaskEdit) -> plans.Task:
+        """Return a task as a person changes it.
+
+        Raises:
+            errors.RequestInvalid: as `task`, or nothing is to be changed.
+        """
+        requests.check_edit(edit)
+        changes = edit.changes()
+        fields = {name: value for name, value in changes.items() if name in ("description", "dod")}
+        fields |= {"deps": tuple(changes["deps"])} if "deps" in changes else {}
+        fields |= {"recipe_id": changes["recipe_id"], "routed": False} if "recipe_id" in changes else {}
+        fields |= {"args": self._args(task, changes)}
+        fields |= _question(task, changes["scoping_question"]) if "scoping_question" in changes else {}
+        changed = dataclasses.replace(task, **fields)
+        # Another recipe must take all the arguments, not only those that are given now.
+        given = changes | ({"args": changed.args} if "recipe_id" in changes else {})
+        return self._scoper.scoped(plan, changed, scoping.given("$", given))
+
+    def answered(self, plan: plans.Plan, task: plans.Task, answer: Answer) -> plans.Task:
+        """Return a task with the answer to its question, and perhaps the next question.
+
+        Raises:
+            errors.RequestInvalid: as `task`.
+        """
+        requests.check_answer(answer)
+        given = {"args": answer.args, "recipe_id": answer.recipe_id, "description": answer.answer}
+        return self._scoper.scoped(plan, self._scoper.answered(task, answer), scoping.given("$", given))
+
+    async def _framed(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
+        plan = _frame(session_id, new, at)
+        asked = tasks.of_plan(plan, StartRequest(description="a plan"))
+        above = await self._runs.check(dataclasses.replace(asked, runs_above=new.runs_above))
+        return dataclasses.replace(plan, runs_above=above)
+
+    def _scoped(
+        self, plan: plans.Plan, wanted: Sequence[plans.Task], asked: Sequence[NewTask]
+    ) -> tuple[plans.Task, ...]:
+        found: list[plans.Task] = []
+        refused: list[errors.RequestInvalid] = []
+        for index, (task, new) in enumerate(zip(wanted, asked, strict=True)):
+            try:
+                found.append(self._scoper.scoped(plan, task, scoping.given(tasks.PATH.format(index), _fields(new))))
+            except errors.RequestInvalid as error:
+                refused.append(error)
+        if refused:
+            raise _together(refused)
+        return tuple(found)
+
+    def _args(self, task: plans.Task, changes: Mapping[str, Any]) -> Mapping[str, plain.Json]:
+        if "args" in changes:
+            args: Mapping[str, plain.Json] = plain.plain(changes["args"])
+            return args
+        # What the router found in other words, or for another recipe, counts no more.
+        return self._scoper.unrouted(task) if {"description", "recipe_id"} & changes.keys() else task.args
+
+
+def _frame(session_id: str, new: NewPlan, at: str) -> plans.Plan:
+    return plans.Plan(
+        session_id=session_id,
+        intent=new.intent,
+        created_at=at,
+        updated_at=at,
+        working_dir=new.working_dir,
+        labels=dict(new.labels),
+        priority=new.priority,
+        parent_run_id=new.parent_run_id,
+        request_sha256=new.sha256() if new.idempotency_key else None,
+    )
+
+
+def _fields(new: NewTask) -> dict[str, Any]:
+    return {item.name: getattr(new, item.name) for item in dataclasses.fields(new)}
+
+
+def _question(task: plans.Task, question: str | None) -> dict[str, Any]:
+    asked_by = None if question is None else plans.BY_USER
+    before = tasks.answered(task)
+    return {
+        "scoping_question": question,
+        "asked_by": asked_by,
+        "scoping_answer": None,
+        "scoping_before": before,
+    }
+
+
+def _together(refused: Sequence[errors.RequestInvalid]) -> errors.RequestInvalid:
+    first = refused[0]
+    if all(type(each) is type(first) and each.code == first.code for each in refused):
+        kind, facts = type(first), {"code": first.code, "detail": first.detail}
+    else:
+        kind, facts = errors.RequestInvalid, {"code": "tasks_invalid", "detail": {}}
+    return kind(first.message, flaws=[flaw for each in refused for flaw in each.flaws], **facts)

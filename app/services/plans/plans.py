@@ -1,0 +1,323 @@
+"""Session plans: everything that can be asked of them, whoever asks (execution-modes, Session Plan)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from app import errors
+from app.domain import plan_stores, plans
+from app.services import faults
+from app.services.plans import edits, rules, transitions
+from app.services.plans.adopt_tasks import Chief
+from app.services.plans.advancing import Advance
+from app.services.plans.making import Maker
+from app.services.plans.planner import Planner
+from app.services.plans.repository import PlanRepository
+from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit
+from app.services.plans.waiting import Waiter
+
+_Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
+
+
+class Plans:
+    """Make, show and change session plans.
+
+    Every change is durable before it is answered, and made to the plan as its runs have it by then. Any of them is
+    refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, where its revision is no more the one
+    that was seen; `wrong_state`; and `no_room`.
+    """
+
+    def __init__(
+        self, *, keeper: PlanRepository, maker: Maker, chief: Chief, advance: Advance, planner: Planner, waiter: Waiter
+    ) -> None:
+        self._keeper = keeper
+        self._maker = maker
+        self._chief = chief
+        self._advance = advance
+        self._planner = planner
+        self._waiter = waiter
+
+    async def create(self, new: NewPlan) -> Created:
+        """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
+
+        Raises:
+            errors.RequestInvalid: it cannot become a plan; with every flaw found.
+            errors.Conflict: `idempotency_conflict`.
+            errors.NoRoom: it cannot be written.
+        """
+        with faults.told():
+            for removed in itertools.count():
+                session_id = self._maker.session_id(new, removed)
+                async with self._keeper.turn(session_id):
+                    known = await self._keeper.find(session_id)
+                    if known is not None:
+                        return _repeated(known, new)
+                    if not await self._keeper.was_removed(session_id):
+                        plan = await self._keeper.make(await self._maker.plan(session_id, new, self._keeper.now()))
+                        plan = await self._with_chief(plan)
+                        break
+        self._planner.look_at(session_id)
+        return Created(plan=plan, existed=False)
+
+    async def delete(self, session_id: str, revision: int | None = None) -> None:
+        """Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
+
+        One whose file is gone is missed no more.
+        """
+        with faults.told():
+            async with self._keeper.turn(session_id):
+                if not await self._keeper.was_lost(session_id):
+                    plan = await self._keeper.get(session_id)
+                    rules.expect(plan, revision)
+                    transitions.expect_rest(await self._advance.settled(plan))
+                await self._keeper.remove(session_id)
+
+    async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
+        """Return a page of plans, newest first, and whether more follow."""
+        with faults.told():
+            found = await self._keeper.page(dataclasses.replace(query, limit=query.limit + 1))
+        return found[: query.limit], len(found) > query.limit
+
+    async def show(self, session_id: str) -> plans.Plan:
+        """Return a plan.
+
+        Raises:
+            errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
+        """
+        with faults.told():
+            return await self._keeper.get(session_id)
+
+    async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
+        """Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
+
+        Args:
+            seconds: Longest wait.
+            known: Revision that the caller has; None: the present one.
+
+        Raises:
+            errors.NotFound, errors.Conflict: as `show`.
+        """
+        return await self._waiter.changed(session_id, seconds, known)
+
+    async def rested(self, session_id: str) -> plans.Plan:
+        """Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
+        stops working on it. A run that is paused, or that waits for a person, does not run.
+
+        Raises:
+            errors.NotFound, errors.Conflict: as `show`.
+            errors.Unavailable: `planner_broken`.
+        """
+        self._planner.look_at(session_id)
+        return await self._waiter.rested(session_id)
+
+    # -- the plan
+
+    async def approve(self, session_id: str, revision: int | None = None) -> plans.Plan:
+        """Say that a draft is good as it is.
+
+        Raises:
+            errors.NotReady: a task's run would lack a backend here.
+        """
+        return await self._change(session_id, revision, self._ready(transitions.approved))
+
+    async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
+        """Begin an approved plan, or let a paused, failed or finished one go on; where the chief has made none, it is
+        asked again.
+
+        Raises:
+            errors.RequestInvalid: `no_chief`.
+            errors.NotReady: a task's run, or the chief, would lack a backend here.
+        """
+        return await self._change(session_id, revision, self._started)
+
+    async def pause(self, session_id: str, revision: int | None = None) -> plans.Plan:
+        """Begin no further task."""
+        return await self._change(session_id, revision, transitions.paused)
+
+    async def resume(self, session_id: str, revision: int | None = None) -> plans.Plan:
+        """Let a paused plan go on.
+
+        Raises:
+            errors.NotReady: a task's run would lack a backend here.
+        """
+        return await self._change(session_id, revision, self._ready(transitions.resumed))
+
+    async def reorder(self, session_id: str, order: Sequence[int], revision: int | None = None) -> plans.Plan:
+        """Put the tasks in another order.
+
+        Raises:
+            errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, or numbers that are none of its tasks.
+        """
+        return await self._change(session_id, revision, lambda plan, at: edits.reordered(plan, order, at))
+
+    # -- its tasks
+
+    async def add_task(self, session_id: str, new: NewTask, revision: int | None = None) -> Created:
+        """Put a task behind the others; the plan's highest number is its. A repetition with the same key finds it.
+
+        Raises:
+            errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
+            errors.Conflict: `idempotency_conflict`, `too_many_tasks`.
+        """
+        existed = False
+
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
+            nonlocal existed
+            existed = edits.is_added(plan, new)
+            if existed:
+                return plan
+            # A repetition names the revision that was seen before the first request, so this comes second.
+            rules.expect(plan, revision)
+            transitions.expect_chief_away(plan)
+            return edits.with_new_task(plan, await asyncio.to_thread(self._maker.task, plan, new), at)
+
+        return Created(plan=await self._change(session_id, None, change), existed=existed)
+
+    async def edit_task(self, session_id: str, task_id: int, edit: TaskEdit, revision: int | None = None) -> plans.Plan:
+        """Change a task that has not begun, or has failed.
+
+        Raises:
+            errors.NotFound: `task_not_found`.
+            errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
+            errors.Conflict: `task_begun`.
+        """
+
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
+            task = edits.editable(plan, task_id)
+            return edits.with_edit(plan, await asyncio.to_thread(self._maker.edited, plan, task, edit), at)
+
+        return await self._change(session_id, revision, change)
+
+    async def remove_task(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
+        """Take a task out of a plan.
+
+        Raises:
+            errors.NotFound: `task_not_found`.
+            errors.Conflict: `task_begun`; `task_needed`, `needed_by`.
+        """
+        return await self._change(session_id, revision, lambda plan, at: edits.without_task(plan, task_id, at))
+
+    async def answer(self, session_id: str, task_id: int, answer: Answer, revision: int | None = None) -> plans.Plan:
+        """Answer the open question about a task; where that leaves something open, the next one is asked.
+
+        Raises:
+            errors.NotFound: `task_not_found`.
+            errors.RequestInvalid: recipe or arguments of the answer cannot be; with every flaw found.
+            errors.Conflict: `task_begun`.
+        """
+
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
+            task = edits.answerable(plan, task_id)
+            return edits.with_answer(plan, await asyncio.to_thread(self._maker.answered, plan, task, answer), at)
+
+        return await self._change(session_id, revision, change)
+
+    async def force_start(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
+        """Let a blocked task be begun although something that it depends on is not done.
+
+        Raises:
+            errors.NotFound: `task_not_found`.
+        """
+        return await self._change(session_id, revision, lambda plan, at: transitions.forced(plan, task_id, at))
+
+    async def retry(
+        self, session_id: str, task_id: int, fresh: bool = False, revision: int | None = None
+    ) -> plans.Plan:
+        """Try a failed task again: its run is sent on, so that what it has done is not done again.
+
+        Args:
+            fresh: Whether it gets a new run instead. It gets one, too, where it was changed or its run is gone.
+
+        Raises:
+            errors.NotFound: `task_not_found`.
+            errors.ControlRoomError: its run cannot be sent on.
+        """
+
+        sent_on = set[str]()
+
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
+            return await self._retried(plan, task_id, at, fresh, sent_on)
+
+        return await self._change(session_id, revision, change)
+
+    # -- how it is done
+
+    async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
+        try:
+            with faults.told():
+                async with self._keeper.turn(session_id):
+                    plan = await self._changed(session_id, revision, change)
+        except errors.NoRoom:
+            # The file may have become what it was to become all the same.
+            self._planner.look_at(session_id)
+            raise
+        self._planner.look_at(session_id)
+        return plan
+
+    async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
+        while True:
+            kept = await self._keeper.get(session_id)
+            rules.expect(kept, revision)
+            made = change(await self._advance.settled(kept), self._keeper.now())
+            changed = made if isinstance(made, plans.Plan) else await made
+            try:
+                return await self._keeper.write(kept, changed)
+            except errors.Conflict as error:
+                # Its file was changed by hand since it was read, and is what the change builds on now.
+                if error.code != plan_stores.CHANGED:
+                    raise
+
+    async def _with_chief(self, plan: plans.Plan) -> plans.Plan:
+        if not plan.awaits_chief:
+            return plan
+        try:
+            return await self._advance.advance(plan.session_id, {}) or plan
+        except (errors.Conflict, errors.NoRoom, errors.Unavailable, errors.StorageFault):
+            # The plan is made; the planner asks the chief as soon as that can be.
+            return plan
+
+    def _ready(self, move: Callable[[plans.Plan, str], plans.Plan]) -> Callable[[plans.Plan, str], plans.Plan]:
+        def made(plan: plans.Plan, at: str) -> plans.Plan:
+            changed = move(plan, at)
+            self._maker.refuse_unready(changed)
+            return changed
+
+        return made
+
+    async def _started(self, plan: plans.Plan, at: str) -> plans.Plan:
+        if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
+            return self._ready(transitions.started)(plan, at)
+        self._chief.check()
+        run_id = plan.chief_run_id
+        if run_id is not None and not await self._advance.sent_on(run_id):
+            run_id = None
+        return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, chief_run_id=run_id, error=None)
+
+    async def _retried(self, plan: plans.Plan, task_id: int, at: str, fresh: bool, sent_on: set[str]) -> plans.Plan:
+        if rules.the_task(plan, task_id).run_id in sent_on:
+            # By this very request, whose note the file did not take.
+            return (
+                transitions.started(plan, at)
+                if plan.status is plans.PlanState.FAILED and rules.can_go_on(plan)
+                else plan
+            )
+        # Whether it may be is seen before anything is done.
+        changed = transitions.retried(plan, task_id, at, fresh=fresh)
+        run_id = rules.the_task(changed, task_id).run_id
+        if run_id is None:
+            return changed
+        if await self._advance.sent_on(run_id):
+            sent_on.add(run_id)
+            return changed
+        return transitions.retried(plan, task_id, at, fresh=True)
+
+
+def _repeated(plan: plans.Plan, new: NewPlan) -> Created:
+    if plan.request_sha256 != new.sha256():
+        told = f"the idempotency key belongs to another request, which made the plan {plan.session_id}"
+        raise errors.Conflict(told, code="idempotency_conflict", detail={"session_id": plan.session_id})
+    return Created(plan=plan, existed=True)

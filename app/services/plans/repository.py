@@ -1,0 +1,176 @@
+"""Keeping: plans read and written, one change of a plan at a time, each told to whoever waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from weakref import WeakValueDictionary
+
+from app import clock, errors
+from app.domain import issues, plain, plan_stores, plans
+from app.services import requests
+from app.services.plans import failure_issues, rules
+
+_log = logging.getLogger(__name__)
+
+_MOST_ISSUES = 1000
+
+
+class PlanRepository:
+    """Keep plans for whoever shows and changes them."""
+
+    def __init__(
+        self, *, kept: plan_stores.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
+    ) -> None:
+        """Args:
+        kept: Where plans are.
+        issues: Where it is written down that a task has failed.
+        masker: Hides secrets in what is written down there.
+        """
+        self._kept = kept
+        self._issues = issues
+        self._clock = clock
+        self._masker = masker
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+
+    def now(self) -> str:
+        """Return the present instant as plans hold it."""
+        return clock.stamp(self._clock.now())
+
+    def turn(self, session_id: str) -> asyncio.Lock:
+        """Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run."""
+        return self._turns.setdefault(session_id, asyncio.Lock())
+
+    def news(self, session_id: str) -> asyncio.Event:
+        """Return what is set as soon as a plan is written again; to be asked for before the plan is read."""
+        return self._news.setdefault(session_id, asyncio.Event())
+
+    async def find(self, session_id: str) -> plans.Plan | None:
+        """Return a plan, or None.
+
+        Raises:
+            errors.Conflict: `plan_damaged`.
+        """
+        return await self._kept.get(session_id) if _can_be(session_id) else None
+
+    async def get(self, session_id: str) -> plans.Plan:
+        """Return a plan.
+
+        Raises:
+            errors.NotFound: `plan_not_found`; it tells of a plan whose file is gone.
+            errors.Conflict: `plan_damaged`.
+        """
+        found = await self.find(session_id)
+        if found is None:
+            told = f"there is no plan {session_id!r:.80}"
+            if await self.was_lost(session_id):
+                told += " any more: it was made, and its file is gone, though nobody deleted it here"
+            raise errors.NotFound(told, code="plan_not_found")
+        return found
+
+    async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
+        """Return plans, newest first."""
+        return await self._kept.list(query)
+
+    async def make(self, plan: plans.Plan) -> plans.Plan:
+        """Keep a new plan, and return it once it is durable.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        await self._kept.put(plan)
+        self.tell(plan.session_id)
+        return plan
+
+    async def write(self, known: plans.Plan, changed: plans.Plan) -> plans.Plan:
+        """Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
+
+        Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out; those of
+        tasks that are done since are closed.
+
+        Raises:
+            errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
+            errors.StorageFault: something could not be made durable.
+        """
+        renewed = rules.renewed(known, changed, self.now())
+        if renewed is known:
+            return known
+        for issue in _new_troubles(known, renewed, self._masker):
+            await self._open(issue)
+        for task in _newly_done(known, renewed):
+            await self._close_troubles(renewed, task)
+        try:
+            await self._kept.put(renewed, known)
+        finally:
+            # Even if it is not certain what the file holds now, it may be something new.
+            self.tell(renewed.session_id)
+        return renewed
+
+    async def remove(self, session_id: str) -> None:
+        """Remove a plan for good.
+
+        Raises:
+            errors.StorageFault: that could not be made durable.
+        """
+        try:
+            await self._kept.remove(session_id)
+        finally:
+            self.tell(session_id)
+
+    async def was_removed(self, session_id: str) -> bool:
+        """Tell whether there was a plan of an id that was removed."""
+        return await self._kept.was_removed(session_id)
+
+    async def was_lost(self, session_id: str) -> bool:
+        """Tell whether there was a plan of an id whose file is gone, though nobody removed it here."""
+        return _can_be(session_id) and await self._kept.was_lost(session_id)
+
+    async def _open(self, issue: issues.Issue) -> None:
+        try:
+            await self._issues.open(issue)
+        except errors.Conflict as error:
+            _log.error("not opened: %s", error.message, extra={"code": error.code})
+
+    async def _close_troubles(self, plan: plans.Plan, task: plans.Task) -> None:
+        note = f"Task {task.id} of the plan {plan.session_id} is done now."
+        for run_id in dict.fromkeys([*task.earlier_runs, task.run_id]):
+            if run_id is None:
+                continue
+            for row in await self._issues.list(issues.IssueQuery(run_id=run_id, status="open", limit=_MOST_ISSUES)):
+                if row.kind in failure_issues.CLOSED_BY_SUCCESS:
+                    await self._close(row.issue_id, task.run_id or run_id, note)
+
+    async def _close(self, issue_id: str, run_id: str, note: str) -> None:
+        try:
+            await self._issues.change(issue_id, lambda known: issues.closed(known, self.now(), run_id, note))
+        except (errors.Conflict, errors.NotFound) as error:
+            _log.error("not closed: %s", error.message, extra={"code": error.code})
+
+    def tell(self, session_id: str) -> None:
+        """Wake whoever waits for news of a plan."""
+        news = self._news.pop(session_id, None)
+        if news is not None:
+            news.set()
+
+
+def _can_be(session_id: str) -> bool:
+    return re.fullmatch(requests.SESSION_ID_PATTERN, session_id) is not None
+
+
+def _newly_done(known: plans.Plan, changed: plans.Plan) -> Iterator[plans.Task]:
+    # Only a task that was tried before can have left something behind.
+    before = {task.id for task in known.tasks if task.status is plans.TaskState.DONE}
+    tried = (task for task in changed.tasks if task.earlier_runs or task.attempt > 1)
+    yield from (task for task in tried if task.status is plans.TaskState.DONE and task.id not in before)
+
+
+def _new_troubles(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:
+    before = {task.id for task in known.tasks if task.status is plans.TaskState.FAILED}
+    for task in changed.tasks:
+        if task.status is plans.TaskState.FAILED and task.id not in before:
+            issue = failure_issues.issue(changed, task, masker)
+            if issue is not None:
+                yield issue

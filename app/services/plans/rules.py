@@ -1,0 +1,182 @@
+"""Rules: where the tasks of a session plan stand, where the plan itself does, and which tasks can be begun.
+
+Pure: plans in, plans out. `moves` has what takes a plan or a task from one state to another, `edits` what people
+change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from app import errors
+from app.domain import plain, plans, states
+
+RUN_DELETED = "run_deleted"
+"""Code of a task whose run was deleted before it had ended."""
+
+T = TypeVar("T", plans.Plan, plans.Task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFact:
+    """What a plan must know of the run of one of its tasks."""
+
+    status: states.RunState | None
+    """Where the run stands; None: it was deleted."""
+    error: Mapping[str, plain.Json] | None = None
+    """Why it failed: `{code, message, key, detail}`."""
+    ended_at: str | None = None
+    """When it had ended."""
+
+
+def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
+    """Return a plan with every status as its fields and its runs say, that of the plan itself included.
+
+    Revision and times stay; `renewed` counts the change where there is one.
+
+    Args:
+        runs: What is known of runs, by their ids; a task whose run is not among them stays as it is.
+    """
+    begun = [_with_outcome(task, runs) for task in plan.tasks]
+    done = {task.id for task in begun if task.status is plans.TaskState.DONE}
+    tasks = tuple(_replaced(task, status=_status(task, done)) for task in begun)
+    found = plan if tasks == plan.tasks else dataclasses.replace(plan, tasks=tasks)
+    return _replaced(found, status=derived(found))
+
+
+def derived(plan: plans.Plan) -> plans.PlanState:
+    """Return where a plan stands by the statuses of its tasks.
+
+    A running one is done when every task is, and failed when none can go on. A failed one is done when every task is,
+    because what had failed was removed, or its run sent on by hand. Only people take a plan out of the other states.
+    """
+    all_done = all(task.status is plans.TaskState.DONE for task in plan.tasks)
+    if plan.status is plans.PlanState.RUNNING and not can_go_on(plan):
+        return plans.PlanState.DONE if all_done else plans.PlanState.FAILED
+    if plan.status is plans.PlanState.FAILED and plan.tasks and all_done:
+        return plans.PlanState.DONE
+    return plan.status
+
+
+def can_go_on(plan: plans.Plan) -> bool:
+    """Tell whether a task runs, could be begun, or only needs an answer."""
+    return any(task.status in _LIVING for task in plan.tasks)
+
+
+def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
+    """Tell whether all that a task depends on is done, or a person starts it regardless."""
+    return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
+
+
+def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
+    """Return the tasks that are to be begun now, in their order; none unless the plan runs.
+
+    Args:
+        room: How many tasks of the plan may run at a time; those that run already take of it.
+    """
+    if plan.status is not plans.PlanState.RUNNING:
+        return []
+    free = room - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
+    return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
+
+
+def at_rest(plan: plans.Plan) -> bool:
+    """Tell whether nothing about a plan will change by itself."""
+    if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
+        return False
+    return not startable(plan, len(plan.tasks))
+
+
+def unbegun(plan: plans.Plan) -> list[plans.Task]:
+    """Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not."""
+    return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
+
+
+def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
+    """Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing
+    else differs.
+    """
+    same = dataclasses.replace(changed, revision=known.revision, updated_at=known.updated_at)
+    if same == known:
+        return known
+    return dataclasses.replace(changed, revision=known.revision + 1, updated_at=at)
+
+
+def expect(plan: plans.Plan, revision: int | None) -> None:
+    """Refuse a change by somebody who has not seen the plan as it is.
+
+    Args:
+        revision: Revision that was seen; None: whatever it is.
+
+    Raises:
+        errors.Conflict: `plan_changed`, with the plan.
+    """
+    if revision not in (None, plan.revision):
+        told = f"the plan {plan.session_id} has been changed meanwhile: its revision is {plan.revision}"
+        raise errors.Conflict(told, code="plan_changed", detail={"plan": plan.to_json()})
+
+
+def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
+    """Return a task of a plan.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+    """
+    found = plan.task(task_id)
+    if found is None:
+        told = f"the plan {plan.session_id} has no task {task_id}"
+        raise errors.NotFound(told, code="task_not_found", detail={"session_id": plan.session_id, "task": task_id})
+    return found
+
+
+def changed(plan: plans.Plan, at: str, **fields: Any) -> plans.Plan:
+    """Return a plan with other fields, every status settled, counted as one change."""
+    return renewed(plan, settled(dataclasses.replace(plan, **fields), {}), at)
+
+
+_LIVING = frozenset({plans.TaskState.RUNNING, plans.TaskState.PENDING, plans.TaskState.NEEDS_SCOPING})
+_OVER = frozenset({plans.TaskState.DONE, plans.TaskState.FAILED})
+
+
+def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact]) -> plans.Task:
+    """Return a task as its run has it; one without a run, or whose run is not told of, as it is."""
+    if task.status is plans.TaskState.DONE or task.run_id is None or task.run_id not in runs:
+        return task
+    fact = runs[task.run_id]
+    if fact.status is states.RunState.DONE:
+        return _replaced(task, status=plans.TaskState.DONE, error=None, ended_at=fact.ended_at)
+    if fact.status is None and task.status is plans.TaskState.FAILED:
+        return task
+    if fact.status is not None and not fact.status.finished:
+        return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
+    return _replaced(task, status=plans.TaskState.FAILED, error=_why(task.run_id, fact), ended_at=fact.ended_at)
+
+
+def _status(task: plans.Task, done: Container[int]) -> plans.TaskState:
+    """Return where a task stands: the one table of it (execution-modes, appendix G, task states)."""
+    if task.status in _OVER:
+        return task.status
+    if task.run_id is not None or (task.status is plans.TaskState.RUNNING and task.attempt > 0):
+        return plans.TaskState.RUNNING
+    if task.asks:
+        return plans.TaskState.NEEDS_SCOPING
+    return plans.TaskState.PENDING if _is_ready(task, done) else plans.TaskState.BLOCKED
+
+
+def _is_ready(task: plans.Task, done: Container[int]) -> bool:
+    return task.forced or all(dep in done for dep in task.deps)
+
+
+def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+    if fact.status is None:
+        return errors.ControlRoomError(f"its run {run_id} was deleted", code=RUN_DELETED).to_json()
+    told = f"its run {run_id} is {fact.status}"
+    return fact.error or errors.RunFailed(told, code=f"run_{fact.status}").to_json()
+
+
+def _replaced(value: T, **fields: Any) -> T:
+    same = all(getattr(value, name) == field for name, field in fields.items())
+    return value if same else dataclasses.replace(value, **fields)

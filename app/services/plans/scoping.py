@@ -1,0 +1,301 @@
+"""Scoping: which recipe does a task with which arguments, and what must be asked before that is known.
+
+No model is asked: the router chooses by the description, then by the description with the answers (execution-modes,
+task_router evolution), and a run that could be started is prepared and let go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app import errors
+from app.domain import library, plain, plans
+from app.services import arguments, recipes
+from app.services.plans import tasks
+from app.services.plans.requests import Answer
+from app.services.recipes import Catalogue
+from app.services.routing import RoutingResult
+from app.services.starting import Starter
+
+QUESTION_CHARACTERS = 4_000
+"""Longest question that is asked here."""
+
+MOST_NAMED = 8
+"""Recipes that a question names; of others it tells how many there are."""
+
+_MISSING = "missing_arg"
+_RECIPE = "$.recipe_id"
+_ROOT = re.compile(r"\$\.(args\.[^.\[]+|args|recipe_id|description)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a request says of a task itself, so that it is refused for what is wrong there."""
+
+    path: str
+    """Where the task stands in the request: `$` or `$.tasks[i]`."""
+    names: frozenset[str]
+    """Fields and arguments that it gives: `recipe_id`, `description`, `args.x`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wants:
+    flaws: Sequence[errors.Flaw] = ()
+    """What is wrong with recipe and arguments, told as of a run's request."""
+    missing: Sequence[str] = ()
+    """Required arguments that nobody has given."""
+    error: errors.RequestInvalid | None = None
+    """The refusal that told of the flaws."""
+
+
+def given(path: str, fields: Mapping[str, Any]) -> Given:
+    """Return what a request gives of a task.
+
+    Args:
+        fields: Those that it names, with their values.
+    """
+    names = {name for name in ("recipe_id", "description") if fields.get(name) is not None}
+    return Given(path=path, names=frozenset(names | {f"args.{name}" for name in fields.get("args") or ()}))
+
+
+class Scoper:
+    """Find out what a task needs before it can be begun."""
+
+    def __init__(self, *, route: Callable[[str], RoutingResult], starter: Starter, catalogue: Catalogue) -> None:
+        self._route = route
+        self._starter = starter
+        self._catalogue = catalogue
+
+    async def settle(self) -> None:
+        """Look at what has changed among the recipes, so that nobody is held up when tasks are scoped."""
+        await self._catalogue.settle()
+
+    def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
+        """Return a task with recipe and arguments as far as they are known, and with the question that is open then.
+
+        A question of the chief or of a person stays until it is answered; one of ours goes when nothing is open.
+
+        Args:
+            plan: What it is a task of.
+            asked: What a person's request gives. Older arguments that the recipe does not have are dropped then, as no
+                answer could take them back; what else is wrong is asked about.
+
+        Raises:
+            errors.RequestInvalid: that cannot be: an unknown or broken recipe, arguments that do not fit.
+        """
+        routed = self._routed(task)
+        if asked is not None:
+            routed = self._fitted(routed, asked)
+        wants = self._wants(plan, routed)
+        if asked is not None:
+            _refuse_given(wants, asked)
+        if _waits_for_a_person(routed):
+            return routed
+        if routed.recipe_id is None:
+            return _asking(routed, self._which_recipe(), "names no recipe, and holds no words by which one is found")
+        if not wants.flaws and not wants.missing:
+            return _quiet(routed)
+        lacking = ", ".join(wants.missing)
+        unusable = f"gives no value of {lacking}" if lacking else "does not change what is wrong"
+        return _asking(routed, self._what_else(routed, wants), unusable)
+
+    def refuse_unready(self, plan: plans.Plan) -> None:
+        """Refuse to begin a plan with a task whose run would lack a backend here.
+
+        Raises:
+            errors.NotReady: with every flaw of every such task.
+        """
+        flaws: list[errors.Flaw] = []
+        for number, task in enumerate(plan.tasks):
+            if task.recipe_id is None or task.run_id is not None or task.status is plans.TaskState.DONE:
+                continue
+            try:
+                self._starter.prepare(tasks.run_request(plan, task))
+            except errors.NotReady as lacking:
+                flaws += [dataclasses.replace(flaw, path=f"$.tasks[{number}]") for flaw in lacking.flaws]
+            except errors.RequestInvalid:
+                # It is asked about when its turn comes.
+                continue
+        if flaws:
+            raise errors.NotReady(f"the plan cannot begin here: {flaws[0].message}", flaws=flaws)
+
+    def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
+        """Return the arguments of a task without what the router has found in its words."""
+        found = self._seeds(task.recipe_id, self._found(task))
+        return {name: value for name, value in task.args.items() if name not in found or found[name] != value}
+
+    def answered(self, task: plans.Task, answer: Answer) -> plans.Task:
+        """Return a task with the answer to its open question, not scoped anew yet.
+
+        Where a recipe is asked for, an answer that is the id of one names it.
+        """
+        told = task if task.scoping_question is not None else _asking(task, self._which_recipe())
+        named = answer.recipe_id or self._named(task, answer.answer)
+        args = plain.plain(answer.args)
+        if named is None:
+            return dataclasses.replace(told, scoping_answer=answer.answer, args={**task.args, **args})
+        args = {**self._taken_by(named, self.unrouted(task)), **args}
+        return dataclasses.replace(told, scoping_answer=answer.answer, args=args, recipe_id=named, routed=False)
+
+    # -- recipe and arguments
+
+    def _routed(self, task: plans.Task) -> plans.Task:
+        found = self._found(task)
+        recipe_id, routed = task.recipe_id, False
+        if task.recipe_id is None or task.routed:
+            recipe_id = next((result.recipe_id for result in found if result.routable), None)
+            routed = recipe_id is not None
+        args = {**self._seeds(recipe_id, found), **task.args}
+        return dataclasses.replace(task, recipe_id=recipe_id, routed=routed, args=args)
+
+    def _fitted(self, task: plans.Task, asked: Given) -> plans.Task:
+        known = self._taken_by(task.recipe_id, task.args)
+        args = {name: value for name, value in task.args.items() if name in known or f"args.{name}" in asked.names}
+        return dataclasses.replace(task, args=args)
+
+    def _found(self, task: plans.Task) -> list[RoutingResult]:
+        """Return what the router says to the description, and to the description with the answers."""
+        answers = [each.answer for each in tasks.answered(task)]
+        texts = [task.description, *(["\n".join((task.description, *answers))] if answers else [])]
+        return [self._route(text) for text in texts]
+
+    def _seeds(self, recipe_id: str | None, found: Iterable[RoutingResult]) -> dict[str, plain.Json]:
+        recipe = self._recipe(recipe_id)
+        if recipe is None:
+            return {}
+        known, seeds = arguments.declared(recipe.args_schema), dict[str, plain.Json]()
+        for result in found:
+            if result.recipe_id == recipe_id:
+                seeds = {name: value for name, value in result.initial_args.items() if name in known} | seeds
+        return seeds
+
+    def _recipe(self, recipe_id: str | None) -> library.Recipe | None:
+        if recipe_id is None:
+            return None
+        try:
+            return self._catalogue.find(recipe_id).recipe
+        except errors.UnknownRecipe:
+            return None
+
+    def _taken_by(self, recipe_id: str | None, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+        recipe = self._recipe(recipe_id)
+        if recipe is None or recipe.args_schema.get("additionalProperties", False) is not False:
+            return dict(args)
+        known = arguments.declared(recipe.args_schema)
+        return {name: value for name, value in args.items() if name in known}
+
+    def _named(self, task: plans.Task, text: str) -> str | None:
+        found = self._recipe(text.strip()) if task.recipe_id is None else None
+        return found.recipe_id if found is not None else None
+
+    # -- what is wrong, and what is missing
+
+    def _wants(self, plan: plans.Plan, task: plans.Task) -> _Wants:
+        if task.recipe_id is None:
+            return _Wants()
+        try:
+            self._starter.prepare(tasks.run_request(plan, task))
+        except (errors.UnknownRecipe, errors.RecipeInvalid) as error:
+            flaw = errors.Flaw(path=_RECIPE, code=error.code, message=error.message)
+            return _Wants(flaws=[flaw], error=error)
+        except errors.RequestInvalid as error:
+            return _sorted(error)
+        except errors.NotReady:
+            # The machine lacks something, not the task.
+            return _Wants()
+        return _Wants()
+
+    # -- questions
+
+    def _which_recipe(self) -> str:
+        entries = sorted(self._catalogue.all(), key=lambda entry: entry.layer == recipes.BUNDLED)
+        usable = [entry.recipe for entry in entries if entry.usable and entry.recipe is not None]
+        routable = [recipe for recipe in usable if recipe.task_patterns] or usable
+        named = _listed("There are ", [_shown(recipe) for recipe in routable], most=MOST_NAMED)
+        more = " The id of any other recipe will do, too." if len(routable) < len(usable) else ""
+        return f"Which recipe is to do this? {named}{more}"
+
+    def _what_else(self, task: plans.Task, wants: _Wants) -> str:
+        recipe = self._recipe(task.recipe_id)
+        if recipe is None or any(flaw.path == _RECIPE for flaw in wants.flaws):
+            return f"{wants.flaws[0].message.rstrip('.')}. {self._which_recipe()}"[:QUESTION_CHARACTERS]
+        rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
+        asked = wants.error.detail.get("questions", {}) if wants.error is not None else {}
+        if asked and not wants.flaws and set(wants.missing) <= set(asked):
+            return " ".join(asked[name]["question"] for name in wants.missing)[:QUESTION_CHARACTERS]
+        missing = [_described(name, rules.get(name)) for name in wants.missing]
+        wrong = [f"{flaw.path.removeprefix('$.args.')} ({flaw.message})" for flaw in wants.flaws]
+        asks = f"The recipe {_shown(recipe)} must be told more: what is "
+        complains = f"The recipe {_shown(recipe)} cannot take these arguments: "
+        return _listed(asks if missing else complains, [*missing, *wrong], "; ")
+
+
+def _sorted(error: errors.RequestInvalid) -> _Wants:
+    # What is wrong with the plan itself, its folder for one, is not the task's to ask about.
+    own = [flaw for flaw in error.flaws if _ROOT.match(flaw.path)]
+    missing = [flaw.path.removeprefix("$.args.") for flaw in own if flaw.code == _MISSING]
+    return _Wants(flaws=[flaw for flaw in own if flaw.code != _MISSING], missing=missing, error=error)
+
+
+def _refuse_given(wants: _Wants, asked: Given) -> None:
+    flaws = [flaw for flaw in wants.flaws if _name(flaw) in asked.names]
+    if flaws and wants.error is not None:
+        found = [tasks.at_place(flaw, asked.path) for flaw in flaws]
+        facts = {"code": wants.error.code, "detail": wants.error.detail}
+        raise type(wants.error)(f"{found[0].path}: {found[0].message}", flaws=found, **facts)
+
+
+def _name(flaw: errors.Flaw) -> str | None:
+    found = _ROOT.match(flaw.path)
+    return None if found is None else found[1]
+
+
+def _waits_for_a_person(task: plans.Task) -> bool:
+    return task.scoping_question is not None and task.scoping_answer is None and task.asked_by != plans.BY_SYSTEM
+
+
+def _quiet(task: plans.Task) -> plans.Task:
+    if task.scoping_question is None or task.scoping_answer is not None:
+        return task
+    return dataclasses.replace(task, scoping_question=None, asked_by=None)
+
+
+def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
+    """Return a task with an open question.
+
+    Args:
+        unusable: What is wrong with an answer after which the same must be asked again.
+    """
+    asked, answer = task.scoping_question or "", task.scoping_answer
+    # What is told of an answer stands before the question, as long as the question is the same.
+    if asked.endswith(question):
+        question = asked if answer is None else f"The answer {plain.preview(answer)!r:.90} {unusable}. {question}"
+    return dataclasses.replace(
+        task,
+        scoping_question=question[:QUESTION_CHARACTERS],
+        asked_by=plans.BY_SYSTEM,
+        scoping_answer=None,
+        scoping_before=tasks.answered(task),
+    )
+
+
+def _shown(recipe: library.Recipe) -> str:
+    return f"{recipe.recipe_id} ({recipe.label})"
+
+
+def _described(name: str, rule: object) -> str:
+    about = rule.get("description") if isinstance(rule, Mapping) else None
+    return f"{name} ({about})" if isinstance(about, str) and about else name
+
+
+def _listed(beginning: str, names: Sequence[str], between: str = ", ", most: int = QUESTION_CHARACTERS) -> str:
+    for count in range(min(len(names), most), 0, -1):
+        rest = f"{between}and {len(names) - count} more" if count < len(names) else ""
+        text = f"{beginning}{between.join(names[:count])}{rest}."
+        if len(text) <= QUESTION_CHARACTERS:
+            return text
+    return f"{beginning}{len(names)} of them."[:QUESTION_CHARACTERS]

@@ -1,0 +1,110 @@
+"""Tasks: what the run of a task is asked, and what a plan keeps of a task that is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from app import errors
+from app.domain import plain, plans
+from app.services.plans.requests import NewTask
+from app.services.requests import StartRequest
+
+PATH = "$.tasks[{}]"
+"""Place of a task in a request for a new plan, by its index."""
+
+
+def text(task: plans.Task) -> str:
+    """Return what the run of a task is told: its description, and what was answered, with what the chief or a person
+    had asked.
+
+    Our own questions are about recipes and arguments and tell an agent nothing; of those the answer's words are enough.
+    """
+    told = (_told(each, task.recipe_id) for each in answered(task))
+    return "\n\n".join((task.description, *(words for words in told if words)))
+
+
+def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
+    """Return the questions about a task that have their answer, the first one first."""
+    if task.scoping_question is None or task.scoping_answer is None:
+        return task.scoping_before
+    last = plans.Scoping(question=task.scoping_question, answer=task.scoping_answer, asked_by=task.asked_by)
+    return (*task.scoping_before, last)
+
+
+def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
+    """Return what the present run of a task is started with; after a crash the same key finds the same run."""
+    asked = StartRequest(
+        recipe_id=task.recipe_id,
+        description=text(task),
+        args=task.args,
+        session_plan_task_id=task.id,
+        idempotency_key=f"plan:{plan.session_id}:{task.id}:{task.attempt}",
+    )
+    return of_plan(plan, asked)
+
+
+def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
+    """Return a run's request with what all runs of a plan have in common."""
+    return dataclasses.replace(
+        asked,
+        session_id=plan.session_id,
+        working_dir=plan.working_dir,
+        labels=plan.labels,
+        priority=plan.priority,
+        parent_run_id=plan.parent_run_id,
+        # The run that asked for the plan may be of another project, or have been deleted since.
+        runs_above=plan.runs_above,
+    )
+
+
+def chief_key(session_id: str) -> str:
+    """Return the key under which the chief's run of a plan is found."""
+    return f"plan:{session_id}:chief"
+
+
+def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Task:
+    """Return a task as it is asked for; whether a recipe fits it is not known yet.
+
+    Args:
+        asked_by: Who asks its question, if it has one.
+    """
+    return plans.Task(
+        id=task_id,
+        description=new.description,
+        recipe_id=new.recipe_id,
+        args=plain.plain(new.args),
+        deps=tuple(new.deps),
+        dod=new.dod,
+        scoping_question=new.scoping_question,
+        asked_by=None if new.scoping_question is None else asked_by,
+        idempotency_key=new.idempotency_key,
+        request_sha256=new.sha256() if new.idempotency_key else None,
+    )
+
+
+def numbered(tasks: Sequence[NewTask], asked_by: str = plans.BY_USER) -> tuple[plans.Task, ...]:
+    """Return the tasks of a new plan; those without a number get the one above the highest before them."""
+    found: list[plans.Task] = []
+    for new in tasks:
+        task_id = max((task.id for task in found), default=0) + 1 if new.id is None else new.id
+        found.append(made(new, task_id, asked_by))
+    return tuple(found)
+
+
+def at_place(flaw: errors.Flaw, path: str) -> errors.Flaw:
+    """Return a flaw of a run's request as one of the task that stands at a place."""
+    return dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}")
+
+
+def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
+    if scoping.asked_by != plans.BY_SYSTEM:
+        return f"{scoping.question}\n{scoping.answer}"
+    return "" if scoping.answer.strip() == recipe_id else scoping.answer
+
+
+def refusal(error: errors.ControlRoomError) -> Mapping[str, plain.Json]:
+    """Return why no run could be made, as a task keeps it."""
+    told, flaws = error.to_json(), [flaw.to_json() for flaw in getattr(error, "flaws", ())]
+    detail: Mapping[str, plain.Json] = plain.plain(told["detail"] | ({"flaws": flaws} if flaws else {}))
+    return told | {"detail": detail}

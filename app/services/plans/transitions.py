@@ -1,0 +1,250 @@
+"""Moves: what takes a session plan, or one of its tasks, from one state to another.
+
+Pure: each returns the plan as it is then to be kept, every status settled, and counts one revision.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from app import errors
+from app.domain import plain, plans
+from app.services.plans import rules
+
+_AT_WORK = (plans.PlanState.RUNNING, plans.PlanState.FAILED, plans.PlanState.DONE)
+
+
+def approved(plan: plans.Plan, at: str) -> plans.Plan:
+    """Let a draft be started.
+
+    Raises:
+        errors.WrongState: it is no draft, the chief is at work, or there are no tasks.
+    """
+    _among(plan, {plans.PlanState.DRAFT}, "approved")
+    expect_chief_away(plan)
+    _with_tasks(plan)
+    return rules.changed(plan, at, status=plans.PlanState.APPROVED, error=None)
+
+
+def started(plan: plans.Plan, at: str) -> plans.Plan:
+    """Let the tasks of a plan be begun; one that runs stays as it is.
+
+    Raises:
+        errors.WrongState: it is a draft, has no tasks, or has failed or is done with nothing left that could go on.
+    """
+    if plan.status is plans.PlanState.RUNNING:
+        return plan
+    if plan.status is plans.PlanState.DRAFT:
+        raise _wrong(plan, f"the plan {plan.session_id} is a draft; it must be approved before it is started")
+    _with_tasks(plan)
+    if plan.status in _AT_WORK and not rules.can_go_on(plan):
+        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}, and none of its tasks can go on")
+    return rules.changed(plan, at, status=plans.PlanState.RUNNING, error=None)
+
+
+def paused(plan: plans.Plan, at: str) -> plans.Plan:
+    """Let no further task be begun.
+
+    Raises:
+        errors.WrongState: it does not run.
+    """
+    _among(plan, {plans.PlanState.RUNNING}, "paused")
+    return rules.changed(plan, at, status=plans.PlanState.PAUSED)
+
+
+def resumed(plan: plans.Plan, at: str) -> plans.Plan:
+    """Let the tasks of a paused plan be begun again.
+
+    Raises:
+        errors.WrongState: it is not paused, or has no tasks.
+    """
+    _among(plan, {plans.PlanState.PAUSED}, "resumed")
+    _with_tasks(plan)
+    return rules.changed(plan, at, status=plans.PlanState.RUNNING, error=None)
+
+
+def forced(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
+    """Let a blocked task be begun although something that it depends on is not done.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: it is not blocked, or the plan is not at work.
+    """
+    task = _of_plan_at_work(plan, task_id, plans.TaskState.BLOCKED, "forced")
+    return _with(plan, dataclasses.replace(task, forced=True), at, plans.PlanState.RUNNING)
+
+
+def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Plan:
+    """Let a failed task be tried once more.
+
+    One that has come to depend on something that is not done, or about which something is asked since, waits for that
+    and begins anew then.
+
+    Args:
+        fresh: Whether a new run is made; otherwise its run is sent on, and the task runs from now on.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: it has not failed, or the plan is not at work.
+    """
+    task = _of_plan_at_work(plan, task_id, plans.TaskState.FAILED, "retried")
+    if fresh or task.run_id is None or task.asks or not rules.is_ready(plan, task):
+        renewed = dataclasses.replace(without_run(task), status=plans.TaskState.PENDING, error=None, ended_at=None)
+        return _with(plan, dataclasses.replace(renewed, started_at=None), at, plans.PlanState.RUNNING)
+    again = dataclasses.replace(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
+    return _with(plan, again, at, plans.PlanState.RUNNING)
+
+
+def begun(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
+    """Let a run be made for a pending task; its attempt names the run, so that after a crash the same one is found.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: it is not pending, or the plan does not run.
+    """
+    task = rules.the_task(plan, task_id)
+    _among(plan, {plans.PlanState.RUNNING}, "going on")
+    _is(plan, task, plans.TaskState.PENDING, "begun")
+    made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=task.attempt + 1)
+    return _with(plan, dataclasses.replace(made, started_at=at, ended_at=None, error=None), at)
+
+
+def with_run(plan: plans.Plan, task_id: int, run_id: str, at: str) -> plans.Plan:
+    """Note the run that was made for a task.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: no run is being made for it.
+    """
+    task = rules.the_task(plan, task_id)
+    _is_being_made(plan, task)
+    return _with(plan, dataclasses.replace(task, run_id=run_id), at)
+
+
+def refused(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json], at: str) -> plans.Plan:
+    """Note that no run can be made for a task.
+
+    Raises:
+        errors.NotFound, errors.WrongState: as `with_run`.
+    """
+    task = rules.the_task(plan, task_id)
+    _is_being_made(plan, task)
+    return _with(plan, dataclasses.replace(task, status=plans.TaskState.FAILED, error=error, ended_at=at), at)
+
+
+def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Plan:
+    """Take over what the chief made of a plan's intent.
+
+    Raises:
+        errors.WrongState: the chief's tasks are not awaited.
+    """
+    _awaiting(plan)
+    return rules.changed(plan, at, tasks=tuple(tasks), awaits_chief=False, error=None)
+
+
+def unplanned(plan: plans.Plan, error: Mapping[str, plain.Json], at: str) -> plans.Plan:
+    """Note that the chief made no plan.
+
+    Raises:
+        errors.WrongState: as `planned`.
+    """
+    _awaiting(plan)
+    return rules.changed(plan, at, status=plans.PlanState.FAILED, awaits_chief=False, error=error)
+
+
+def asked_again(plan: plans.Plan, at: str) -> plans.Plan:
+    """Wait once more for the chief, whose run goes on.
+
+    Raises:
+        errors.WrongState: the plan has not failed for want of the chief's tasks.
+    """
+    _among(plan, {plans.PlanState.FAILED}, "asked for again")
+    if plan.tasks or plan.chief_run_id is None:
+        raise _wrong(plan, f"the plan {plan.session_id} has not failed for want of the chief's tasks")
+    return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, error=None)
+
+
+def expect_chief_away(plan: plans.Plan) -> None:
+    """Refuse a change while the chief is at work.
+
+    Raises:
+        errors.WrongState: it is.
+    """
+    if plan.awaits_chief:
+        raise _wrong(plan, f"the chief is at work on the plan {plan.session_id}")
+
+
+def expect_rest(plan: plans.Plan) -> None:
+    """Refuse to remove a plan that is at work.
+
+    Raises:
+        errors.WrongState: it runs, the chief is at work, or a run of it has not ended.
+    """
+    expect_chief_away(plan)
+    if plan.status is plans.PlanState.RUNNING:
+        raise _wrong(plan, f"the plan {plan.session_id} is running; only one that rests is deleted: pause it first")
+    for task in plan.tasks:
+        if task.status is plans.TaskState.RUNNING:
+            told = f"task {task.id} of the plan {plan.session_id} runs; only a plan that rests is deleted"
+            raise _wrong_task(plan, task, f"{told}: let the run {task.run_id} end, or cancel it")
+
+
+def without_run(task: plans.Task) -> plans.Task:
+    """Return a task whose present run is one of its earlier ones."""
+    if task.run_id is None:
+        return task
+    return dataclasses.replace(task, run_id=None, earlier_runs=(*task.earlier_runs, task.run_id))
+
+
+def _with(plan: plans.Plan, task: plans.Task, at: str, status: plans.PlanState | None = None) -> plans.Plan:
+    tasks = plan.with_task(task).tasks
+    return rules.changed(plan, at, tasks=tasks, status=status or plan.status)
+
+
+def _of_plan_at_work(plan: plans.Plan, task_id: int, status: plans.TaskState, verb: str) -> plans.Task:
+    task = rules.the_task(plan, task_id)
+    if plan.status not in _AT_WORK:
+        told = f"the plan {plan.session_id} is {plan.status}; a task is {verb} while it is {_listed(_AT_WORK)}"
+        raise _wrong(plan, told)
+    _is(plan, task, status, verb)
+    return task
+
+
+def _is(plan: plans.Plan, task: plans.Task, status: plans.TaskState, verb: str) -> None:
+    if task.status is not status:
+        raise _wrong_task(plan, task, f"task {task.id} is {task.status}; only a {status} task is {verb}")
+
+
+def _is_being_made(plan: plans.Plan, task: plans.Task) -> None:
+    if task.status is not plans.TaskState.RUNNING or task.run_id is not None:
+        raise _wrong_task(plan, task, f"no run is being made for task {task.id}")
+
+
+def _awaiting(plan: plans.Plan) -> None:
+    if not plan.awaits_chief:
+        raise _wrong(plan, f"the chief's tasks of the plan {plan.session_id} are not awaited")
+
+
+def _with_tasks(plan: plans.Plan) -> None:
+    if not plan.tasks:
+        raise _wrong(plan, f"the plan {plan.session_id} has no tasks")
+
+
+def _among(plan: plans.Plan, allowed: Collection[plans.PlanState], verb: str) -> None:
+    if plan.status not in allowed:
+        names = _listed([state for state in plans.PlanState if state in allowed])
+        raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}; only one that is {names} is {verb}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+
+
+def _wrong(plan: plans.Plan, told: str) -> errors.WrongState:
+    return errors.WrongState(told, detail={"session_id": plan.session_id, "status": plan.status.value})
+
+
+def _wrong_task(plan: plans.Plan, task: plans.Task, told: str) -> errors.WrongState:
+    facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
+    return errors.WrongState(told, detail=facts)

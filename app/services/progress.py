@@ -1,0 +1,57 @@
+"""Progress: how far the runs of a list have come."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from app.domain import plain, states
+from app.engine import run_engine, stores
+
+KEPT_RUNS = 10_000
+"""Ended runs whose progress is kept in memory."""
+
+Row: TypeAlias = dict[str, plain.Json]
+
+
+class Progress:
+    """Add finished and total steps to rows: from memory while a run is loaded, from its manifest while it rests."""
+
+    def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
+        self._store = store
+        self._engine = engine
+        self._ended: OrderedDict[tuple[str, str], stores.Progress] = OrderedDict()
+
+    async def rows(self, found: Sequence[stores.RunSummary]) -> list[Row]:
+        """Return runs as lists show them, with `current_step_index` and `total_steps`."""
+        known = {run.run_id: progress for run in found if (progress := self._known(run)) is not None}
+        read = await self._store.read_progress([run.run_id for run in found if run.run_id not in known])
+        for run in found:
+            if run.run_id in read and states.RunState(run.status).finished:
+                self._ended[run.run_id, run.updated_at] = read[run.run_id]
+        while len(self._ended) > KEPT_RUNS:
+            self._ended.popitem(last=False)
+        return [self._row(run, (known | read).get(run.run_id)) for run in found]
+
+    def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> Row:
+        row, view = run.to_json() | _shown(progress), self._engine.view(run.run_id) if run.unreadable else None
+        if view is not None:
+            # Its row waits until everything is in its files, which may take long.
+            code = view.error.get("code") if view.error else None
+            row |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
+            row |= {"completed_at": view.completed_at}
+        return row
+
+    def _known(self, run: stores.RunSummary) -> stores.Progress | None:
+        view = self._engine.view(run.run_id)
+        if view is None:
+            return self._ended.get((run.run_id, run.updated_at))
+        progress = view.board.progress
+        return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
+
+
+def _shown(progress: stores.Progress | None) -> Row:
+    if progress is None:
+        return {"current_step_index": None, "total_steps": None}
+    return {"current_step_index": progress.finished_steps, "total_steps": progress.total_steps}

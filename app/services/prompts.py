@@ -1,0 +1,173 @@
+"""The prompt registry: templates in three layers, merged by prompt type and variant (execution-modes, appendix F)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, get_args
+
+from app import errors
+from app.domain import json_schemas, json_text, library, plain
+
+REGISTRY_FILE = "prompts.json"
+"""Name of the file that lists the templates of a layer."""
+MAX_TEMPLATE_BYTES = 64 * 1024
+"""Largest template file."""
+
+_SECTION = "pipeline_templates"
+_TIERS: tuple[library.Tier, ...] = get_args(library.Tier)
+
+_ENTRY: Mapping[str, plain.Json] = {
+    "type": "object",
+    "properties": {
+        "label": {"type": "string", "maxLength": 200},
+        "variants": {
+            "type": "object",
+            "properties": {tier: {"type": "string", "minLength": 1, "maxLength": 500} for tier in _TIERS},
+            "additionalProperties": False,
+        },
+    },
+    "additionalProperties": False,
+}
+_SCHEMA: Mapping[str, plain.Json] = {
+    "type": "object",
+    "properties": {_SECTION: {"type": "object", "additionalProperties": _ENTRY}},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerFlaw:
+    """One thing wrong with a file of a layer."""
+
+    file: str
+    """The file."""
+    flaw: errors.Flaw
+    """What is wrong, and where in it."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the flaw as plain JSON."""
+        return {"file": self.file, **self.flaw.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRegistry:
+    """The templates of all layers, one over the other."""
+
+    templates: Mapping[str, library.PromptTemplate]
+    """Templates by prompt type; what is broken is left out."""
+    flaws: tuple[LayerFlaw, ...] = ()
+    """Everything that is broken."""
+
+
+def layers(bundled_recipes: Path, home: Path, data_directory: Path) -> tuple[Path, Path, Path]:
+    """Return the prompt folders from the lowest layer to the highest: bundled, the user's, the project's."""
+    return bundled_recipes / "prompts", home / ".control-room" / "prompts", data_directory / "prompts"
+
+
+def load(folders: Sequence[Path]) -> PromptRegistry:
+    """Lay the layers over one another; a later one wins, for each variant of each prompt type by itself.
+
+    A template file is looked for from the highest layer down, so that a project can replace a file alone. What is
+    broken takes nothing else down: the layers below stand in for it.
+    """
+    merged: dict[str, library.PromptTemplate] = {}
+    flaws: list[LayerFlaw] = []
+    for folder in folders:
+        file = folder / REGISTRY_FILE
+        entries, broken = _registry(file)
+        flaws += broken
+        for prompt_type, entry in entries.items():
+            variants, broken = _variants(file, prompt_type, entry, folders)
+            flaws += broken
+            if variants or prompt_type in merged:
+                merged[prompt_type] = _merged(merged.get(prompt_type), prompt_type, entry, variants)
+    return PromptRegistry(templates=merged, flaws=tuple(flaws))
+
+
+def _registry(file: Path) -> tuple[Mapping[str, Mapping[str, Any]], list[LayerFlaw]]:
+    if not file.exists():
+        return {}, []
+    try:
+        document = json_text.read(_text(file, json_text.MAX_CHARACTERS), exact=True)
+    except errors.InputRefused as error:
+        return {}, [LayerFlaw(file=str(file), flaw=flaw) for flaw in error.flaws]
+    found = json_schemas.flaws(_SCHEMA, document)
+    if isinstance(document, dict):
+        unknown = [name for name in document if name != _SECTION]
+        found += [json_schemas.flaw((name,), "unknown_field", f"is not read; {_SECTION} is") for name in unknown]
+    flaws = [LayerFlaw(file=str(file), flaw=flaw) for flaw in found]
+    section = document.get(_SECTION) if isinstance(document, dict) else None
+    entries = section if isinstance(section, dict) else {}
+    return {name: entry for name, entry in entries.items() if not json_schemas.flaws(_ENTRY, entry)}, flaws
+
+
+def _variants(
+    file: Path, prompt_type: str, entry: Mapping[str, Any], folders: Sequence[Path]
+) -> tuple[dict[str, str], list[LayerFlaw]]:
+    variants: dict[str, str] = {}
+    flaws: list[LayerFlaw] = []
+    for tier, name in entry.get("variants", {}).items():
+        text, broken = _template(name, folders)
+        if text is not None:
+            variants[tier] = text
+        place = (_SECTION, prompt_type, "variants", tier)
+        told = [json_schemas.flaw(place, flaw.code, flaw.message) for flaw in broken]
+        flaws += [LayerFlaw(file=str(file), flaw=flaw) for flaw in told]
+    return variants, flaws
+
+
+def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[errors.Flaw]]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\x00" in name:
+        return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is no path inside the folder")]
+    broken: list[errors.Flaw] = []
+    for file in (folder / path for folder in reversed(folders)):
+        if not file.exists():
+            continue
+        try:
+            return _checked(file, folders), broken
+        except errors.InputRefused as error:
+            broken += [errors.Flaw(path="$", code=flaw.code, message=f"{file} {flaw.message}") for flaw in error.flaws]
+    missing = errors.Flaw(path="$", code="file_not_found", message=f"there is no file {name!r:.80} in any layer")
+    return None, broken or [missing]
+
+
+def _checked(file: Path, folders: Sequence[Path]) -> str:
+    if not any(file.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        raise _refused("outside", "leads out of the prompts folders")
+    text = _text(file, MAX_TEMPLATE_BYTES)
+    if not text.strip():
+        raise _refused("empty", "is empty")
+    return text.replace("\r\n", "\n")
+
+
+def _text(file: Path, limit_bytes: int) -> str:
+    try:
+        if not file.is_file():
+            raise _refused("not_a_file", "is not a regular file")
+        with file.open("rb") as opened:
+            content = opened.read(limit_bytes + 1)
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise _refused("file_unreadable", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _refused("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
+    if len(content) > limit_bytes:
+        raise _refused("too_large", f"is larger than {limit_bytes} bytes")
+    if "\x00" in text:
+        raise _refused("not_text", "holds a NUL character")
+    return text
+
+
+def _merged(
+    below: library.PromptTemplate | None, prompt_type: str, entry: Mapping[str, Any], variants: Mapping[str, str]
+) -> library.PromptTemplate:
+    label = entry.get("label") or (below.label if below else prompt_type)
+    return library.PromptTemplate(
+        prompt_type=prompt_type, label=label, variants={**(below.variants if below else {}), **variants}
+    )
+
+
+def _refused(code: str, message: str) -> errors.InputRefused:
+    return errors.InputRefused(message, flaws=[errors.Flaw(path="$", code=code, message=message)])

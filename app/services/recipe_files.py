@@ -1,0 +1,244 @@
+"""Recipe files: read from the folders of a layer, each again only when it has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from app import clock, errors
+from app.domain import library
+from app.engine import ports
+from app.services import folder_listings, recipe_texts
+
+_Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw, ...]]]
+
+_ID_FIELDS = ("recipe_id", "id", "name")
+_LONG_CHARACTERS = 32 * 1024
+_FOREIGN = ("unknown_field", "later_field")
+_MOST_DEPTH = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder whose files are recipes of one dialect."""
+
+    dialect: str
+    """Language of its recipes."""
+    path: Path
+    """Where it is; it need not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Folders that belong together; a later layer shadows an earlier one."""
+
+    name: str
+    """`bundled` or `project`."""
+    folders: tuple[Folder, ...]
+    """Where its recipes are."""
+    fixed: bool = False
+    """Whether it belongs to the program and never changes while that lives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeFile:
+    """A file that was read, well or badly."""
+
+    path: Path
+    """Where it is."""
+    dialect: str
+    """Language it should be written in."""
+    recipe_id: str
+    """Id of the recipe; of a broken file the one that it seems to claim."""
+    recipe: library.Recipe | None
+    """The recipe; None of a broken file."""
+    flaws: tuple[errors.Flaw, ...] = ()
+    """Why it is broken."""
+    unmade: tuple[errors.Flaw, ...] = ()
+    """Those of them that kept it from being put together."""
+    source: str = ""
+    """Text of a broken file, as far as it can be read and put together."""
+    is_long: bool = False
+    """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
+    beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
+    """Other files that were looked for to put the recipe together, by path, as they stood then."""
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether those other files are as they were, and it could be read."""
+        if any(flaw.code == recipe_texts.UNREADABLE for flaw in self.flaws):
+            # That says nothing about the file, and passes without a change of it.
+            return False
+        return all(folder_listings.mark(path) == mark for path, mark in self.beside.items())
+
+
+@runtime_checkable
+class NestingDialect(Protocol):
+    """A dialect whose recipes may be in folders below its own, because they name one another by their files."""
+
+    takes_folders: bool
+    """True."""
+
+
+class _Found(NamedTuple):
+    path: str
+    dialect: str
+    mark: folder_listings.Mark
+
+
+class RecipeFiles:
+    """The files of one layer, as they stand now."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        dialects: Mapping[str, ports.Dialect],
+        clock: clock.Clock,
+        below: Sequence[Layer] = (),
+        adapted: Callable[[library.Recipe], library.Recipe] = lambda recipe: recipe,
+    ) -> None:
+        """Args:
+        adapted: Returns a recipe as this project runs it.
+        below: Layers whose shared files are taken where this one has none, the nearest first.
+        """
+        self.layer = layer
+        self._sharing = (layer, *below)
+        self._dialects = dialects
+        self._adapted = adapted
+        self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
+        self._listings = [(folder.dialect, folder_listings.Listing(folder.path, clock)) for folder in layer.folders]
+        self._clock = clock
+        self._inner: dict[str, folder_listings.Listing] = {}
+        self._known: dict[_Found, RecipeFile] = {}
+        self._files: tuple[RecipeFile, ...] | None = None
+
+    def read(self) -> tuple[RecipeFile, ...]:
+        """Return every recipe file, in the order of folders and names; the very same tuple as long
+        as none has changed.
+        """
+        if self._files is not None and self.layer.fixed:
+            return self._files
+        found, standing = self._all_found(), self._standing()
+        if self._files is None or found != list(standing):
+            self._known = {file: standing.get(file) or self._read(file) for file in found}
+            self._files = tuple(self._known.values())
+        return self._files
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether no file has changed since they were read."""
+        return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
+
+    def _all_found(self) -> list[_Found]:
+        return [file for dialect, listing in self._listings for file in self._found(dialect, listing, _MOST_DEPTH)]
+
+    def _standing(self) -> dict[_Found, RecipeFile]:
+        return {file: known for file, known in self._known.items() if known.stands}
+
+    def _found(self, dialect: str, listing: folder_listings.Listing, depth: int) -> Iterator[_Found]:
+        written_in = self._dialects[dialect]
+        # A file with the ending of another language was put into the wrong folder, and is listed as that.
+        suffixes = written_in.file_suffixes if self.layer.fixed else self._suffixes
+        for name in listing.names():
+            path = f"{listing.folder}/{name}"
+            if name.startswith("."):
+                continue
+            if name.endswith(suffixes):
+                yield _Found(path, dialect, folder_listings.mark(path))
+            elif depth and isinstance(written_in, NestingDialect) and folder_listings.mark(path).is_folder:
+                inner = self._inner.setdefault(path, folder_listings.Listing(path, self._clock))
+                yield from self._found(dialect, inner, depth - 1)
+
+    def _read(self, found: _Found) -> RecipeFile:
+        path, dialect = Path(found.path), found.dialect
+        try:
+            source = recipe_texts.source(path)
+        except errors.RecipeInvalid as error:
+            return _broken(path, dialect, *error.flaws)
+        if not path.name.endswith(self._dialects[dialect].file_suffixes):
+            return _broken(path, dialect, *self._misplaced(path, dialect, source))
+        shared = recipe_texts.Shared(folders(dialect, self._sharing))
+        composed = recipe_texts.compose(self._dialects[dialect], source, shared, path.stem)
+        parse: _Parse = _parsed_once if self.layer.fixed else parsed
+        recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
+        if recipe is None:
+            misplaced = self._misplaced(path, dialect, composed.source) if not self.layer.fixed else ()
+            read = _broken(path, dialect, *(misplaced or flaws), source="" if misplaced else composed.source)
+        else:
+            adapted = dataclasses.replace(self._adapted(recipe), path=str(path))
+            read = RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=adapted)
+        return dataclasses.replace(
+            read,
+            unmade=composed.flaws,
+            beside=shared.looked_for,
+            is_long=len(composed.source) > _LONG_CHARACTERS,
+        )
+
+    def _misplaced(self, path: Path, dialect: str, source: str) -> tuple[errors.Flaw, ...]:
+        """Return the one flaw of a file that is written in the language of another folder; nothing where it is not."""
+        fitting = [name for name, known in self._dialects.items() if path.name.endswith(known.file_suffixes)]
+        unlike = {name: self._unlikeness(name, path, source) for name in fitting}
+        found = min(unlike, key=lambda name: (unlike[name], name != dialect), default=dialect)
+        # Only fields tell languages from one another: what a file lacks, it may lack in any of them.
+        if found == dialect or (dialect in unlike and unlike[found][0] == unlike[dialect][0]):
+            return ()
+        folder = next((folder.path for folder in self.layer.folders if folder.dialect == found), None)
+        message = f"is not a recipe of {dialect}, as its folder says; it reads as {found}: move it to {folder}"
+        return (errors.Flaw(path="$", code="misplaced", message=message),)
+
+    def _unlikeness(self, name: str, path: Path, source: str) -> tuple[int, int]:
+        try:
+            with recipe_texts.looked_at(path.stem, name):
+                flaws: Sequence[errors.Flaw] = self._dialects[name].flaws(source, path.stem, library.Library())
+        except errors.InputRefused as error:
+            flaws = error.flaws
+        return sum(flaw.code in _FOREIGN for flaw in flaws), len(flaws)
+
+
+def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
+    """Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own
+    first.
+    """
+    return [folder.path for layer in layers for folder in reversed(layer.folders) if folder.dialect == dialect]
+
+
+def parsed(
+    dialect: ports.Dialect, composed: ports.Composition, stem: str
+) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
+    """Return the recipe that a text holds, or None and its flaws."""
+    try:
+        with recipe_texts.looked_at(stem, dialect.name):
+            recipe = dialect.parse(composed.source, stem)
+    except errors.InputRefused as error:
+        return None, recipe_texts.all_flaws(composed.flaws, error.flaws)
+    return (None, composed.flaws) if composed.flaws else (recipe, ())
+
+
+# A process that serves several projects, or is forked from one that has looked, reads what never changes once.
+_parsed_once = functools.lru_cache(maxsize=256)(parsed)
+
+
+def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:
+    return RecipeFile(
+        path=path,
+        dialect=dialect,
+        # Only JSON says its id where it is too broken to be read in its language.
+        recipe_id=_claimed(source, path.stem) if path.suffix == ".json" else path.stem,
+        recipe=None,
+        flaws=flaws,
+        source=source,
+    )
+
+
+def _claimed(source: str, stem: str) -> str:
+    try:
+        document = json.loads(source)
+    except (ValueError, RecursionError):
+        return stem
+    names = (document.get(field) for field in _ID_FIELDS) if isinstance(document, dict) else ()
+    return next((name for name in names if isinstance(name, str) and name), stem)

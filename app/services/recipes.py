@@ -1,0 +1,336 @@
+"""The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import clock, errors
+from app.domain import library, plain
+from app.engine import ports
+from app.services import recipe_texts
+from app.services.readiness import Readiness
+from app.services.recipe_entries import Entry, Examined
+from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
+from app.services.recipe_versions import RecipeVersion
+
+PROJECT_DIALECT = "control_room"
+"""Dialect of the recipes that lie directly in a project's `recipes/`."""
+
+BUNDLED = "bundled"
+"""Layer of the recipes that come with the program."""
+
+_NEAREST = 3
+_SHOWN_CHARACTERS = 80
+_RESEMBLANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    files: Sequence[Sequence[RecipeFile]]
+    shelf: library.Library
+    entries: Mapping[str, Sequence[Entry]]
+
+    def holds(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> bool:
+        return shelf is self.shelf and all(now is then for now, then in zip(files, self.files, strict=True))
+
+
+class Catalogue:
+    """All recipes that can be named."""
+
+    def __init__(
+        self,
+        *,
+        layers: Sequence[Layer],
+        dialects: Mapping[str, ports.Dialect],
+        library: Callable[[], library.Library],
+        readiness: Readiness,
+        clock: clock.Clock,
+        is_shelf_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Args:
+        library: Returns what recipes can refer to, and may have to read it first.
+        is_shelf_read: Tells whether it need not.
+        """
+        self._layers = [
+            RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
+            for number, layer in enumerate(layers)
+        ]
+        self._sharing = tuple(reversed(layers))
+        self._dialects = dialects
+        self._library = library
+        self._is_shelf_read = is_shelf_read
+        self._readiness = readiness
+        self._editions: dict[str, RecipeVersion] = {}
+        self._listing: _Listing | None = None
+        self._reading = threading.RLock()
+        self._settling = asyncio.Lock()
+
+    async def settle(self) -> None:
+        """Look beside the event loop at what has changed, so that who asks next, and is held up by nobody, need not."""
+        async with self._settling:
+            if not self._stands():
+                await asyncio.to_thread(self._entries)
+
+    def all(self) -> list[Entry]:
+        """Return every recipe that no later layer shadows, by id; broken files too."""
+        return [entry for group in self._entries().values() for entry in group]
+
+    def find(self, recipe_id: str) -> Entry:
+        """Return a recipe's entry; where files collide, the first of them.
+
+        Raises:
+            errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
+        """
+        entries = self._entries()
+        named = entries.get(recipe_id)
+        if not named:
+            raise _unknown(recipe_id, list(entries))
+        return next((entry for entry in named if entry.recipe is not None), named[0])
+
+    def get(self, recipe_id: str) -> RecipeVersion:
+        """Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
+
+        Raises:
+            errors.UnknownRecipe: there is none of that id.
+            errors.RecipeInvalid: it is broken; its flaws are told.
+            errors.Unreadable: its file cannot be read now.
+        """
+        entry = self.find(recipe_id)
+        if not entry.usable:
+            first = entry.flaws[0]
+            if first.code == recipe_texts.UNREADABLE:
+                told = f"recipe {recipe_id} cannot be started now: {entry.path}: {first.message}"
+                detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
+                raise errors.Unreadable(told, detail=detail)
+            raise errors.RecipeInvalid(
+                f"recipe {recipe_id} in {entry.path} cannot be started: {first.path}: {first.message}",
+                flaws=entry.flaws,
+                detail={"path": entry.path},
+            )
+        return self._editions[entry.path]
+
+    def adapted(self, recipe: library.Recipe) -> library.Recipe:
+        """Return a recipe of no file as this project runs it."""
+        return self._readiness.adapted(recipe)
+
+    def listed(self) -> list[dict[str, plain.Json]]:
+        """Return what lists show of every recipe, with what a run of it would lack here."""
+        return [self._shown(entry) for entry in self.all()]
+
+    def refuse_unready(self, edition: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
+        """Refuse a run that is known to lack a backend or program.
+
+        Args:
+            args: Its arguments, defaults filled in.
+
+        Raises:
+            errors.NotReady: with every backend and program that cannot be asked.
+        """
+        flaws = self._readiness.lacks(edition, args, self._startable)
+        if flaws:
+            message = f"recipe {edition.recipe.recipe_id} cannot run here: {flaws[0].message}"
+            raise errors.NotReady(message, flaws=flaws)
+
+    def recipes(self) -> list[library.Recipe]:
+        """Return the recipes that can be parsed, for the router."""
+        return [entry.recipe for entry in self.all() if entry.recipe is not None]
+
+    def describe(self, recipe_id: str) -> dict[str, plain.Json]:
+        """Return everything about a recipe: its entry, the schema of its arguments, its document and its graph.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+        try:
+            entry = self.find(recipe_id)
+        except errors.UnknownRecipe as error:
+            raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
+        recipe = entry.recipe
+        return self._shown(entry) | {
+            "args_schema": plain.plain(recipe.args_schema) if recipe else None,
+            "document": plain.plain(recipe.document) if recipe else None,
+            "graph": self.dialect(entry.dialect).graph(recipe) if recipe else None,
+        }
+
+    def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
+        """Look at a recipe's text without keeping it.
+
+        Raises:
+            errors.RequestInvalid: `unknown_dialect`.
+        """
+        shared = recipe_texts.Shared(folders(dialect, self._sharing))
+        composed = recipe_texts.compose(self.dialect(dialect), source, shared, stem)
+        recipe, flaws = parsed(self.dialect(dialect), composed, stem)
+        shelf = self._stocked()
+        if recipe is None:
+            unsound = self._unsound(dialect, composed.source, stem, shelf)
+            return Examined(edition=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
+        edition = RecipeVersion(self._readiness.adapted(recipe), shelf, self._dialects[recipe.dialect])
+        lacks = self._readiness.lacks(edition, {}, self._startable)
+        return Examined(edition=edition, flaws=edition.flaws, lacks=tuple(lacks))
+
+    def dialect(self, name: str) -> ports.Dialect:
+        """Return a dialect.
+
+        Raises:
+            errors.RequestInvalid: `unknown_dialect`.
+        """
+        if name not in self._dialects:
+            known = sorted(self._dialects)
+            raise errors.RequestInvalid(
+                f"there is no dialect {name!r:.80}; there are {', '.join(known)}",
+                code="unknown_dialect",
+                detail={"dialects": known},
+            )
+        return self._dialects[name]
+
+    def _startable(self, recipe_id: str) -> RecipeVersion | None:
+        try:
+            return self.get(recipe_id)
+        except errors.RequestInvalid:
+            return None
+
+    def _shown(self, entry: Entry) -> dict[str, plain.Json]:
+        lacks = self._readiness.lacks(self._editions[entry.path], {}, self._startable) if entry.usable else []
+        return entry.to_json() | {"ready": entry.usable and not lacks, "lacks": [lack.to_json() for lack in lacks]}
+
+    def _stocked(self) -> library.Library:
+        recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}
+        return dataclasses.replace(self._library(), recipes=recipes)
+
+    def _entries(self) -> Mapping[str, Sequence[Entry]]:
+        with self._reading:
+            files, shelf = [layer.read() for layer in self._layers], self._library()
+            if self._listing is None or not self._listing.holds(files, shelf):
+                self._listing = _Listing(files=files, shelf=shelf, entries=self._listed(files, shelf))
+            return self._listing.entries
+
+    def _stands(self) -> bool:
+        # A thread that reads holds the lock for as long as it takes; the event loop must not wait for it here.
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            listed = self._listing
+            if listed is None or not self._is_shelf_read() or self._library() is not listed.shelf:
+                return False
+            return all(layer.stands for layer in self._layers)
+        finally:
+            self._reading.release()
+
+    def _listed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> Mapping[str, Sequence[Entry]]:
+        stocked = dataclasses.replace(shelf, recipes=_by_id(files))
+        self._editions = self._renewed(files, shelf, stocked)
+        entries: dict[str, list[Entry]] = {}
+        for layer, read in zip(self._layers, files, strict=True):
+            for recipe_id, group in _grouped(read).items():
+                shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
+                shown = [_entry(file, layer.layer, shadows) for file in group]
+                entries[recipe_id] = [
+                    self._judged(entry, file, group, stocked) for entry, file in zip(shown, group, strict=True)
+                ]
+        return dict(sorted(entries.items()))
+
+    def _renewed(
+        self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library, stocked: library.Library
+    ) -> dict[str, RecipeVersion]:
+        # Only a recipe that leads to others has to be looked at anew when one of the others may have changed.
+        found = [(str(file.path), file.recipe) for read in files for file in read if file.recipe is not None]
+        return {
+            path: self._renewed_edition(self._editions.get(path), recipe, stocked if recipe.leads_to else shelf)
+            for path, recipe in found
+        }
+
+    def _renewed_edition(
+        self, known: RecipeVersion | None, recipe: library.Recipe, shelf: library.Library
+    ) -> RecipeVersion:
+        if known is not None and known.recipe is recipe and known.shelf is shelf:
+            return known
+        return RecipeVersion(recipe, shelf, self._dialects[recipe.dialect])
+
+    def _judged(self, entry: Entry, file: RecipeFile, group: list[RecipeFile], shelf: library.Library) -> Entry:
+        if file.recipe is None:
+            unsound = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
+            return dataclasses.replace(entry, flaws=recipe_texts.all_flaws(file.unmade, unsound) or file.flaws)
+        edition = self._editions[entry.path]
+        judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *edition.flaws))
+        if not (judged.usable and file.is_long):
+            return judged
+        try:
+            edition.prepare()
+        except errors.RecipeInvalid as error:
+            return dataclasses.replace(judged, flaws=error.flaws)
+        return judged
+
+    def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
+        try:
+            with recipe_texts.looked_at(stem, dialect):
+                return tuple(self._dialects[dialect].flaws(source, stem, shelf))
+        except errors.InputRefused as error:
+            return error.flaws
+
+
+def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:
+    """Return the two layers of a project, the bundled one first.
+
+    Args:
+        bundled: Folder of the bundled recipes, with one folder per dialect.
+        data_directory: `.control-room` of the project.
+    """
+    names = tuple(dialects)
+    own = data_directory / "recipes"
+    return (
+        Layer(name=BUNDLED, folders=_by_dialect(bundled, names), fixed=True),
+        Layer(name="project", folders=(Folder(dialect=PROJECT_DIALECT, path=own), *_by_dialect(own, names))),
+    )
+
+
+def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[Folder, ...]:
+    return tuple(Folder(dialect=name, path=root / name) for name in dialects)
+
+
+def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:
+    return Entry(
+        recipe_id=file.recipe_id,
+        dialect=file.dialect,
+        layer=layer.name,
+        path=str(file.path),
+        recipe=file.recipe,
+        shadows=shadows,
+    )
+
+
+def _by_id(files: Sequence[Sequence[RecipeFile]]) -> dict[str, library.Recipe]:
+    return {file.recipe_id: file.recipe for read in files for file in read if file.recipe is not None}
+
+
+def _grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
+    groups: dict[str, list[RecipeFile]] = {}
+    for file in files:
+        groups.setdefault(file.recipe_id, []).append(file)
+    return groups
+
+
+def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
+    others = [str(other.path) for other in group if other.recipe is not None and other is not file]
+    if not others:
+        return []
+    message = f"recipe id {file.recipe_id} is also claimed by {', '.join(others)}"
+    return [errors.Flaw(path="$.recipe_id", code="duplicate_recipe_id", message=message)]
+
+
+def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
+    nearest = difflib.get_close_matches(recipe_id[:_SHOWN_CHARACTERS], sorted(set(known)), _NEAREST, _RESEMBLANCE)
+    hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
+    if " " in recipe_id[:_SHOWN_CHARACTERS]:
+        hint += "; to find the recipe for a task in words, ask the router (control-room route, POST /api/route)"
+    return errors.UnknownRecipe(
+        f"there is no recipe {recipe_id!r:.80}{hint}",
+        detail={"recipe_id": recipe_id[:80], "nearest": nearest},
+        flaws=[errors.Flaw(path="$.recipe_id", code="unknown_recipe", message=f"no recipe has this id{hint}")],
+    )

@@ -1,0 +1,193 @@
+"""Requests: what a caller asks of a run, checked as values before anything happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app import errors
+from app.domain import json_text, plain, states
+
+SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
+"""Form of a session id; receipts are kept in a folder of that name."""
+
+LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
+"""Form of a label's name; without a colon, which separates name and value in filters."""
+
+IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
+"""Form of an idempotency key: at most 255 printable characters."""
+
+LABELS = 32
+"""Most labels of a run."""
+
+LABEL_CHARACTERS = 256
+"""Longest value of a label."""
+
+DESCRIPTION_CHARACTERS = 20_000
+"""Longest description."""
+
+PRIORITIES = range(-100, 101)
+"""Priorities; higher goes first."""
+
+RUNS_ABOVE = range(1_001)
+"""How many runs a request may tell to be above it."""
+
+_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """A new run, as asked for."""
+
+    recipe_id: str | None = None
+    """Recipe to execute; None: the router chooses by the description."""
+    description: str | None = None
+    """The task, as text; None: the recipe's label."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments; the recipe's defaults fill the rest."""
+    options: Mapping[str, plain.Json] = field(default_factory=dict)
+    """How the recipe's language is to go about it, where it can be told."""
+    session_id: str | None = None
+    """Work session; None: the parent's, or a new one."""
+    session_plan_task_id: int | None = None
+    """Task of the plan that asks."""
+    working_dir: str | None = None
+    """Workspace, absolute or below the project; None: the project."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for finding the run again."""
+    priority: int = 0
+    """-100 to 100; higher goes first."""
+    exclusive: bool = False
+    """Whether to refuse if a run of the recipe is unfinished."""
+    exclusive_workspace: bool = False
+    """Whether the run holds its workspace alone; runs of some recipes do so unasked."""
+    share_workspace: bool = False
+    """Whether it does not, whatever its recipe is."""
+    parent_run_id: str | None = None
+    """Run that asks."""
+    runs_above: int | None = None
+    """How many runs are above this one, where the run that asks may be of another project; None: it is of this one."""
+    recipe: plain.Json = None
+    """Recipe brought along, as an object or as text, where the settings allow it."""
+    dialect: str = "control_room"
+    """Language of a recipe brought along."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same run."""
+    owner: Literal["service", "process"] = "service"
+    """Who continues the run."""
+
+    def sha256(self) -> str:
+        """Return the hash that tells a repetition from another request with the same key."""
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return plain.sha256(plain.canonical({name: value for name, value in asked.items() if name not in _SEPARATE}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequest:
+    """How an ended run is to be sent on."""
+
+    from_key: str | None = None
+    """Step to go back to; None: the causes of the ending."""
+    args: Mapping[str, plain.Json] | None = None
+    """Arguments put over those that the run has."""
+    options: Mapping[str, plain.Json] | None = None
+    """Options put over those that the run has."""
+    current_recipe: bool = False
+    """Whether the recipe is frozen anew, as it stands now."""
+    new_conversation: bool = False
+    """Whether the conversation that the run speaks in is begun again, from what the journal holds of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What came of a request for a new run."""
+
+    run_id: str
+    """The new run, or the one that the idempotency key found."""
+    status: states.RunState
+    """Where it stands: `running` if it has a slot at once, else `pending`."""
+    existed: bool
+    """Whether an earlier request had made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Where a run stands after an order, as it is shown from then on."""
+
+    run_id: str
+    """The run."""
+    status: states.RunState
+    """Its state."""
+    reason: str | None = None
+    """Why it stands there: `pausing` until its steps in flight are over, `paused_by_person`, `workspace_busy`, …"""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return `{run_id, status}`, and `reason` where there is one."""
+        told: dict[str, plain.Json] = {"run_id": self.run_id, "status": self.status.value}
+        return told if self.reason is None else told | {"reason": self.reason}
+
+
+def check(request: StartRequest) -> None:
+    """Refuse values of the wrong form.
+
+    Raises:
+        errors.RequestInvalid: with every flaw found.
+    """
+    flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels), *_half_flaws(request)]
+    if flaws:
+        raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
+
+
+def key_flaws(key: str | None) -> list[errors.Flaw]:
+    """Return what is wrong with the form of an idempotency key."""
+    if key is None or re.fullmatch(IDEMPOTENCY_KEY_PATTERN, key):
+        return []
+    return [_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters")]
+
+
+def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
+    named = sum(value is not None for value in (request.recipe_id, request.recipe))
+    flaws = []
+    if named == 2:
+        flaws.append(_flaw("$.recipe", "give recipe_id or recipe, not both"))
+    if named == 0 and not (request.description or "").strip():
+        flaws.append(_flaw("$.recipe_id", "recipe_id or description is required", "missing"))
+    if request.exclusive_workspace and request.share_workspace:
+        flaws.append(_flaw("$.share_workspace", "give exclusive_workspace or share_workspace, not both"))
+    if request.session_id is not None and not re.fullmatch(SESSION_ID_PATTERN, request.session_id):
+        flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
+    return [*flaws, *key_flaws(request.idempotency_key)]
+
+
+def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
+    flaws = []
+    if len(request.description or "") > DESCRIPTION_CHARACTERS:
+        flaws.append(_flaw("$.description", f"description is longer than {DESCRIPTION_CHARACTERS} characters"))
+    if request.priority not in PRIORITIES:
+        flaws.append(_flaw("$.priority", "priority must be from -100 to 100"))
+    return flaws
+
+
+def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
+    flaws = [_flaw("$.labels", f"at most {LABELS} labels are allowed")] if len(labels) > LABELS else []
+    for name, value in labels.items():
+        place = json_text.json_path(("labels", name[:80]))
+        if not re.fullmatch(LABEL_NAME_PATTERN, name):
+            flaws.append(_flaw(place, f"a label's name must match {LABEL_NAME_PATTERN}"))
+        if len(value) > LABEL_CHARACTERS:
+            flaws.append(_flaw(place, f"a label's value has at most {LABEL_CHARACTERS} characters"))
+    return flaws
+
+
+def _half_flaws(request: StartRequest) -> list[errors.Flaw]:
+    # Bytes of a command line that are not UTF-8 come as such halves, too.
+    given = {"description": request.description, "args": dict(request.args), "labels": dict(request.labels)}
+    halves = json_text.halves({name: value for name, value in given.items() if value is not None})
+    return [_flaw(json_text.json_path(parts), "holds half of a surrogate pair", "lone_surrogate") for parts in halves]
+
+
+def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
+    return errors.Flaw(path=path, message=message, code=code)

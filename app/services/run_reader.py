@@ -1,0 +1,309 @@
+"""Reading: a run as polls see it, from memory while it lives and by dry replay while it rests,
+never from projections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app import clock, errors
+from app.domain import plain, runs, slots, states, views
+from app.domain import unreadable as unreadables
+from app.engine import dry_replay, ports, run_engine, stores
+from app.services import aio, requests
+from app.services.run_responses import RunResponseCache
+
+READY_ANSWERS = 256
+"""Runs whose last answer is kept as bytes."""
+
+REVIEWS = 16
+"""Runs at rest whose review is kept."""
+
+SETTLING_SECONDS = 5.0
+"""Longest wait until the ending of a run is in all its files; on a failing disk it is told before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The consolidated answer of a run, as bytes."""
+
+    body: bytes
+    """JSON, as a `Sheet` writes it."""
+    etag: str
+    """Entity tag: the quoted hash of the body."""
+    finished: bool
+    """Whether the run has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    number: int
+    answer: Ready
+    sheet: RunResponseCache | None
+
+
+class RunReader:
+    """Show runs, living or at rest."""
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        engine: run_engine.RunEngine,
+        dialects: Mapping[str, ports.Driver],
+        clock: clock.Clock,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._engine = engine
+        self._dialects = dialects
+        self._answers: OrderedDict[str, _Kept] = OrderedDict()
+        self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
+        self._forgotten = 0
+
+    async def ready(self, run_id: str, last: views.RunView | None = None) -> Ready:
+        """Return a run's consolidated answer; the same bytes as long as nothing has changed.
+
+        Args:
+            last: The run as it stood when it left the engine, where the caller saw it leave.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        check_run_id(run_id)
+        number = self._engine.change_number(run_id)
+        kept = self._answers.get(run_id)
+        known = kept is not None and kept.number == number and self._store.unreadable(run_id) is None
+        if kept is not None and known and not await self._was_touched(run_id):
+            self._answers[run_id] = kept
+            self._answers.move_to_end(run_id)
+            return kept.answer
+        forgotten = self._forgotten
+        view, holder, keep = await self._shown(run_id, last)
+        if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
+            view, keep = dataclasses.replace(view, unreadable=unreadable), False
+        sheet = (kept.sheet if kept else None) or RunResponseCache()
+        body = sheet.written(view, holder)
+        finished = view.status.finished
+        answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
+        if keep and forgotten == self._forgotten:
+            self._answers[run_id] = _Kept(number=number, answer=answer, sheet=None if finished else sheet)
+            _limit(self._answers, READY_ANSWERS)
+        return answer
+
+    def number(self, run_id: str, known: frozenset[str]) -> int | None:
+        """Return the change number that a run had when it was last answered, if it had not ended and that answer is
+        among those known.
+        """
+        kept = self._answers.get(run_id)
+        return kept.number if kept and not kept.answer.finished and kept.answer.etag in known else None
+
+    async def view(self, run_id: str) -> views.RunView:
+        """Return a run as it stands.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.JournalCorrupt: its journal is damaged.
+        """
+        check_run_id(run_id)
+        live = await self._live(run_id)
+        if live is not None:
+            return live
+        await self._was_touched(run_id)
+        view = await self._at_rest(run_id)
+        # It may have been loaded while its folder was read, and what it shows by itself is newer.
+        live, standing = await self._live(run_id), self._engine.standing(run_id)
+        if live is not None:
+            return live
+        return view if standing is None else _standing(view, standing)
+
+    async def start(self, run_id: str) -> runs.RunStart:
+        """Return what a run began with.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as `view`.
+        """
+        check_run_id(run_id)
+        live = self._engine.view(run_id)
+        return live.start if live is not None else (await self._store.read(run_id)).start
+
+    async def status(self, run_id: str) -> states.RunState:
+        """Return where a run stands.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        check_run_id(run_id)
+        known = await self._live(run_id) or self._engine.standing(run_id)
+        return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
+
+    async def moved(self, run_id: str) -> requests.Moved:
+        """Return where a run stands after an order, as `ready` shows it.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        known = await self._live(run_id) or self._engine.standing(run_id) or (await self._shown(run_id, None))[0]
+        return requests.Moved(run_id=run_id, status=known.status, reason=known.reason)
+
+    def is_in_flight(self, run_id: str) -> bool:
+        """Tell whether steps of a run are being performed."""
+        view = self._engine.view(run_id)
+        return view is not None and bool(view.open)
+
+    async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
+        """Return a slot: a pointer's facts, or an artifact with its whole text (execution-modes, appendix D).
+
+        Raises:
+            errors.NotFound: there is no such run, or `slot_not_found`, with the slots there are.
+        """
+        view = await self.view(run_id)
+        found = view.board.slots.get(name)
+        if found is None:
+            there = list(view.board.slots)
+            message = f"run {run_id} has no slot {name!r:.80}; there are {', '.join(there) or 'none yet'}"
+            raise errors.NotFound(message, code="slot_not_found", detail={"slots": there})
+        return {"slot": name} | await self._slot_facts(run_id, found)
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is kept of a run; who is about to be answered still is, but not from memory again."""
+        self._forgotten += 1
+        self._answers.pop(run_id, None)
+        for known in [known for known in self._reviews if known[0] == run_id]:
+            del self._reviews[known]
+
+    async def _was_touched(self, run_id: str) -> bool:
+        touched = self._engine.view(run_id) is None and bool(await self._store.rechecks.touched([run_id]))
+        if touched:
+            self.forget(run_id)
+        return touched
+
+    async def _live(self, run_id: str) -> views.RunView | None:
+        view = self._engine.view(run_id)
+        if view is None or not view.status.finished:
+            return view
+        # Whoever hears of an ending may look at the folder or the list next, so they must tell of it first.
+        await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
+        return self._engine.view(run_id) or (view if self._has_left(run_id, view) else None)
+
+    def _has_left(self, run_id: str, last: views.RunView) -> bool:
+        # A damaged run is shown as failed without having ended; only its folder tells whether it was repaired since.
+        gone = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
+        return gone and last.status.finished and last.ending is not None
+
+    async def _shown(self, run_id: str, last: views.RunView | None) -> tuple[views.RunView, str | None, bool]:
+        if last is not None and self._has_left(run_id, last):
+            return last, None, _is_ours(last)
+        try:
+            view = await self.view(run_id)
+        except (errors.JournalCorrupt, errors.RequestInvalid, errors.Unreadable) as error:
+            return await self._by_row(run_id, error), None, False
+        standing = self._engine.standing(run_id)
+        return view, standing.holder if standing else None, _is_ours(view)
+
+    async def _at_rest(self, run_id: str) -> views.RunView:
+        known = (run_id, self._engine.change_number(run_id))
+        task = self._reviews.get(known) or asyncio.ensure_future(self._reviewed(run_id))
+        self._reviews[known] = task
+        self._reviews.move_to_end(known)
+        try:
+            view = await asyncio.shield(task)
+        except BaseException:
+            self._reviews.pop(known, None)
+            raise
+        if not _is_ours(view):
+            self._reviews.pop(known, None)
+        _limit(self._reviews, REVIEWS)
+        return view
+
+    async def _reviewed(self, run_id: str) -> views.RunView:
+        try:
+            loaded = await self._store.read(run_id)
+            dialect = self._dialects.get(loaded.start.dialect)
+            return await dry_replay.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
+        except errors.JournalCorrupt as error:
+            # One that is queued or asleep here would only be found damaged when its turn comes.
+            await self._engine.reload(run_id)
+            await self._store.rechecks.declare_failed(run_id, error)
+            raise
+
+    async def _by_row(self, run_id: str, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
+        # A damaged run, one that cannot be read now, or a folder written by hand that cannot be adopted now.
+        row = await self._store.summary(run_id)
+        unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
+        damaged = isinstance(error, errors.JournalCorrupt)
+        start = runs.RunStart(
+            run_id=run_id,
+            recipe_id=row.recipe_id,
+            dialect=row.dialect,
+            driver_version=0,
+            created_at=row.created_at,
+            recipe={},
+            recipe_sha256="",
+            description=row.description,
+            session_id=row.session_id,
+            labels=row.labels,
+            priority=row.priority,
+            working_dir=row.working_dir,
+            parent_run_id=row.parent_run_id,
+        )
+        return views.RunView(
+            start=start,
+            status=states.RunState.FAILED if damaged else states.RunState(row.status),
+            reason=None if damaged or unreadable else error.code,
+            error=_last_known(row) if unreadable else error.to_json(),
+            updated_at=row.updated_at,
+            completed_at=row.completed_at,
+            unreadable=unreadable,
+        )
+
+    async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:
+        facts = slot.to_json()
+        facts.pop("blob", None)
+        if slot.blob is not None:
+            facts["text"] = await self._store.read_blob(run_id, slot.blob)
+        return facts
+
+
+def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
+    # The list shows the code; what else is known of the error lies in the folder.
+    if row.error_code is None:
+        return None
+    message = "The run's folder tells more, and cannot be read now."
+    return errors.ControlRoomError(message, code=row.error_code).to_json()
+
+
+def check_run_id(run_id: str) -> None:
+    """Refuse what cannot be a run's id before it comes near a path.
+
+    Raises:
+        errors.NotFound: `run_not_found`.
+    """
+    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+
+
+def _standing(view: views.RunView, standing: run_engine.Standing) -> views.RunView:
+    return dataclasses.replace(
+        view,
+        status=standing.status,
+        reason=standing.reason,
+        open=standing.open,
+        updated_at=standing.updated_at or view.updated_at,
+    )
+
+
+def _is_ours(view: views.RunView) -> bool:
+    return view.start.owner == "service"
+
+
+def _limit(kept: OrderedDict[Any, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)

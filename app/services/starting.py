@@ -1,0 +1,268 @@
+"""Starting: from a request to everything that a run will need, frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import clock, errors
+from app.agents import documents
+from app.dialects import control_room
+from app.domain import json_words, library, plain, runs
+from app.flows import registry as flows
+from app.services import arguments, requests, story_args
+from app.services.recipe_versions import RecipeVersion
+from app.services.recipes import Catalogue
+from app.services.requests import ResumeRequest, StartRequest
+from app.services.routing import RoutingResult
+from app.services.workspaces import Workspaces
+
+_RECIPES_NAMED = 20
+_AT_ONCE = 500
+"""Values in arguments and options that are looked at without leaving the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRules:
+    """What holds for new runs beside their recipes."""
+
+    max_depth: int = 3
+    """How deep runs may start runs."""
+    inline_recipes: bool = False
+    """Whether a request may bring its own recipe."""
+    backends: tuple[str, ...] = ()
+    """Names of the backends that there are."""
+    runs_folder: Path | None = None
+    """Where the folders of runs are."""
+
+
+class Starter:
+    """Make the start of a run, complete and frozen, or say everything that is wrong with the request."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        route: Callable[[str], RoutingResult],
+        workspaces: Workspaces,
+        clock: clock.Clock,
+        ids: clock.Ids,
+        rules: StartRules,
+    ) -> None:
+        self._catalogue = catalogue
+        self._route = route
+        self._workspaces = workspaces
+        self._clock = clock
+        self._ids = ids
+        self._rules = rules
+
+    async def prepared(
+        self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
+    ) -> runs.RunStart:
+        """Return what `prepare` does; recipes that were written since, or come with the request, hold nobody up.
+
+        Raises:
+            errors.RequestInvalid, errors.Unroutable: as `prepare`.
+        """
+        if request.recipe is not None or plain.holds_more([dict(request.args), dict(request.options)], _AT_ONCE):
+            return await asyncio.to_thread(self.prepare, request, parent, own)
+        if own is None:
+            await self._catalogue.settle()
+            if self._is_to_be_found(request):
+                return await asyncio.to_thread(self.prepare, request, parent)
+        return self.prepare(request, parent, own)
+
+    def prepare(
+        self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
+    ) -> runs.RunStart:
+        """Return what the run begins with.
+
+        Args:
+            parent: The run named by `parent_run_id`.
+            own: What is executed where no recipe file tells it.
+
+        Raises:
+            errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or
+                `unknown_backend`.
+            errors.Unroutable: there is only a description, and no recipe fits it.
+            errors.NotReady: a backend or program that the run could need is missing.
+        """
+        requests.check(request)
+        depth = self._depth(request, parent)
+        edition, seeds = (own, {}) if own is not None else self._chosen(request)
+        # An argument that was given as an option is missed as an argument, too.
+        arguments.check_options(request.options, edition.recipe)
+        working_dir = self._workspaces.choose(request.working_dir)
+        recipe, found = edition.recipe, self._found(edition.recipe, request, seeds, working_dir)
+        args = edition.fit({**seeds, **found.args, **request.args}, found.questions)
+        self._refuse_unknown_backend(recipe, args)
+        self._catalogue.refuse_unready(edition, args)
+        now = self._clock.now()
+        run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
+        return runs.RunStart(
+            run_id=run_id,
+            recipe_id=recipe.recipe_id,
+            created_at=clock.stamp(now),
+            description=request.description or recipe.label,
+            args=args,
+            options=dict(request.options),
+            folder=None if runs_folder is None else str(runs_folder / run_id),
+            session_id=request.session_id or (parent.session_id if parent else self._ids.token("sess_")),
+            session_plan_task_id=request.session_plan_task_id,
+            labels=dict(request.labels),
+            priority=request.priority,
+            working_dir=working_dir,
+            exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
+            idempotency_key=request.idempotency_key,
+            request_sha256=request.sha256() if request.idempotency_key else None,
+            parent_run_id=parent.run_id if parent else None,
+            depth=depth,
+            owner=request.owner,
+            **edition.frozen(),
+        )
+
+    def route(self, description: str) -> RoutingResult:
+        """Return the recipe for a description, with the arguments that it and the project give, and what is left open.
+
+        Looks at the files of the project: it is meant for a thread.
+        """
+        routed = self._route(description)
+        if not routed.routable or routed.recipe_id is None:
+            return routed
+        recipe, request = self._catalogue.find(routed.recipe_id).recipe, StartRequest(description=description)
+        if recipe is None:
+            return routed
+        found = self._found(recipe, request, routed.initial_args, self._workspaces.choose(None))
+        questions = {name: question.text for name, question in found.questions.items()}
+        return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
+
+    def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
+        """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
+        above.
+
+        Raises:
+            errors.RequestInvalid: a value of the wrong form, a folder that it may not work in, or it would be too deep.
+        """
+        requests.check(request)
+        self._workspaces.choose(request.working_dir)
+        return self._depth(request, parent)
+
+    async def renewed(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
+        """Return what a resume puts in place of a run's frozen facts; its recipe is read again, which holds nobody up.
+
+        Raises:
+            errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or
+                `resume_unchangeable`: there is no recipe file behind the run.
+        """
+        if request.args is None and request.options is None and not request.current_recipe:
+            return {}
+        return await asyncio.to_thread(self._renew, start, request)
+
+    def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
+        if start.dialect in flows.DRIVERS:
+            raise _unchangeable(start, request)
+        args, options = {**start.args, **(request.args or {})}, {**start.options, **(request.options or {})}
+        if not request.current_recipe:
+            recipe = self._as_frozen(start)
+            fields = {"args": arguments.fit(args, recipe)}
+        else:
+            edition = self._catalogue.get(start.recipe_id)
+            recipe, fields = edition.recipe, {"args": edition.fit(args), **edition.frozen()}
+        arguments.check_options(options, recipe)
+        self._refuse_unknown_backend(recipe, fields["args"])
+        return fields | {"options": options}
+
+    def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
+        depth = parent.depth + 1 if parent else request.runs_above or 0
+        if depth > self._rules.max_depth:
+            message = f"runs may start runs {self._rules.max_depth} deep; this one would be {depth} deep"
+            flaw = errors.Flaw(path="$.parent_run_id", code="too_deep", message=message)
+            raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
+        return depth
+
+    def _unroutable(self, reason: str) -> errors.Unroutable:
+        usable = (entry.recipe for entry in self._catalogue.all() if entry.usable)
+        there = [recipe for recipe in usable if recipe is not None and recipe.task_patterns]
+        named = [f"{recipe.recipe_id} ({recipe.task_patterns[0]})" for recipe in there[:_RECIPES_NAMED]]
+        told = f" Descriptions can find: {'; '.join(named)}." if named else ""
+        recipes: plain.Json = [
+            {"recipe_id": recipe.recipe_id, "task_patterns": list(recipe.task_patterns)} for recipe in there
+        ]
+        message = f"{reason}{told} Or name the recipe in recipe_id."
+        return errors.Unroutable(message, detail={"reason": reason, "recipes": recipes})
+
+    def _chosen(self, request: StartRequest) -> tuple[RecipeVersion, Mapping[str, plain.Json]]:
+        if request.recipe is not None:
+            return self._brought(request), {}
+        if request.recipe_id is not None:
+            return self._catalogue.get(request.recipe_id), {}
+        routed = self._route(request.description or "")
+        if not routed.routable or routed.recipe_id is None:
+            raise self._unroutable(routed.reason)
+        edition = self._catalogue.get(routed.recipe_id)
+        known = arguments.declared(edition.recipe.args_schema)
+        return edition, {name: value for name, value in routed.initial_args.items() if name in known}
+
+    def _is_to_be_found(self, request: StartRequest) -> bool:
+        try:
+            edition, seeds = self._chosen(request)
+        except errors.ControlRoomError:
+            return False
+        return bool(seeds) or bool(story_args.wanted(edition.recipe, request.args))
+
+    def _found(
+        self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
+    ) -> story_args.Found:
+        """Look in the project for what neither the request nor its words give."""
+        if recipe.dialect != control_room.ControlRoom.name:
+            return story_args.Found()
+        return story_args.find(
+            recipe,
+            {**seeds, **request.args},
+            description=request.description or "",
+            working_dir=working_dir,
+            hidden=self._workspaces.reserved,
+            planned=request.session_plan_task_id is not None,
+            named=frozenset(seeds) - frozenset(request.args),
+        )
+
+    def _refuse_unknown_backend(self, recipe: library.Recipe, args: Mapping[str, plain.Json]) -> None:
+        name, known = recipe.speaks_through, self._rules.backends
+        if name is None or args.get(name) in (None, *known):
+            return
+        message = (
+            f"there is no backend {json_words.shown(args[name])}; {documents.nearest(str(args[name]), list(known))}"
+        )
+        flaw = errors.Flaw(path=f"$.args.{name}", code="unknown_backend", message=message)
+        detail = {"backend": args[name], "backends": list(known)}
+        raise errors.RequestInvalid(message, code="unknown_backend", flaws=[flaw], detail=detail)
+
+    def _brought(self, request: StartRequest) -> RecipeVersion:
+        if not self._rules.inline_recipes:
+            message = "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it"
+            flaw = errors.Flaw(path="$.recipe", code="inline_recipes_off", message=message)
+            raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])
+        source = request.recipe if isinstance(request.recipe, str) else json.dumps(request.recipe)
+        examined = self._catalogue.examine(source, request.dialect, "inline")
+        if examined.edition is None or examined.flaws:
+            raise errors.RecipeInvalid("the recipe brought along is not valid", flaws=examined.flaws)
+        return examined.edition
+
+    def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
+        source = json.dumps(start.recipe, ensure_ascii=False)
+        return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
+
+
+def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:
+    asked = {"args": request.args is not None, "options": request.options is not None, "recipe": request.current_recipe}
+    message = f"a run of {start.recipe_id} goes on as it was asked for; to ask for something else, start another one"
+    flaws = [
+        errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
+        for name, given in asked.items()
+        if given
+    ]
+    return errors.RequestInvalid(message, code="resume_unchangeable", flaws=flaws)

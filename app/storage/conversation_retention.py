@@ -1,0 +1,50 @@
+"""Old conversations: what is kept of one is forgotten when no run has used it for long."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from datetime import UTC, datetime
+
+from app import clock, errors
+from app.domain import states
+from app.engine import stores
+from app.storage.agent_sessions import StoredAgentSessions
+
+_STAMP = "%Y%m%dT%H%M%SZ"
+_STAMPED = 16
+
+_log = logging.getLogger(__name__)
+
+
+async def sweep(sessions: StoredAgentSessions, store: stores.RunStore, before: datetime) -> int:
+    """Forget every conversation whose last run ended before an instant, and return how many they were.
+
+    A conversation of a run that has not ended is kept, however old it is, and so is what cannot be read.
+    """
+    forgotten = 0
+    try:
+        for agent_session_id, run_id in await sessions.claims():
+            if await _is_old(store, run_id, before) and await sessions.forget(agent_session_id, run_id):
+                forgotten += 1
+    except (errors.ControlRoomError, errors.StorageFault) as error:
+        _log.warning("old conversations are left: %s", error.message, extra={"code": error.code})
+    if forgotten:
+        _log.info("%s old conversations were forgotten", forgotten)
+    return forgotten
+
+
+async def _is_old(store: stores.RunStore, run_id: str, before: datetime) -> bool:
+    try:
+        found = await store.summary(run_id)
+    except errors.NotFound:
+        began = _began_at(run_id)
+        return began is not None and began < before
+    return states.RunState(found.status).finished and clock.instant(found.updated_at) < before
+
+
+def _began_at(run_id: str) -> datetime | None:
+    # Of a deleted run no more is left than its name.
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(run_id[:_STAMPED], _STAMP).replace(tzinfo=UTC)
+    return None

@@ -1,0 +1,212 @@
+"""The data directory: its folders, its identity, and which process is its service."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+from app import clock, errors
+from app.domain import plain
+from app.storage import layout, layout_version
+from app.storage.disk import disk_health, os_disk
+from app.storage.disk.os_disk import OsDisk, OsLock
+
+_IDENTITY = "data_directory_id"
+_SERVICE = "service.json"
+_INDEX = "index.db"
+_FOLDER_MODE = 0o700
+_LOOKS = 5
+_LOOK_SECONDS = 0.01
+
+_IGNORING = "# Written by Control Room on first use: what runs leave behind stays out of the project's history.\n"
+_GITIGNORE = f"""\
+{_IGNORING}/.gitignore
+/{_IDENTITY}
+/{layout_version.FILE}
+/{_SERVICE}
+/audit/
+/commits/
+/{_INDEX}*
+/issues/
+/processes/
+/runs/
+/sessions/
+"""
+
+
+class ServiceLock:
+    """The right to be the service of a data directory; it ends with the process."""
+
+    def __init__(self, disk: OsDisk, lock: OsLock, facts: dict[str, plain.Json]) -> None:
+        self._disk = disk
+        self._lock = lock
+        self._facts = facts
+
+    def announce(self, url: str | None) -> None:
+        """Tell others who the service is and where it listens."""
+        self._facts |= {"url": url}
+        self._disk.write(f".{_SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
+        self._disk.rename(f".{_SERVICE}.new", _SERVICE)
+
+    def release(self) -> None:
+        """Cease to be the service."""
+        with contextlib.suppress(OSError):
+            self._disk.remove(_SERVICE)
+        self._lock.release()
+
+
+class DataDirectory:
+    """The folder `.control-room` of a project."""
+
+    def __init__(self, path: Path, *, clock: clock.Clock, ids: clock.Ids) -> None:
+        self.path = path
+        """The folder."""
+        self._clock = clock
+        self._ids = ids
+        self._disk = OsDisk(path)
+        self._identity: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return what tells this data directory from others; `prepare` must have been called."""
+        return self._identity if self._identity is not None else self.prepare()
+
+    def prepare(self) -> str:
+        """Make what is missing, for its owner only, and return its identity.
+
+        Raises:
+            errors.ConfigurationError: it cannot be made or read, or is of a later version (`data_directory_newer`).
+        """
+        try:
+            if not self.path.exists():
+                self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+                OsDisk(self.path.parent).sync_folder("")
+            unmarked = layout_version.check(self._disk, self.path)
+            for folder in ("", *layout.FOLDERS):
+                self._make_private(folder)
+            self._ignore()
+            if unmarked:
+                layout_version.write(self._disk)
+            self._identity = self._identified()
+        except OSError as error:
+            raise disk_health.unusable(self.path, error) from error
+        return self._identity
+
+    def index_url(self) -> str:
+        """Return the address of the index database inside."""
+        return f"sqlite:///{self.path.resolve() / _INDEX}"
+
+    def lock_service(self) -> ServiceLock:
+        """Become the service.
+
+        Raises:
+            errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
+            errors.ConfigurationError: it cannot be written.
+        """
+        self.prepare()
+        lock = self._locked()
+        if lock is None:
+            raise self._busy()
+        facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
+        held = ServiceLock(self._disk, lock, facts)
+        try:
+            held.announce(None)
+        except OSError as error:
+            held.release()
+            raise disk_health.unusable(self.path, error) from error
+        return held
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether something may be kept here; a first use that found no room leaves nothing
+        but empty folders.
+        """
+        runs = self.path / layout.RUNS
+        return (self.path / _IDENTITY).exists() or (
+            runs.is_dir() and any(not path.name.startswith(".") for path in runs.iterdir())
+        )
+
+    def service(self) -> dict[str, Any] | None:
+        """Return who the service is, `pid, host, since, url`; None if nobody is.
+
+        Raises:
+            errors.ConfigurationError: it cannot be looked at.
+        """
+        try:
+            lock = os_disk.lock(str(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                # The lock's file would have to be made: there has not been a service yet.
+                return None
+            # Nobody who cannot look may say that there is no service.
+            raise disk_health.unusable(self.path, error) from error
+        if lock is not None:
+            lock.release()
+            return None
+        return self._told()
+
+    def _locked(self) -> OsLock | None:
+        # `service` of another process holds the lock for an instant; a service holds it for longer than that.
+        for _ in range(_LOOKS):
+            lock = os_disk.lock(str(self.path))
+            if lock is not None:
+                return lock
+            threading.Event().wait(_LOOK_SECONDS)
+        return None
+
+    def _make_private(self, folder: str) -> None:
+        if folder and self._disk.add_folder(folder):
+            self._disk.sync_folder(folder.rpartition("/")[0])
+        place = self.path / folder
+        if stat.S_IMODE(place.stat().st_mode) != _FOLDER_MODE:
+            place.chmod(_FOLDER_MODE)
+
+    def _ignore(self) -> None:
+        content = ""
+        with contextlib.suppress(FileNotFoundError):
+            content = self._disk.read(".gitignore").decode("utf-8", "replace")
+        # A person's own file stays as it is; ours lacks what an earlier version did not write.
+        missing = [line for line in _GITIGNORE.splitlines() if line not in content.splitlines()]
+        if not content:
+            self._disk.write(".gitignore", _GITIGNORE.encode(), sync=False)
+        elif missing and content.startswith(_IGNORING):
+            self._disk.write(".gitignore", "\n".join([content.rstrip("\n"), *missing, ""]).encode(), sync=False)
+
+    def _identified(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            if identity := self._disk.read(_IDENTITY).decode("utf-8", "replace").strip():
+                return identity
+        # Two processes may be here at once: the first link wins, and both read it.
+        fresh = f".{_IDENTITY}.{os.getpid()}"
+        self._disk.write(fresh, f"{self._ids.token('dir_')}\n".encode(), sync=True)
+        with contextlib.suppress(FileExistsError):
+            os.link(self.path / fresh, self.path / _IDENTITY)
+        self._disk.remove(fresh)
+        self._disk.sync_folder("")
+        return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+
+    def _busy(self) -> errors.DataDirectoryBusy:
+        told = self._told()
+        who = f"process {told['pid']} on {told['host']}" if told["pid"] else "another process"
+        since = f" since {told['since']}" if told["since"] else ""
+        if told["url"]:
+            message = f"{who} has been the service of {self.path}{since}; a data directory has one service at a time"
+        else:
+            message = f"{who} has been at work on {self.path}{since}; let it end, or stop it where it was started"
+        return errors.DataDirectoryBusy(message, detail=told)
+
+    def _told(self) -> dict[str, Any]:
+        told: Any = None
+        with contextlib.suppress(OSError, ValueError):
+            told = json.loads(self._disk.read(_SERVICE))
+        known = told if isinstance(told, dict) else {}
+        return {name: known.get(name) for name in ("pid", "host", "since", "url")}

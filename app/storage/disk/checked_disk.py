@@ -1,0 +1,100 @@
+"""A disk whose reads tell "cannot be read now" from "is absent": everything in `app/storage` reads through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from app.storage.disk.disk_port import AppendFile, Disk, Lock, Signature, Syncer, SyncRefused
+from app.storage.disk.read_faults import ReadFaults, passes
+
+T = TypeVar("T")
+
+
+class CheckedDisk:
+    """`Disk` whose reads raise `errors.Unreadable` where the system refuses them; no handler of `OSError` sees these.
+
+    What is absent, or no file, is an `OSError` still, and so is what goes wrong with a write.
+    """
+
+    add_folder: Callable[[str], bool]
+    append_to: Callable[[str], AppendFile]
+    write: Callable[..., None]
+    cut: Callable[..., None]
+    rename: Callable[[str, str], None]
+    changed_at: Callable[[str], int]
+    sync_folder: Callable[[str], None]
+    syncer: Callable[[Iterable[str]], Syncer]
+    boot_id: Callable[[], str]
+    remove: Callable[[str], None]
+    remove_tree: Callable[[str], None]
+
+    def __init__(self, disk: Disk, faults: ReadFaults) -> None:
+        self._disk = disk
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        # What is declared above is the disk's own.
+        return getattr(self._disk, name)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Return a file's content."""
+        whole = offset == 0 and size < 0
+        return self._checked("read", path, partial(self._disk.read, path, offset, size), tells=whole)
+
+    def read_settled(self, path: str) -> bytes:
+        """Sync a file and return what the disk itself holds of it."""
+        return self._checked("read_settled", path, partial(self._disk.read_settled, path))
+
+    def size(self, path: str) -> int:
+        """Return a file's length."""
+        return self._checked("size", path, partial(self._disk.size, path))
+
+    def signature(self, path: str) -> Signature:
+        """Return what tells a regular file from what it was before a change."""
+        return self._checked("signature", path, partial(self._disk.signature, path))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        return self._checked("names", folder, partial(self._disk.names, folder))
+
+    def has_file(self, path: str) -> bool:
+        """Tell whether a regular file is there."""
+        return self._checked("has_file", path, partial(self._disk.has_file, path))
+
+    def has_folder(self, path: str) -> bool:
+        """Tell whether a folder is there."""
+        return self._checked("has_folder", path, partial(self._disk.has_folder, path))
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        """Hold a folder."""
+        return self._checked("lock", folder, partial(self._disk.lock, folder, wait=wait), partial(self._hold, folder))
+
+    def _checked(
+        self,
+        name: str,
+        path: str,
+        look: Callable[[], T],
+        again: Callable[[], object] | None = None,
+        *,
+        tells: bool = True,
+    ) -> T:
+        self._faults.check(path)
+        try:
+            found = look()
+        except SyncRefused:
+            # Of a write that failed, which is another matter.
+            raise
+        except OSError as error:
+            if not passes(error):
+                raise
+            repeat = partial(self._checked, name, path, again or look)
+            raise self._faults.failed((name, path), error, repeat) from error
+        if tells:
+            self._faults.succeeded((name, path))
+        return found
+
+    def _hold(self, folder: str) -> None:
+        if (lock := self._disk.lock(folder)) is not None:
+            lock.release()

@@ -1,0 +1,70 @@
+"""Room: whether the data directory takes writes, as the last of them showed."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+from app import errors
+
+_log = logging.getLogger(__name__)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEAST_BYTES = 128 * 1024
+
+
+class DiskHealth:
+    """Remember whether the last write failed."""
+
+    def __init__(self) -> None:
+        self.free = True
+        """Whether no write has failed since the last that succeeded."""
+        self.rows_free = True
+        """Whether the last rows that were to be written could be."""
+
+    def succeeded(self) -> None:
+        """Note a write that came through."""
+        self.free = True
+
+    def failed(self, path: str, error: OSError) -> errors.StorageFault:
+        """Note a write that did not, and return the fault to raise."""
+        _log.error("a write failed", extra={"file": path, "error": str(error)})
+        self.free = False
+        return errors.StorageFault(f"{path} could not be written: {told(error)}", detail=facts(path, error))
+
+
+def told(error: OSError) -> str:
+    """Say in a few words why the system refused."""
+    if error.errno in _FULL:
+        return "no space is left"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def is_full(folder: Path) -> bool:
+    """Tell whether the disk below a folder has no room for what has to be written to open a data directory."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_BYTES or (found.f_files > 0 and found.f_favail == 0)
+
+
+def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
+    """Return the error of a data directory in which something could not be written or read."""
+    if error.errno in _FULL:
+        return no_room(f"the data directory {path}")
+    message = f"the data directory {path} cannot be used: {told(error)}"
+    return errors.ConfigurationError(message, code="data_directory_unusable")
+
+
+def no_room(what: str) -> errors.ConfigurationError:
+    """Return the error of something that cannot be opened on a full disk."""
+    message = f"{what} cannot be used: no space is left on its disk; make room there, then repeat the command"
+    return errors.ConfigurationError(message, code=errors.NoRoom.default_code)
+
+
+def facts(path: str, error: OSError) -> dict[str, str]:
+    """Return file and reason for machines."""
+    return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": told(error)}

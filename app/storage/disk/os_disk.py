@@ -1,0 +1,278 @@
+"""The disk of the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer, SyncRefused
+
+_FILE_MODE = 0o600
+_FOLDER_MODE = 0o700
+_CHUNK_BYTES = 1024 * 1024
+# A pipe in the place of a file must not hold a thread for ever.
+_NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SYNC = getattr(os, "fdatasync", os.fsync)
+_SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+
+class OsAppendFile:
+    """`AppendFile` over a file descriptor, which is taken only when something is written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._closed = False
+
+    def write(self, content: bytes) -> None:
+        """Append all of the content."""
+        written = os.write(self._opened(), content)
+        if written != len(content):
+            raise OSError(errno.ENOSPC, f"short write: {written} of {len(content)} bytes")
+
+    def sync(self) -> None:
+        """Make what was written durable."""
+        _SYNC(self._opened())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        descriptor, self._descriptor, self._closed = self._descriptor, -1, True
+        if descriptor >= 0:
+            # What counts was synced before; a failing close changes nothing about it.
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _opened(self) -> int:
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if self._descriptor < 0:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEITHER_LINK_NOR_WAIT
+            self._descriptor = os.open(self._path, flags, _FILE_MODE)
+        return self._descriptor
+
+
+class OsLock:
+    """`Lock` as a flock on the folder, which ends with its process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class OsSyncer:
+    """`Syncer` over a folder of the machine."""
+
+    def __init__(self, root: str, folders: Iterable[str]) -> None:
+        self._root = root
+        # The kernel tells each open descriptor of every failed write once, so it is to be open while files are written.
+        self._descriptors: dict[int, int] = {}
+        for place in (root, *(f"{root}/{folder}" for folder in folders)):
+            self._open(place)
+
+    def sync(self, paths: Callable[[], Iterable[str]]) -> None:
+        """Make files and folders durable."""
+        if _SYNC_FILE_SYSTEM is not None:
+            for descriptor in self._descriptors.values():
+                if _SYNC_FILE_SYSTEM(descriptor) != 0:
+                    code = ctypes.get_errno()
+                    raise OSError(code, os.strerror(code), self._root)
+            return
+        for path in paths():
+            with contextlib.suppress(FileNotFoundError), _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
+                os.fsync(descriptor)
+
+    def close(self) -> None:
+        """Let go of the folders."""
+        descriptors, self._descriptors = self._descriptors, {}
+        for descriptor in descriptors.values():
+            os.close(descriptor)
+
+    def _open(self, place: str) -> None:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # One for each file system; as a rule there is one.
+        if self._descriptors.setdefault(os.fstat(descriptor).st_dev, descriptor) != descriptor:
+            os.close(descriptor)
+
+
+class OsDisk:
+    """`Disk` over a folder of the machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Return a file's content."""
+        with _opened(self._at(path), os.O_RDONLY) as descriptor:
+            return _content(descriptor, offset, size)
+
+    def read_settled(self, path: str) -> bytes:
+        """Sync a file, drop the kernel's copy of it and read it from the disk."""
+        with _opened(self._at(path), os.O_RDONLY) as descriptor:
+            _settle(descriptor, path)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return _content(descriptor, 0, -1)
+
+    def size(self, path: str) -> int:
+        """Return a file's length."""
+        return os.stat(self._at(path), follow_symlinks=False).st_size
+
+    def signature(self, path: str) -> Signature:
+        """Return inode, size and time of the last change."""
+        found = os.stat(self._at(path), follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def changed_at(self, path: str) -> int:
+        """Return when a file or folder was changed, its owner and mode included."""
+        return os.stat(self._at(path), follow_symlinks=False).st_ctime_ns
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        try:
+            return sorted(os.listdir(self._at(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def has_file(self, path: str) -> bool:
+        """Tell whether a regular file is there."""
+        return stat.S_ISREG(_mode(self._at(path)))
+
+    def has_folder(self, path: str) -> bool:
+        """Tell whether a folder is there."""
+        return stat.S_ISDIR(_mode(self._at(path)))
+
+    def add_folder(self, path: str) -> bool:
+        """Make a folder."""
+        try:
+            os.mkdir(self._at(path), _FOLDER_MODE)
+        except FileExistsError:
+            return False
+        return True
+
+    def append_to(self, path: str) -> AppendFile:
+        """Open a file for appending."""
+        return OsAppendFile(self._at(path))
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """Make or overwrite a file; a part of it that could be written does not stay."""
+        place = self._at(path)
+        with _opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+            try:
+                _write_all(descriptor, content)
+                if sync:
+                    os.fsync(descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(place)
+                raise
+
+    def cut(self, path: str, size: int, *, sync: bool = True) -> None:
+        """Shorten a file."""
+        with _opened(self._at(path), os.O_WRONLY) as descriptor:
+            os.ftruncate(descriptor, size)
+            if sync:
+                os.fsync(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or folder."""
+        os.rename(self._at(old), self._at(new))
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        with _opened(self._at(path), os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            os.fsync(descriptor)
+
+    def syncer(self, folders: Iterable[str]) -> Syncer:
+        """Sync whole file systems where the machine can, else file by file."""
+        return OsSyncer(self._root, folders)
+
+    def boot_id(self) -> str:
+        """Return the kernel's id of the present boot; empty where it gives none."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(self._at(path))
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with all that is in it."""
+        shutil.rmtree(self._at(path))
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        """Hold a folder with a flock."""
+        return lock(self._at(folder), wait=wait)
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+
+def lock(folder: str, *, wait: bool = False) -> OsLock | None:
+    """Hold a folder with a flock on the folder itself; None if somebody else holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return OsLock(descriptor)
+
+
+@contextlib.contextmanager
+def _opened(place: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(place, flags | _NEITHER_LINK_NOR_WAIT, _FILE_MODE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _settle(descriptor: int, path: str) -> None:
+    try:
+        _SYNC(descriptor)
+    except OSError as error:
+        raise SyncRefused(error.errno, error.strerror, path) from error
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _content(descriptor: int, offset: int, size: int) -> bytes:
+    parts, left = [], size
+    while left != 0:
+        part = os.pread(descriptor, _CHUNK_BYTES if left < 0 else min(left, _CHUNK_BYTES), offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        left -= len(part) if left > 0 else 0
+    return b"".join(parts)
+
+
+def _mode(place: str) -> int:
+    try:
+        return os.stat(place, follow_symlinks=False).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0

@@ -1,0 +1,258 @@
+"""Read faults: files that cannot be read now, and when each is read again.
+
+A file that cannot be read says nothing about what it holds: it is neither damaged nor absent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import errno
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from app import clock, errors
+from app.domain import unreadable as unreadables
+from app.engine import light_event
+from app.storage import layout
+from app.storage.disk.worker_threads import Workers
+
+FIRST_WAIT_SECONDS = 1.0
+"""Wait before a file is read again for the first time."""
+
+LONGEST_WAIT_SECONDS = 60.0
+"""Longest wait; each is twice the one before."""
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG)
+_MOST = 10_000
+
+_log = logging.getLogger(__name__)
+
+Call: TypeAlias = tuple[str, str]
+"""What was asked of the disk: name of the operation, and path."""
+
+
+@dataclass(slots=True, eq=False)
+class _Fault:
+    path: str
+    number: int
+    since: str
+    again: Callable[[], Any]
+    wait_seconds: float = FIRST_WAIT_SECONDS
+    due: float = 0.0
+    next_try_at: str = ""
+
+
+def passes(error: OSError) -> bool:
+    """Tell whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
+    return error.errno not in (*_ABSENT, *_NO_FILE)
+
+
+class ReadFaults:
+    """Remember the reads that failed, and repeat them with growing waits until they succeed."""
+
+    def __init__(self, clock: clock.Clock) -> None:
+        self._clock = clock
+        self._found: dict[Call, _Fault] = {}
+        self._waiting: dict[str, str] = {}
+        self._held: dict[str, errors.Unreadable] = {}
+        self._restoring = ("", 0)
+        self._guard = threading.Lock()
+        self._news = light_event.LightEvent()
+        self._readable = light_event.LightEvent()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._workers: Workers | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # -- on any thread
+
+    def failed(self, call: Call, error: OSError, again: Callable[[], Any]) -> errors.Unreadable:
+        """Note a read that failed, and return the fault to raise.
+
+        Args:
+            again: Repeats it.
+        """
+        with self._guard:
+            known = self._found.get(call)
+            fault = known or _Fault(path=call[1], number=0, since=clock.stamp(self._clock.now()), again=again)
+            fault.number = error.errno or errno.EIO
+            fault.again = again
+            if known is None or self._clock.monotonic() >= fault.due:
+                self._postpone(fault, known is not None)
+            if len(self._found) < _MOST:
+                self._found[call] = fault
+        if known is None:
+            _log.warning("%s cannot be read now: %s", call[1] or ".", error, extra={"file": call[1]})
+            self._tell()
+        return _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
+
+    def succeeded(self, call: Call) -> None:
+        """Note that something can be read again."""
+        if call in self._found:
+            self._clear(call)
+
+    def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
+        """Let nobody read a run before it is restored, since it may lack lines that are known elsewhere."""
+
+        def again() -> None:
+            self._restoring = run_id, threading.get_ident()
+            try:
+                restore()
+            except OSError as error:
+                raise errors.Unreadable(fault.message, detail=fault.detail) from error
+            finally:
+                self._restoring = "", 0
+            self._held.pop(run_id, None)
+
+        self._held[run_id] = fault
+        number = getattr(errno, fault.detail["errno"], errno.EIO)
+        self.failed(("restore", fault.detail["path"]), OSError(number, os.strerror(number)), again)
+
+    def check(self, path: str) -> None:
+        """Refuse to read a run that is held back.
+
+        Raises:
+            errors.Unreadable: it is.
+        """
+        place = layout.run_of(path) if self._held else None
+        if place is None or self._restoring == (place[0], threading.get_ident()):
+            return
+        if (fault := self._held.get(place[0])) is not None:
+            raise errors.Unreadable(fault.message, detail=fault.detail)
+
+    def by_run(self) -> dict[str, unreadables.Unreadable]:
+        """Return the runs of whose files one cannot be read now, each with the one that failed first."""
+        found: dict[str, unreadables.Unreadable] = {}
+        with self._guard:
+            faults = sorted(self._found.values(), key=lambda fault: fault.since) if self._found else []
+        for fault in faults:
+            if (place := layout.run_of(fault.path)) is not None:
+                found.setdefault(place[0], _shown(fault, place[1]))
+        by_path = {fault.path: fault for fault in reversed(faults)}
+        for run_id, path in list(self._waiting.items()):
+            if path in by_path:
+                found.setdefault(run_id, _shown(by_path[path], path))
+        return found
+
+    def wait_for(self, run_id: str, fault: errors.Unreadable) -> None:
+        """Note that a run goes on only when a file that is not its own can be read, as a conversation's or its
+        receipts'.
+        """
+        if fault.detail["run_id"] != run_id:
+            self._waiting[run_id] = fault.detail["path"]
+
+    def forget(self, run_id: str) -> None:
+        """Note that a run waits for no such file any more."""
+        self._waiting.pop(run_id, None)
+
+    # -- on the loop
+
+    def begin(self, workers: Workers) -> None:
+        """Repeat failed reads from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._workers = workers
+        self._tell()
+
+    def end(self) -> None:
+        """Repeat nothing any more."""
+        task, self._task, self._loop = self._task, None, None
+        if task is not None:
+            task.cancel()
+
+    async def until_readable(self, run_id: str) -> None:
+        """Wait until every file of a run that could not be read can be."""
+        while run_id in self.by_run():
+            self._readable.take_back()
+            await self._readable.given()
+
+    def _tell(self) -> None:
+        if self._loop is not None and self._found:
+            # A loop that was closed meanwhile repeats nothing.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._news.give()
+        if self._loop is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._repeat(), name="read again")
+
+    async def _repeat(self) -> None:
+        assert self._workers is not None
+        while self._found:
+            self._news.take_back()
+            now = self._clock.monotonic()
+            due = [call for call, fault in list(self._found.items()) if fault.due <= now]
+            for call in due:
+                await self._try(call, self._workers)
+            if not due:
+                await self._sleep(min((fault.due for fault in list(self._found.values())), default=now) - now)
+
+    async def _try(self, call: Call, workers: Workers) -> None:
+        fault = self._found.get(call)
+        if fault is None:
+            return
+        try:
+            # Whatever else is wrong with it is for whoever reads it next.
+            with contextlib.suppress(OSError):
+                await workers.run(fault.again)
+        except errors.Unreadable:
+            with self._guard:
+                if fault.due <= self._clock.monotonic():
+                    self._postpone(fault, True)
+        else:
+            self._clear(call)
+
+    async def _sleep(self, seconds: float) -> None:
+        sleeping, news = asyncio.ensure_future(self._clock.sleep(seconds)), self._news.given()
+        try:
+            await asyncio.wait((sleeping, news), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            news.cancel()
+
+    def _postpone(self, fault: _Fault, repeated: bool) -> None:
+        fault.wait_seconds = min(fault.wait_seconds * (2 if repeated else 1), LONGEST_WAIT_SECONDS)
+        fault.due = self._clock.monotonic() + fault.wait_seconds
+        fault.next_try_at = clock.stamp(self._clock.now() + dt.timedelta(seconds=fault.wait_seconds))
+
+    def _clear(self, call: Call) -> None:
+        with self._guard:
+            fault = self._found.pop(call, None)
+        if fault is not None:
+            _log.info("%s can be read again", fault.path or ".", extra={"file": fault.path})
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(partial(self._readable.give))
+
+
+def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
+    run_id, file = layout.run_of(fault.path) or (None, fault.path)
+    place, reason = fault.path or "the data directory", os.strerror(fault.number)
+    return errors.Unreadable(
+        f"{place} cannot be read now: {reason}; nothing was changed, and it is tried again",
+        detail={
+            "run_id": run_id,
+            "file": file,
+            "path": fault.path,
+            "errno": _name(fault),
+            "since": fault.since,
+            "next_try_at": fault.next_try_at,
+            "retry_after_seconds": seconds,
+        },
+    )
+
+
+def _shown(fault: _Fault, file: str) -> unreadables.Unreadable:
+    return unreadables.Unreadable(file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at)
+
+
+def _name(fault: _Fault) -> str:
+    return errno.errorcode.get(fault.number, str(fault.number))

@@ -1,0 +1,159 @@
+"""Workers: where blocking work is done, so that the event loop never waits for a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+Done = Callable[[Any, BaseException | None], None]
+"""What is called on the loop with a job's result, or with what it raised."""
+
+
+_LONG_SECONDS = 0.02
+_LARGEST_SHARE = 1 / 50
+
+
+class Workers(Protocol):
+    """Do blocking work away from the loop."""
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """Start a job; `done` is called on the present loop when it is over."""
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Do a job and return its result; once begun it ends, whatever becomes of the caller."""
+
+    def close(self) -> None:
+        """Finish what was begun and stop."""
+
+
+class Threads:
+    """Threads with one queue; a bare hop costs half of what an executor's does."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop] | None]
+        self._jobs = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """Queue a job; a further thread is started while all are busy."""
+        self._busy += 1
+        if self._busy > len(self._threads) < self._count:
+            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put((job, done, asyncio.get_running_loop()))
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Do a job on a thread."""
+        return await _run(self, job)
+
+    def close(self) -> None:
+        """Let every thread finish its job, and wait for them."""
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (task := self._jobs.get()) is not None:
+            job, done, loop = task
+            result, error = _outcome(job)
+            # A loop that was closed meanwhile has nobody left to tell.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._over, done, result, error)
+            del task, job, done, result, error
+
+    def _over(self, done: Done, result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        done(result, error)
+
+
+class InlineWorker:
+    """The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
+
+    When the disk lets one of them wait, the next ones go to threads for so long that the loop has lost no more than its
+    share of the time.
+    """
+
+    def __init__(self, far: Workers) -> None:
+        self._far = far
+        self._not_before = 0.0
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """Do a job now, if jobs are short now."""
+        now = asyncio.get_running_loop().time
+        began = now()
+        if began < self._not_before:
+            self._far.begin(job, done)
+            return
+        result, error = _outcome(job)
+        took = now() - began
+        if took > _LONG_SECONDS:
+            self._not_before = began + took / _LARGEST_SHARE
+        done(result, error)
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Do a job now, if jobs are short now."""
+        return await _run(self, job)
+
+    def close(self) -> None:
+        """Do nothing; the threads have an owner."""
+
+
+class Inline:
+    """The loop itself, one turn later; for disks that never make anybody wait."""
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """Do a job at the loop's next turn."""
+        asyncio.get_running_loop().call_soon(lambda: done(*_outcome(job)))
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Do a job at the loop's next turn."""
+        return await _run(self, job)
+
+    def close(self) -> None:
+        """Do nothing; there is nothing to stop."""
+
+
+def _outcome(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return job(), None
+    except BaseException as error:  # noqa: BLE001 - carried over to the loop, where it is raised again
+        return None, error
+
+
+async def _run(workers: Workers, job: Callable[[], T]) -> T:
+    waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def over(result: T, error: BaseException | None) -> None:
+        if waiter.done():
+            return
+        if error is None:
+            waiter.set_result(result)
+        else:
+            waiter.set_exception(error)
+
+    workers.begin(job, over)
+    return await waiter
+
+
+async def uncut(work: Coroutine[Any, Any, T]) -> T:
+    """Finish some work even if its caller is cut off."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_seen)
+    return await asyncio.shield(task)
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,82 @@
+"""The run store over the folders of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app import clock
+from app.engine import probes
+from app.storage.data_directory import DataDirectory
+from app.storage.disk.checked_disk import CheckedDisk
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.read_faults import ReadFaults
+from app.storage.disk.worker_threads import InlineWorker, Threads
+from app.storage.index.index_port import Index
+from app.storage.index.index_queue import IndexQueue
+from app.storage.runs.disk_store import DiskStore
+from app.storage.runs.opener import Adopt
+from app.storage.storage_context import StorageContext
+from app.storage.write_throttle import WriteThrottle
+
+_PAUSE_SECONDS = 0.05
+_NO_PROBES = probes.NoProbes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadCounts:
+    """How many threads a store may have."""
+
+    commit: int = 1
+    """Threads that make journal lines durable."""
+    other: int = 4
+    """Threads for everything else that blocks."""
+
+
+class FolderStore(DiskStore):
+    """Runs in folders, their rows in a database."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        index: Index,
+        *,
+        clock: clock.Clock,
+        probes: probes.Probes | None = None,
+        adopt: Adopt | None = None,
+        threads: ThreadCounts = ThreadCounts(),
+    ) -> None:
+        super().__init__(adopt)
+        self._directory = directory
+        self._index = index
+        self._clock = clock
+        self._probes = probes or _NO_PROBES
+        self._queue: IndexQueue | None = None
+        self._commits = Threads(threads.commit, "commit")
+        self._others = Threads(threads.other, "storage")
+
+    def _prepare(self) -> tuple[StorageContext, str]:
+        identity = self._directory.prepare()
+        faults, room = ReadFaults(self._clock), DiskHealth()
+        disk = CheckedDisk(OsDisk(self._directory.path), faults)
+        # Whoever lives beside the service has few rows, and shows them at once.
+        self._queue = IndexQueue(self._index, room) if self._serves else None
+        means = StorageContext(
+            disk=disk,
+            read_faults=faults,
+            committer=self._make_committer(disk, self._commits, self._others, self._probes),
+            workers=self._others,
+            near=InlineWorker(self._others),
+            index=self._queue or self._index,
+            room=room,
+            clock=self._clock,
+            probes=self._probes,
+            pace=WriteThrottle(_PAUSE_SECONDS),
+        )
+        return means, identity
+
+    def _let_go(self) -> None:
+        if self._queue is not None:
+            self._queue.abandon()
+        self._commits.close()
+        self._others.close()

@@ -1,0 +1,231 @@
+"""The index port: rows about runs, receipts and issues, all of them rebuildable from the folders."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from app import clock
+from app.domain import issues, receipts, runs, states
+from app.engine import stores
+
+OWNERS = ("service", "process", "foreign")
+"""Who continues a run; nobody unasked, if it is foreign."""
+
+_INSTANT_CHARACTERS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedRun:
+    """A run's row."""
+
+    summary: stores.RunSummary
+    """What lists show."""
+    idempotency_key: str | None = None
+    """Key under which a repeated request finds it; None for foreign runs."""
+    request_sha256: str | None = None
+    """Hash of the request that made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptPlace:
+    """Where a receipt lies."""
+
+    receipt_id: str
+    """The receipt."""
+    session_id: str
+    """Work session whose file holds it."""
+    run_id: str
+    """Run that it proves a step of."""
+    offset_bytes: int
+    """Where its line begins in that file."""
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """Return its place in the order of lists."""
+        return self.session_id, self.offset_bytes
+
+    def fits(self, query: receipts.ReceiptQuery) -> bool:
+        """Tell whether it is among those that a query means, whatever its limit."""
+        wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
+        return wanted and (query.cursor is None or self.position > query.cursor)
+
+
+class Index(Protocol):
+    """Rows about runs, receipts and issues."""
+
+    async def start(self) -> bool:
+        """Bring the tables up to date; tell whether they are new, so that everything must be read again."""
+
+    async def close(self) -> None:
+        """Let go of the database."""
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """Write a run's row, in place of one of the same id."""
+
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """Write rows, then make moves, then note receipts, all in one go; none of the moves leaves a finished state."""
+
+    async def settle(self) -> None:
+        """Make sure that other processes see what was written."""
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """Write the rows of runs that have none."""
+
+    async def remove_run(self, run_id: str) -> None:
+        """Remove a run's row."""
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """Apply a move if the run is in a state that it may move from; tell whether it was.
+
+        A move out of a finished state is durable when this returns: the row may err towards unfinished only.
+        """
+
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """Apply a move, perhaps a moment later, if the run is in a state that it may move from; none of these is
+        finished.
+        """
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """Note who continues a run from now on."""
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """Return a run's row."""
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """Return the run that was made under a key."""
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """Return an unfinished run of a recipe, foreign ones aside."""
+
+    async def run_ids(self) -> set[str]:
+        """Return the ids of all rows."""
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first."""
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return every unfinished run whoever owns it, oldest first."""
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state that occurs."""
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """Note where receipts lie."""
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """Return where a receipt lies."""
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """Return where the receipts of a page lie, in the order of their sessions and files."""
+
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
+        """Write rows of issues in place of those of the same ids; none of them is marked any more.
+
+        Args:
+            doubtful: Whether rows that are not marked are newer than these, and stay.
+        """
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """Note, durably, that an issue's file is about to change."""
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """Remove rows of issues."""
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """Return the ids of all issues with rows, and which of these are marked."""
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """Return issues, newest first."""
+
+    async def has_session(self, session_id: str) -> bool:
+        """Tell whether a run belongs to a work session."""
+
+    async def clear(self) -> None:
+        """Remove every row."""
+
+
+def instant(text: str) -> str:
+    """Return an instant in the one form in which texts sort as times do; a text that is none stands for itself."""
+    try:
+        return clock.stamp(clock.instant(text))
+    except ValueError:
+        return text[:_INSTANT_CHARACTERS]
+
+
+def row_of(
+    start: runs.RunStart,
+    status: states.RunState,
+    at: str,
+    *,
+    name: str,
+    owner: str,
+    error_code: str | None = None,
+    keyed: bool = True,
+) -> IndexedRun:
+    """Make the row of a run.
+
+    Args:
+        at: When it last moved.
+        name: Its folder, by which it is asked for.
+        owner: Who continues it.
+        keyed: Whether its idempotency key counts here; that of a copy does not.
+    """
+    summary = stores.RunSummary(
+        run_id=name,
+        recipe_id=start.recipe_id,
+        dialect=start.dialect,
+        status=status.value,
+        created_at=instant(start.created_at),
+        updated_at=instant(at),
+        completed_at=instant(at) if status.finished else None,
+        description=start.description,
+        labels=dict(start.labels),
+        priority=max(-100, min(start.priority, 100)),
+        session_id=start.session_id,
+        parent_run_id=start.parent_run_id,
+        error_code=error_code,
+        owner=owner,
+        working_dir=start.working_dir,
+        exclusive_workspace=start.exclusive_workspace,
+    )
+    return IndexedRun(
+        summary=summary,
+        idempotency_key=start.idempotency_key if keyed else None,
+        request_sha256=start.request_sha256 if keyed else None,
+    )
+
+
+def age(run: stores.RunSummary) -> tuple[str, str]:
+    """Return what orders runs in lists."""
+    return run.created_at, run.run_id
+
+
+def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
+    """Tell whether a run is among those that a query means, whatever its limit."""
+    wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
+    if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
+        return False
+    if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
+        return False
+    if query.created_after is not None and run.created_at < instant(query.created_after):
+        return False
+    if query.created_before is not None and run.created_at >= instant(query.created_before):
+        return False
+    return query.cursor is None or age(run) < query.cursor
+
+
+def moved(summary: stores.RunSummary, transition: runs.Transition) -> stores.RunSummary:
+    """Return a row as a move leaves it."""
+    at = instant(transition.at)
+    return dataclasses.replace(
+        summary,
+        status=transition.to.value,
+        updated_at=at,
+        completed_at=at if transition.to.finished else None,
+        error_code=transition.error_code,
+    )

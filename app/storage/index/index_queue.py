@@ -1,0 +1,334 @@
+"""The index queue: rows of runs that come, move and end are written together, a moment later.
+
+The index is rebuildable and may lag behind; whoever asks through the queue is answered after all that waits is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from app import errors
+from app.domain import issues, receipts, runs, states
+from app.engine import stores
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.index import index_port
+from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
+
+PAUSE_SECONDS = 0.05
+"""Time that rows wait for others."""
+
+_MOST_FRESH = 1024
+_PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    rows: dict[str, IndexedRun] = field(default_factory=dict)
+    moves: dict[str, list[runs.Transition]] = field(default_factory=dict)
+    places: dict[str, ReceiptPlace] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.moves or self.places)
+
+
+class IndexQueue:
+    """`Index` in front of another."""
+
+    def __init__(self, inner: Index, room: DiskHealth) -> None:
+        self._inner = inner
+        self._room = room
+        self._waiting = _Waiting()
+        # A run that has just come is asked for once, to be queued.
+        self._fresh: dict[str, IndexedRun] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[errors.StorageFault | None] | None = None
+        self._closed = False
+
+    async def start(self) -> bool:
+        """Bring the tables up to date."""
+        self._closed = False
+        return await self._inner.start()
+
+    async def close(self) -> None:
+        """Write what waits, and let go of the database."""
+        try:
+            await self.settle()
+        except errors.StorageFault as fault:
+            _log.warning("rows are left behind: %s", fault.message)
+        self.abandon()
+        await self._inner.close()
+
+    def abandon(self) -> None:
+        """Write nothing more, as a killed process does; the folders tell the rest to the next one."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._waiting = _Waiting()
+
+    # -- what waits
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """Queue a run's row, in place of one of the same id."""
+        self._waiting.rows[run.summary.run_id] = run
+        self._waiting.moves.pop(run.summary.run_id, None)
+        if len(self._fresh) < _MOST_FRESH:
+            self._fresh[run.summary.run_id] = run
+        self._write_soon()
+
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """Queue a move."""
+        run_id = transition.run_id
+        self._fresh.pop(run_id, None)
+        row = self._waiting.rows.get(run_id)
+        if row is None:
+            _join(self._waiting.moves.setdefault(run_id, []), transition)
+        elif (moved := _moved(row, [transition])) is not None:
+            self._waiting.rows[run_id] = moved
+        self._write_soon()
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """Queue where receipts lie."""
+        self._waiting.places |= {place.receipt_id: place for place in places}
+        if self._waiting.places:
+            self._write_soon()
+
+    async def settle(self) -> None:
+        """Write what waits, for other processes to see.
+
+        Raises:
+            errors.StorageFault: it cannot be written, and waits on.
+        """
+        if not self._waiting and self._writing is None:
+            self._room.rows_free = True
+        # What is being written, and then what waits; what comes later is for others to wait for.
+        for _ in range(2 if self._writing is not None else 1):
+            fault = await self._written() if self._waiting or self._writing is not None else None
+            if fault is not None:
+                raise errors.StorageFault(fault.message, detail=fault.detail)
+
+    # -- what is asked, and changed at once
+
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """Write rows, moves and receipts in one go."""
+        await self._settle_all()
+        await self._inner.apply(rows, moves, places)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """Apply a move."""
+        await self._settle_of(transition.run_id)
+        return await self._inner.move(transition)
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """Write the rows of runs that have none."""
+        await self._settle_all()
+        await self._inner.add_missing(found)
+
+    async def remove_run(self, run_id: str) -> None:
+        """Remove a run's row; one that waits is not written any more."""
+        if self._writing is not None:
+            await self._written()
+        self._fresh.pop(run_id, None)
+        self._waiting.rows.pop(run_id, None)
+        self._waiting.moves.pop(run_id, None)
+        await self._inner.remove_run(run_id)
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """Note who continues a run."""
+        await self._settle_of(run_id)
+        await self._inner.set_owner(run_id, owner)
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """Return a run's row."""
+        fresh = self._fresh.pop(run_id, None)
+        if (known := self._waiting.rows.get(run_id) or fresh) is not None:
+            return known
+        if run_id in self._waiting.moves or self._writing is not None:
+            await self._settle_if_possible()
+        row, moves = self._waiting.rows.get(run_id), list(self._waiting.moves.get(run_id, ()))
+        return row or _moved(await self._inner.get_run(run_id), moves)
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """Return the run that was made under a key."""
+        await self._settle_if_possible()
+        waiting = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
+        return next(waiting, None) or await self._inner.find_key(idempotency_key)
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """Return an unfinished run of a recipe."""
+        await self._settle_if_possible()
+        waiting = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
+        busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
+        return next(busy, None) or await self._inner.find_busy(recipe_id)
+
+    async def run_ids(self) -> set[str]:
+        """Return the ids of all rows."""
+        await self._settle_if_possible()
+        return set(self._waiting.rows) | await self._inner.run_ids()
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first; those whose rows cannot be written now as they would be."""
+        await self._settle_if_possible()
+        if self._room.rows_free:
+            return await self._inner.list_runs(query)
+        ahead = await self._ahead()
+        written = await self._inner.list_runs(dataclasses.replace(query, limit=query.limit + len(ahead)))
+        found = [run for run in written if run.run_id not in ahead]
+        found += [row.summary for row in ahead.values() if index_port.fits(row.summary, query)]
+        return sorted(found, key=index_port.age, reverse=True)[: query.limit]
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return every unfinished run."""
+        await self._settle_if_possible()
+        return await self._inner.list_unfinished()
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        await self._settle_if_possible()
+        return await self._inner.count_by_status()
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """Return where a receipt lies."""
+        await self._settle_if_possible()
+        return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """Return where the receipts of a page lie, those whose rows cannot be written now among them."""
+        await self._settle_if_possible()
+        found = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
+        found |= {place.receipt_id: place for place in self._waiting.places.values() if place.fits(query)}
+        return sorted(found.values(), key=lambda place: place.position)[: query.limit]
+
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
+        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
+        await self._inner.put_issues(found, doubtful=doubtful)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """Note, durably, that an issue's file is about to change."""
+        await self._inner.mark_issue(issue_id)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """Remove rows of issues."""
+        await self._inner.remove_issues(issue_ids)
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """Return the ids of all issues with rows, and which of these are marked."""
+        return await self._inner.issue_rows()
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """Return issues, newest first."""
+        return await self._inner.list_issues(query)
+
+    async def has_session(self, session_id: str) -> bool:
+        """Tell whether a run belongs to a work session."""
+        await self._settle_if_possible()
+        return await self._inner.has_session(session_id)
+
+    async def clear(self) -> None:
+        """Remove every row."""
+        await self._settle_all()
+        await self._inner.clear()
+
+    async def _ahead(self) -> dict[str, IndexedRun]:
+        rows, moves = dict(self._waiting.rows), {name: list(moved) for name, moved in self._waiting.moves.items()}
+        for run_id, waiting in moves.items():
+            row = _moved(rows.get(run_id) or await self._inner.get_run(run_id), waiting)
+            rows |= {} if row is None else {run_id: row}
+        return rows
+
+    # -- writing
+
+    async def _settle_all(self) -> None:
+        self._fresh.clear()
+        await self.settle()
+
+    async def _settle_of(self, run_id: str) -> None:
+        self._fresh.pop(run_id, None)
+        await self.settle()
+
+    async def _settle_if_possible(self) -> None:
+        # While rows cannot be written, those that are can be read all the same.
+        if self._room.rows_free:
+            with contextlib.suppress(errors.StorageFault):
+                await self.settle()
+        elif self._writing is not None:
+            await self._written()
+
+    def _write_soon(self, pause_seconds: float = PAUSE_SECONDS) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._waiting:
+            self._start()
+
+    async def _written(self) -> errors.StorageFault | None:
+        # In a task of its own: a reader that is cut off must not lose what waits.
+        return await asyncio.shield(self._start())
+
+    def _start(self) -> asyncio.Task[errors.StorageFault | None]:
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="index")
+        return self._writing
+
+    async def _write(self) -> errors.StorageFault | None:
+        taken, self._waiting = self._waiting, _Waiting()
+        moves = [move for moved in taken.moves.values() for move in moved]
+        try:
+            await self._inner.apply(taken.rows.values(), moves, taken.places.values())
+        except errors.StorageFault as fault:
+            _log.warning("rows wait: %s", fault.message)
+            self._room.rows_free = False
+            self._put_back(taken)
+            self._write_soon(_PAUSE_AFTER_FAILURE_SECONDS)
+            return fault
+        finally:
+            self._writing = None
+        self._room.rows_free = True
+        if self._waiting:
+            self._write_soon()
+        return None
+
+    def _put_back(self, taken: _Waiting) -> None:
+        later, self._waiting = self._waiting, taken
+        for run_id, row in later.rows.items():
+            taken.rows[run_id] = row
+            taken.moves.pop(run_id, None)
+        for run_id, moves in later.moves.items():
+            for move in moves:
+                _join(taken.moves.setdefault(run_id, []), move)
+        taken.places |= later.places
+
+
+def _finished(run: stores.RunSummary) -> bool:
+    return states.RunState(run.status).finished
+
+
+def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
+    for move in moves:
+        if row is not None and states.RunState(row.summary.status) in move.since:
+            row = dataclasses.replace(row, summary=index_port.moved(row.summary, move))
+    return row
+
+
+def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
+    # Two moves of which the second follows from the first are one, from wherever either could begin.
+    if moves and moves[-1].to in move.since:
+        move = runs.Transition(
+            run_id=move.run_id,
+            to=move.to,
+            since=moves.pop().since | move.since,
+            at=move.at,
+            error_code=move.error_code,
+        )
+    moves.append(move)

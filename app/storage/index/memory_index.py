@@ -1,0 +1,180 @@
+"""The index in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from app.domain import issues, receipts, runs, states
+from app.engine import stores
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+
+_ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
+
+
+class MemoryIndex:
+    """`Index` over dictionaries."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, IndexedRun] = {}
+        self._receipts: dict[str, ReceiptPlace] = {}
+        self._issues: dict[str, tuple[issues.IssueSummary, bool]] = {}
+        self._new = True
+
+    def copy(self) -> MemoryIndex:
+        """Return the same rows in an index of their own."""
+        twin = MemoryIndex()
+        twin._runs = dict(self._runs)
+        twin._receipts = dict(self._receipts)
+        twin._issues = dict(self._issues)
+        twin._new = self._new
+        return twin
+
+    async def start(self) -> bool:
+        """Tell whether it is used for the first time."""
+        new, self._new = self._new, False
+        return new
+
+    async def close(self) -> None:
+        """Do nothing; there is nothing to let go of."""
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """Write a run's row."""
+        self._runs[run.summary.run_id] = run
+
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """Write rows, moves and receipts."""
+        for row in rows:
+            await self.put_run(row)
+        for move in moves:
+            await self.move(move)
+        await self.add_receipts(places)
+
+    async def settle(self) -> None:
+        """Do nothing; nobody else sees it."""
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """Write the rows of runs that have none."""
+        for run in found:
+            self._runs.setdefault(run.summary.run_id, run)
+
+    async def remove_run(self, run_id: str) -> None:
+        """Remove a run's row."""
+        self._runs.pop(run_id, None)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """Apply a move."""
+        run = self._runs.get(transition.run_id)
+        if run is None or states.RunState(run.summary.status) not in transition.since:
+            return False
+        self._runs[transition.run_id] = dataclasses.replace(run, summary=index_port.moved(run.summary, transition))
+        return True
+
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """Apply a move."""
+        await self.move(transition)
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """Note who continues a run."""
+        if run := self._runs.get(run_id):
+            self._runs[run_id] = dataclasses.replace(run, summary=dataclasses.replace(run.summary, owner=owner))
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """Return a run's row."""
+        return self._runs.get(run_id)
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """Return the run that was made under a key."""
+        return next((run for run in self._runs.values() if run.idempotency_key == idempotency_key), None)
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """Return an unfinished run of a recipe."""
+        busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
+        return min(busy, key=index_port.age).run_id if busy else None
+
+    async def run_ids(self) -> set[str]:
+        """Return the ids of all rows."""
+        return set(self._runs)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first."""
+        return sorted(self._matching(lambda run: index_port.fits(run, query)), key=index_port.age, reverse=True)[
+            : query.limit
+        ]
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return every unfinished run, oldest first."""
+        return sorted(self._matching(lambda run: not _finished(run)), key=index_port.age)
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        return dict(Counter(run.summary.status for run in self._runs.values()))
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """Note where receipts lie."""
+        self._receipts.update({place.receipt_id: place for place in places})
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """Return where a receipt lies."""
+        return self._receipts.get(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """Return where the receipts of a page lie."""
+        found = [place for place in self._receipts.values() if place.fits(query)]
+        return sorted(found, key=lambda place: place.position)[: query.limit]
+
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
+        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
+        for summary in found:
+            if not doubtful or self._issues.get(summary.issue_id, (summary, True))[1]:
+                self._issues[summary.issue_id] = (summary, False)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """Note, durably, that an issue's file is about to change."""
+        if issue_id in self._issues:
+            self._issues[issue_id] = (self._issues[issue_id][0], True)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """Remove rows of issues."""
+        for issue_id in issue_ids:
+            self._issues.pop(issue_id, None)
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """Return the ids of all issues with rows, and which of these are marked."""
+        return {issue_id: marked for issue_id, (_, marked) in self._issues.items()}
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """Return issues, newest first."""
+        found = [summary for summary, _ in self._issues.values() if _is_asked_for(summary, query)]
+        return sorted(found, key=_age_of_issue, reverse=True)[: query.limit]
+
+    async def has_session(self, session_id: str) -> bool:
+        """Tell whether a run belongs to a work session."""
+        return any(run.summary.session_id == session_id for run in self._runs.values())
+
+    async def clear(self) -> None:
+        """Remove every row."""
+        self._runs.clear()
+        self._receipts.clear()
+        self._issues.clear()
+
+    def _matching(self, fits: Callable[[stores.RunSummary], bool]) -> list[stores.RunSummary]:
+        return [run.summary for run in self._runs.values() if fits(run.summary)]
+
+
+def _finished(run: stores.RunSummary) -> bool:
+    return states.RunState(run.status).finished
+
+
+def _is_asked_for(issue: issues.IssueSummary, query: issues.IssueQuery) -> bool:
+    wanted = {name: getattr(query, name) for name in _ISSUE_FILTERS}
+    behind = query.cursor is None or _age_of_issue(issue) < query.cursor
+    return behind and all(value is None or getattr(issue, name) == value for name, value in wanted.items())
+
+
+def _age_of_issue(issue: issues.IssueSummary) -> tuple[str, str]:
+    return issue.created_at, issue.issue_id

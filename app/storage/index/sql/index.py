@@ -1,0 +1,334 @@
+"""The index in a database, behind one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import tenacity
+from sqlalchemy import Engine, exc, make_url
+
+from app import clock, errors
+from app.domain import issues, receipts, runs, states
+from app.engine import stores
+from app.storage.disk import disk_health
+from app.storage.disk.worker_threads import Threads
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+from app.storage.index.sql import issues as issue_rows
+from app.storage.index.sql import lists, migrations, queries, sessions
+from app.storage.index.sql import receipts as receipt_rows
+from app.storage.index.sql.sessions import ReadSession, WriteSession
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 60.0
+"""Time for which a start waits for a database that is away."""
+
+_BUSY_SECONDS = 20.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.25, 5.0
+_FINISHED = frozenset(state for state in states.RunState if state.finished)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqlIndex:
+    """`Index` over SQLite or Postgres."""
+
+    def __init__(
+        self, url: str, *, time: clock.Clock | None = None, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        self._url = url
+        self._clock = time or clock.SystemClock()
+        self._patience_seconds = patience_seconds
+        self._engine: Engine | None = None
+        self._thread = Threads(1, "index")
+
+    async def start(self) -> bool:
+        """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
+
+        A database that is away is waited for, since it may start at the same time as this process.
+
+        Raises:
+            errors.ConfigurationError: `index_unusable`; `index_away`, it was waited for in vain.
+        """
+        due, wait = self._clock.monotonic() + self._patience_seconds, _FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await self._thread.run(self._open)
+            except errors.ConfigurationError as failure:
+                if failure.code != "index_away" or self._clock.monotonic() >= due:
+                    raise
+                _log.warning("%s; it is tried again", failure.message)
+            await self._clock.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await self._thread.run(engine.dispose)
+        self._thread.close()
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """Write a run's row."""
+        await self._write(queries.put_run, run)
+
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """Write rows, moves and receipts in one transaction; where a key is taken already, one after the other."""
+        given, moved, found = list(rows), list(moves), list(places)
+        try:
+            await self._write(queries.apply, given, moved, found)
+        except exc.IntegrityError:
+            for row in given:
+                await self._put_or_pass(row)
+            await self._write(queries.apply, [], moved, [])
+            await self.add_receipts(found)
+
+    async def settle(self) -> None:
+        """Do nothing; every transaction is committed when it is answered."""
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """Write the rows of runs that have none."""
+        await self._write(queries.add_missing, found)
+
+    async def remove_run(self, run_id: str) -> None:
+        """Remove a run's row."""
+        await self._write(queries.remove_run, run_id)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """Apply a move."""
+        if transition.since & _FINISHED:
+            return await self._write_durably(queries.move, transition)
+        return await self._write(queries.move, transition)
+
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """Apply a move."""
+        await self.move(transition)
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """Note who continues a run."""
+        await self._write_durably(queries.set_owner, run_id, owner)
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """Return a run's row."""
+        return await self._read(queries.get_run, run_id)
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """Return the run made under a key."""
+        return await self._read(queries.find_key, idempotency_key)
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """Return an unfinished run of a recipe."""
+        return await self._read(queries.find_busy, recipe_id)
+
+    async def run_ids(self) -> set[str]:
+        """Return the ids of all rows."""
+        return await self._read(queries.run_ids)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first."""
+        return await self._read(lists.list_runs, query)
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return every unfinished run."""
+        return await self._read(lists.list_unfinished)
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        return await self._read(queries.count_by_status)
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """Note where receipts lie."""
+        given = list(places)
+        if not given:
+            return
+        try:
+            await self._write(receipt_rows.add_receipts, given)
+        except exc.IntegrityError:
+            await self._write(receipt_rows.replace_receipts, given)
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """Return where a receipt lies."""
+        return await self._read(receipt_rows.find_receipt, receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """Return where the receipts of a page lie."""
+        return await self._read(receipt_rows.list_receipts, query)
+
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
+        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
+        await self._write(issue_rows.put_issues, list(found), doubtful)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """Note, durably, that an issue's file is about to change."""
+        await self._write_durably(issue_rows.mark_issue, issue_id)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """Remove rows of issues."""
+        await self._write(issue_rows.remove_issues, list(issue_ids))
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """Return the ids of all issues with rows, and which of these are marked."""
+        return await self._read(issue_rows.issue_rows)
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """Return issues, newest first."""
+        return await self._read(issue_rows.list_issues, query)
+
+    async def has_session(self, session_id: str) -> bool:
+        """Tell whether a run belongs to a work session."""
+        return await self._read(issue_rows.has_session, session_id)
+
+    async def clear(self) -> None:
+        """Remove every row."""
+        await self._write(queries.clear)
+
+    async def _put_or_pass(self, run: IndexedRun) -> None:
+        try:
+            await self.put_run(run)
+        except exc.IntegrityError as error:
+            _log.error("a row cannot be written: %s", error.orig, extra={"run_id": run.summary.run_id})
+
+    async def _read(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def work() -> T:
+            with sessions.reading(self._opened()) as session:
+                return query(session, *args, **kwargs)
+
+        return await self._thread.run(functools.partial(_patiently, work))
+
+    async def _write(self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._change(False, query, *args, **kwargs)
+
+    async def _write_durably(
+        self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._change(True, query, *args, **kwargs)
+
+    async def _change(
+        self, durable: bool, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def work() -> T:
+            with sessions.writing(self._opened(), durable=durable) as session:
+                return query(session, *args, **kwargs)
+
+        return await self._thread.run(functools.partial(_patiently, work))
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            raise errors.StorageFault("the index is closed")
+        return self._engine
+
+    def _open(self) -> bool:
+        if self._engine is not None:
+            return False
+        try:
+            return self._migrated_or_renewed()
+        except (exc.SQLAlchemyError, ImportError, OSError) as error:
+            file = None if isinstance(error, exc.ArgumentError) else _file(self._url)
+            if file is not None and disk_health.is_full(file.parent):
+                raise disk_health.no_room(f"the index {file}") from error
+            reason = getattr(error, "orig", None) or error
+            if isinstance(error, ModuleNotFoundError):
+                reason = f"its driver, the package {error.name}, is not installed"
+                reason += '; pip install "control-room[postgres]" brings it' if error.name == "psycopg" else ""
+            away = file is None and isinstance(error, exc.OperationalError) and _is_away(str(reason))
+            what = "cannot be reached" if away else "cannot be used"
+            message = f"the index {self._shown()} {what}: {self._masked(str(reason))}"
+            raise errors.ConfigurationError(message, code="index_away" if away else "index_unusable") from error
+
+    def _migrated_or_renewed(self) -> bool:
+        file = _file(self._url)
+        if file is None:
+            return self._migrated()
+        _make_private(file)
+        try:
+            return self._migrated()
+        except exc.DatabaseError as error:
+            if not _damaged(error):
+                raise
+            _log.error("the index is damaged and is made anew", extra={"file": str(file), "error": str(error.orig)})
+            _set_aside(file)
+            _make_private(file)
+            return self._migrated()
+
+    def _migrated(self) -> bool:
+        engine = sessions.connect(self._url)
+        try:
+            new = _retried(functools.partial(migrations.migrate, engine))
+        except BaseException:
+            engine.dispose()
+            raise
+        self._engine = engine
+        return new
+
+    def _masked(self, reason: str) -> str:
+        password = make_url(self._url).password if "://" in self._url else None
+        return reason.replace(str(password), "***") if password else reason
+
+    def _shown(self) -> str:
+        try:
+            return make_url(self._url).render_as_string(hide_password=True)
+        except exc.ArgumentError:
+            return "address"
+
+
+def _busy(error: BaseException) -> bool:
+    return isinstance(error, exc.OperationalError) and "locked" in str(error.orig)
+
+
+def _damaged(error: exc.DatabaseError) -> bool:
+    return any(words in str(error.orig) for words in ("not a database", "malformed"))
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    try:
+        return _retried(work)
+    except exc.IntegrityError:
+        raise
+    except exc.DatabaseError as error:
+        raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
+
+
+def _retried(work: Callable[[], T]) -> T:
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_busy),
+        wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
+        stop=tenacity.stop_after_delay(_BUSY_SECONDS),
+        reraise=True,
+    ):
+        with attempt:
+            result = work()
+    return result
+
+
+def _file(url: str) -> Path | None:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return Path(str(parsed.database))
+
+
+def _make_private(file: Path) -> None:
+    # SQLite gives its side files the mode of the database.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _set_aside(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        part = file.with_name(file.name + suffix)
+        if part.exists():
+            os.replace(part, file.with_name(f"{file.name}.damaged{suffix}"))
+
+
+def _is_away(reason: str) -> bool:
+    # A server that answers says what it refuses with FATAL; only while it starts or stops is it as good as away.
+    return "FATAL" not in reason or "starting up" in reason or "shutting down" in reason

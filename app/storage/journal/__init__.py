@@ -1,0 +1,1 @@
+"""The journals: the chain of lines, the group commit and its recovery."""

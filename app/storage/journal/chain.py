@@ -1,0 +1,167 @@
+"""The chain: how lines of a journal are sealed to one another, and how far a journal can be believed.
+
+A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"…"}` and a newline:
+
+- `batch` is the number of lines of the file that were known to be synced when this one was written. Lines synced
+  together share it, and a line that can be read proves that every line before its batch was confirmed.
+- `prev` is the sha256 of the line before, without its newline; of the bytes of start.json for the first line.
+- `crc32` covers everything before it, so that damage is seen in the damaged line, the last one included.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from app.domain import plain
+
+_ENDING = re.compile(rb',"batch":(\d{1,15}),"prev":"(sha256:[0-9a-f]{64})","crc32":"([0-9a-f]{8})"}')
+_LONGEST_ENDING = 140
+_SHORTEST_ENDING = len(b',"crc32":"00000000"}')
+
+
+class Verdict(Enum):
+    """What a journal's first bad place means."""
+
+    WHOLE = "whole"
+    """There is none."""
+    TORN = "torn"
+    """It lies in what was never confirmed: the end is cut off there."""
+    DAMAGED = "damaged"
+    """Confirmed lines are lost or changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A line made ready for its file."""
+
+    content: bytes
+    """The line with its newline."""
+    digest: str
+    """Its hash, which the next line carries as `prev`."""
+    ending: dict[str, plain.Json]
+    """The fields that were added: `batch`, `prev`, `crc32`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line found good."""
+
+    fields: dict[str, Any]
+    """The line as parsed, its ending included."""
+    digest: str
+    """Its hash."""
+    begin: int
+    """Offset of its first byte."""
+    end: int
+    """Offset behind its newline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A journal, read as far as it can be believed."""
+
+    lines: list[Line]
+    """Good lines, from the first."""
+    anchor: str
+    """What the first line's `prev` must be."""
+    size: int
+    """Length of the file, bad end included."""
+    verdict: Verdict
+    """What the first bad place means."""
+    reason: str = ""
+    """What is wrong there."""
+
+    @property
+    def end(self) -> int:
+        """Return the offset behind the last good line."""
+        return self.lines[-1].end if self.lines else 0
+
+    @property
+    def head(self) -> str:
+        """Return the hash that the next line must carry."""
+        return self.lines[-1].digest if self.lines else self.anchor
+
+    def first(self, count: int, verdict: Verdict, reason: str) -> Reading:
+        """Return the reading as it is if only that many lines can be believed."""
+        return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, verdict=verdict, reason=reason)
+
+
+def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
+    """Seal an encoded JSON object to the line before it."""
+    body = b'%b,"batch":%d,"prev":"%b"' % (fields[:-1], batch, prev.encode())
+    check = f"{zlib.crc32(body):08x}"
+    line = b'%b,"crc32":"%b"}' % (body, check.encode())
+    ending = {"batch": batch, "prev": prev, "crc32": check}
+    return Sealed(content=line + b"\n", digest=plain.labelled_sha256(line), ending=ending)
+
+
+def read(content: bytes, anchor: str) -> Reading:
+    """Read a journal up to its first bad place and judge that place.
+
+    A line that is incomplete or fails its checksum is a torn end, unless something behind it proves that it was
+    confirmed. A line that is sound in itself but not sealed to the one before cannot come from a torn write.
+    """
+    lines: list[Line] = []
+    prev, least = anchor, 0
+    begin = 0
+    while begin < len(content):
+        end = content.find(b"\n", begin)
+        raw = content[begin:end] if end >= 0 else b""
+        ending = _sound(raw)
+        fields = _parsed(raw) if ending else None
+        if ending is None or fields is None:
+            return _judged(content, begin, lines, anchor)
+        batch, named = int(ending[1]), ending[2].decode()
+        if named != prev or not least <= batch <= len(lines):
+            reason = "is not sealed to the line before it" if lines else "is not sealed to start.json"
+            return _reading(content, lines, anchor, Verdict.DAMAGED, reason)
+        prev, least = plain.labelled_sha256(raw), batch
+        lines.append(Line(fields=fields, digest=prev, begin=begin, end=end + 1))
+        begin = end + 1
+    return _reading(content, lines, anchor, Verdict.WHOLE, "")
+
+
+def last_fields(content: bytes) -> dict[str, Any] | None:
+    """Return the last complete line of a journal's end if it is sound, without looking at what is before it."""
+    raw = content.rstrip(b"\n").rpartition(b"\n")[2]
+    return _parsed(raw) if content.endswith(b"\n") and _sound(raw) else None
+
+
+def sound_fields(content: bytes) -> list[dict[str, Any]]:
+    """Return every line that is sealed and sound in itself, whatever it is sealed to."""
+    found = (_parsed(raw) for raw in content.split(b"\n") if _sound(raw))
+    return [fields for fields in found if fields is not None]
+
+
+def _sound(raw: bytes) -> re.Match[bytes] | None:
+    tail = raw[-_LONGEST_ENDING:]
+    ending = next((found for found in _ENDING.finditer(tail) if found.end() == len(tail)), None)
+    if ending is None:
+        return None
+    check = zlib.crc32(raw[: len(raw) - _SHORTEST_ENDING])
+    return ending if f"{check:08x}".encode() == ending[3] else None
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _judged(content: bytes, begin: int, lines: list[Line], anchor: str) -> Reading:
+    proven = max((int(ending[1]) for ending in _ENDING.finditer(content, begin)), default=0)
+    if proven > len(lines):
+        return _reading(content, lines, anchor, Verdict.DAMAGED, "cannot be read, though later lines were confirmed")
+    complete = content.find(b"\n", begin) >= 0
+    return _reading(content, lines, anchor, Verdict.TORN, "cannot be read" if complete else "is incomplete")
+
+
+def _reading(content: bytes, lines: list[Line], anchor: str, verdict: Verdict, reason: str) -> Reading:
+    return Reading(lines=lines, anchor=anchor, size=len(content), verdict=verdict, reason=reason)

@@ -1,0 +1,243 @@
+"""A journal: lines in the order of their callers, as many as possible to one sync."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app import errors
+from app.domain import plain
+from app.engine import light_event
+from app.storage import layout
+from app.storage.committer import Commit
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import AppendFile
+from app.storage.journal import chain
+from app.storage.storage_context import StorageContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A line in its file."""
+
+    position: int
+    """Its number, from 0."""
+    ending: dict[str, plain.Json]
+    """The fields that were added to it."""
+
+
+Landed = Callable[[Placed], None]
+"""What is called for each accepted line, in the order of lines, before any of its callers goes on."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Entry:
+    fields: bytes
+    sync: bool
+    landed: Landed | None
+    waiter: asyncio.Future[Placed]
+
+
+_MOST_LOOSE_BYTES = 64 * 1024
+
+
+class Journal:
+    """The one writer of a journal file; lives on the loop, which writes into the kernel's memory
+    and waits for no disk.
+    """
+
+    def __init__(self, path: str, points: str, means: StorageContext, reading: chain.Reading, file: AppendFile) -> None:
+        self._path = path
+        self._points = points
+        self._means = means
+        self._run_id = path.rpartition("/")[0].rpartition("/")[2]
+        self._anchor = reading.anchor
+        self._file = file
+        self._waiting: list[_Entry] = []
+        self._under_way: list[_Entry] = []
+        self._called = False
+        self._idle = light_event.LightEvent()
+        self._idle.give()
+        self._adopt(reading)
+        self.fault: errors.StorageFault | None = None
+        """Why nothing can be appended until it is healed."""
+
+    def append(self, fields: bytes, *, sync: bool = True, landed: Landed | None = None) -> asyncio.Future[Placed]:
+        """Append an encoded JSON object; what is returned is done once the line is durable, or written if not `sync`.
+
+        Lines are written in the order of these calls, whatever becomes of the callers.
+        """
+        waiter: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        entry = _Entry(fields=fields, sync=sync, landed=landed, waiter=waiter)
+        if self.fault is not None:
+            _refuse(waiter, _again(self.fault))
+        elif not sync and not self._waiting and not self._under_way:
+            if (sealed := self._write([entry])) is not None:
+                self._accept([entry], sealed)
+        else:
+            self._waiting.append(entry)
+            self._idle.take_back()
+            self._call()
+        return waiter
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way."""
+        await self._idle.given()
+
+    async def heal(self) -> None:
+        """After a failure, go on in a fresh copy of what was accepted.
+
+        Raises:
+            errors.StorageFault: it cannot be made.
+        """
+        if self.fault is None:
+            return
+        try:
+            reading, file = await self._means.workers.run(self._fresh_copy)
+        except OSError as error:
+            raise self._means.room.failed(self._path, error) from error
+        self._means.room.succeeded()
+        self._file = file
+        self._adopt(reading)
+        self.fault = None
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the file."""
+        await self.drained()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the file at once."""
+        self._file.close()
+        self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
+
+    def _adopt(self, reading: chain.Reading) -> None:
+        self.count = len(reading.lines)
+        """Number of accepted lines."""
+        self.head = reading.head
+        """Hash of the last accepted line."""
+        self._size = reading.end
+        self._synced = self.count
+        self._loose: list[bytes] = []
+        self._loose_bytes = 0
+
+    def _call(self) -> None:
+        # One turn later, so that branches that append in the same turn share the sync.
+        if not self._called and not self._under_way:
+            self._called = True
+            self._means.committer.gather(self._launch)
+
+    def _launch(self) -> None:
+        self._called = False
+        if self._under_way or not self._waiting:
+            return
+        entries, self._waiting = self._waiting, []
+        sync = any(entry.sync for entry in entries)
+        if (sealed := self._write(entries)) is None:
+            return
+        if not sync:
+            self._accept(entries, sealed)
+            self._go_on()
+            return
+        self._under_way = entries
+        self._means.committer.begin(self._commit(sealed), lambda error: self._committed(entries, sealed, error))
+
+    def _committed(self, entries: list[_Entry], sealed: list[chain.Sealed], error: BaseException | None) -> None:
+        self._under_way = []
+        if error is not None:
+            self._fail(entries, error)
+            return
+        self._means.room.succeeded()
+        self._accept(entries, sealed)
+        self._synced = self.count
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._launch()
+        else:
+            self._idle.give()
+
+    def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
+        # Into the kernel's memory only: cheaper than a hop to a thread.
+        sealed = self._seal(entries)
+        content = b"".join(line.content for line in sealed)
+        try:
+            self._means.probes.reach(f"{self._points}.before_write")
+            self._file.write(content)
+        except OSError as error:
+            self._fail(entries, error)
+            return None
+        self._loose.append(content)
+        self._loose_bytes += len(content)
+        if self._loose_bytes > _MOST_LOOSE_BYTES:
+            self._loose.clear()
+        return sealed
+
+    def _commit(self, sealed: list[chain.Sealed]) -> Commit:
+        # Lines that were written unsynced before belong to it: what is synced later must not stand behind a gap.
+        end = self._size + sum(len(line.content) for line in sealed)
+        content = b"".join(self._loose) if self._loose_bytes <= _MOST_LOOSE_BYTES else None
+        commit = Commit(
+            run_id=self._run_id,
+            path=self._path,
+            file=self._file,
+            offset=end - self._loose_bytes,
+            content=content,
+            points=self._points,
+        )
+        self._loose = []
+        self._loose_bytes = 0
+        return commit
+
+    def _seal(self, entries: list[_Entry]) -> list[chain.Sealed]:
+        sealed, prev = [], self.head
+        for entry in entries:
+            line = chain.seal(entry.fields, batch=self._synced, prev=prev)
+            sealed.append(line)
+            prev = line.digest
+        return sealed
+
+    def _accept(self, entries: list[_Entry], sealed: list[chain.Sealed]) -> None:
+        for entry, line in zip(entries, sealed, strict=True):
+            placed = Placed(position=self.count, ending=line.ending)
+            self.count = self.count + 1
+            self.head = line.digest
+            self._size = self._size + len(line.content)
+            if entry.landed is not None:
+                entry.landed(placed)
+            if not entry.waiter.done():
+                entry.waiter.set_result(placed)
+
+    def _fail(self, entries: list[_Entry], error: BaseException) -> None:
+        self._file.close()
+        cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
+        self.fault = self._means.room.failed(self._path, cause)
+        failed, self._waiting = [*entries, *self._waiting], []
+        self._idle.give()
+        for entry in failed:
+            if not entry.waiter.done():
+                _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)
+
+    def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
+        kept = self._means.disk.read(self._path, 0, self._size)
+        reading = chain.read(kept, self._anchor)
+        if len(reading.lines) < self._synced:
+            raise OSError(errno.EIO, "confirmed lines cannot be read any more")
+        reach = self._means.probes.reach
+        disk_port.replace(self._means.disk, self._path, kept[: reading.end], sync=True, reach=reach, at="storage.heal")
+        # A new run's folder may be durable in the commit log alone, which does not hold what was healed.
+        self._means.disk.sync_folder(layout.RUNS)
+        return reading, self._means.disk.append_to(self._path)
+
+
+def _again(fault: errors.StorageFault) -> errors.StorageFault:
+    return errors.StorageFault(fault.message, code=fault.code, detail=fault.detail)
+
+
+def _refuse(waiter: asyncio.Future[Placed], error: BaseException) -> None:
+    waiter.set_exception(error)
+    # Looked at once, so that nobody is blamed for a caller that went away.
+    waiter.exception()

@@ -1,0 +1,72 @@
+"""The mark of a data directory's layout: what keeps a program from writing to files that it does not understand.
+
+`layout.json` is `{"layout": N, "written_by": VERSION}`. A directory without it has layout 1, from before the mark.
+The number is raised only by a change that an older program would read wrongly, and only by a process that holds the
+right to be the service, since a running service of an older version does not look at the mark again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import app
+from app import errors
+from app.domain import plain
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+
+FILE = "layout.json"
+"""The mark, in the data directory."""
+
+LAYOUT = 1
+"""Layout that this program writes, and the newest that it reads."""
+
+
+def check(files: Disk, path: Path) -> bool:
+    """Refuse a directory whose layout is newer than this program, and tell whether it has no mark yet.
+
+    Args:
+        path: The directory, for the message.
+
+    Raises:
+        errors.ConfigurationError: `data_directory_newer`, or `data_directory_unusable` if the mark says nothing.
+        OSError: the mark could not be read.
+    """
+    try:
+        content = files.read(FILE)
+    except FileNotFoundError:
+        return True
+    found, version = _told(content)
+    if found is None:
+        message = f"{path / FILE} does not say which layout the data directory has; put it back from a copy"
+        raise errors.ConfigurationError(message, code="data_directory_unusable")
+    if found > LAYOUT:
+        message = (
+            f"the data directory {path} has layout {found}, written by Control Room {version}; this is Control Room"
+            f" {app.__version__}, which knows layouts up to {LAYOUT}. Use Control Room {version} or later, or a copy of"
+            " the data directory from before that upgrade"
+        )
+        detail = {"layout": found, "written_by": version, "known": LAYOUT}
+        raise errors.ConfigurationError(message, code="data_directory_newer", detail=detail)
+    return False
+
+
+def write(files: Disk) -> None:
+    """Mark a directory with the layout of this program, durably.
+
+    Raises:
+        OSError: the mark could not be written.
+    """
+    mark = {"layout": LAYOUT, "written_by": app.__version__}
+    disk_port.replace(files, FILE, plain.encode(mark) + b"\n", sync=True)
+
+
+def _told(content: bytes) -> tuple[int | None, str]:
+    try:
+        mark = json.loads(content)
+        layout, version = mark["layout"], str(mark.get("written_by"))[:40]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None, ""
+    # In JSON, true is no number.
+    return (layout, version) if type(layout) is int and layout > 0 else (None, "")

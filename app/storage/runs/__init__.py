@@ -1,0 +1,1 @@
+"""Run folders: their creation, logs, projections, repair and removal."""

@@ -1,0 +1,193 @@
+"""Admission: how a run comes in. Looking its key up, `exclusive` and its creation are one critical section."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+
+from app import errors
+from app.domain import runs, states
+from app.engine import stores
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.worker_threads import Workers
+from app.storage.folder_locks import FolderLocks
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun
+from app.storage.runs import creation
+from app.storage.runs.new_runs import NewRuns
+from app.storage.runs.reconciliation import Reconciliation
+from app.storage.storage_context import StorageContext
+
+_TRIAL = f"{layout.RUNS}/.room"
+
+
+class Admission:
+    """Take new runs in."""
+
+    def __init__(
+        self,
+        means: StorageContext,
+        identity: str,
+        reconciliation: Reconciliation,
+        nursery: NewRuns,
+    ) -> None:
+        self._means = means
+        self._identity = identity
+        self._reconciliation = reconciliation
+        self._nursery = nursery
+        self._turns = FolderLocks(means.disk, layout.RUNS, means.workers)
+
+    async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
+        """Make a run durable, unless its key finds one or another is in its way.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`, `recipe_busy` or `run_exists`.
+            errors.NoRoom: the disk is full or failing.
+        """
+        start = dataclasses.replace(start, data_directory_id=self._identity)
+        layout.run_folder(start.run_id)
+        await self._make_sure_of_room()
+        if start.idempotency_key is None and not exclusive:
+            await self._make(start)
+            return stores.Created(run_id=start.run_id, existed=False)
+        async with self._turns.taken():
+            await self._reconciliation.once()
+            existing = await self._repeated(start)
+            if existing is not None:
+                return stores.Created(run_id=existing, existed=True)
+            if exclusive:
+                await self._refuse_second(start.recipe_id)
+            await self._make(start, shown=True)
+        return stores.Created(run_id=start.run_id, existed=False)
+
+    async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
+        """Return the run that a request with this key made, or None.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`.
+        """
+        # A crash between a run's folder and its row must not hide its key.
+        await self._reconciliation.once()
+        found = await self._means.index.find_key(idempotency_key)
+        if found is None:
+            await self._reconciliation.unread.make_sure()
+            found = await self._means.index.find_key(idempotency_key)
+        if found is None:
+            return None
+        if found.request_sha256 != request_sha256:
+            raise _conflict(found)
+        return found.summary.run_id
+
+    async def has_room(self) -> bool:
+        """Tell whether writes come through; after a failure by writing a little, and the rows that wait."""
+        room = self._means.room
+        if not room.rows_free:
+            try:
+                await self._means.index.settle()
+            except errors.StorageFault:
+                return False
+        if not room.free:
+            try:
+                await self._means.workers.run(lambda: disk_port.try_writing(self._means.disk, _TRIAL))
+            except OSError:
+                return False
+            room.succeeded()
+        return True
+
+    async def _repeated(self, start: runs.RunStart) -> str | None:
+        if start.idempotency_key is None:
+            return None
+        return await self.find_repeated(start.idempotency_key, start.request_sha256)
+
+    async def _refuse_second(self, recipe_id: str) -> None:
+        await self._reconciliation.unread.make_sure()
+        busy = await self._means.index.find_busy(recipe_id)
+        if busy is not None:
+            message = f"run {busy} of {recipe_id} is not finished"
+            raise errors.Conflict(message, code="recipe_busy", detail={"run_id": busy, "recipe_id": recipe_id})
+
+    async def _make_sure_of_room(self) -> None:
+        if not await self.has_room():
+            raise errors.NoRoom
+
+    async def _make(self, start: runs.RunStart, *, shown: bool = False) -> None:
+        with self._nursery.birth(start.run_id):
+            born = await self._built(start)
+            try:
+                await self._put_in_place(start.run_id, born)
+                await self._index(start, shown=shown)
+            except BaseException:
+                if born.lock is not None:
+                    born.lock.release()
+                raise
+            self._nursery.keep(start, born)
+
+    async def _built(self, start: runs.RunStart) -> creation.Born:
+        means = self._means
+        try:
+            return await self._workers.run(lambda: creation.build(means, start))
+        except FileExistsError as error:
+            message = f"there is a run {start.run_id} already"
+            raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
+        except OSError as error:
+            raise self._no_room(layout.new_folder(start.run_id), error) from error
+
+    async def _put_in_place(self, run_id: str, born: creation.Born) -> None:
+        means = self._means
+        try:
+            if not born.durable:
+                await self._commit(run_id, born)
+            await self._workers.run(lambda: creation.put_in_place(means, run_id))
+            # As long as the log holds the run, its folder is synced before the log is dropped.
+            if not means.committer.holds(run_id):
+                await means.workers.run(lambda: creation.make_durable(means, run_id, born))
+        except OSError as error:
+            await means.workers.run(lambda: creation.take_back(means, run_id))
+            raise self._no_room(layout.run_folder(run_id), error) from error
+
+    async def _commit(self, run_id: str, born: creation.Born) -> None:
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(error: BaseException | None) -> None:
+            if committed.done():
+                return
+            if error is None:
+                committed.set_result(None)
+            else:
+                committed.set_exception(error)
+
+        made = creation.commit(self._means, run_id, born)
+        self._means.committer.gather(lambda: self._means.committer.begin(made, over))
+        await committed
+
+    @property
+    def _workers(self) -> Workers:
+        # Where commits are shared, what is left to do for a new run waits for no disk.
+        return self._means.near if self._means.committer.shares else self._means.workers
+
+    def _no_room(self, path: str, error: OSError) -> errors.NoRoom:
+        return errors.NoRoom(detail=self._means.room.failed(path, error).detail)
+
+    async def _index(self, start: runs.RunStart, *, shown: bool) -> None:
+        row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
+        self._means.probes.reach("storage.create.before_row")
+        try:
+            await self._means.index.put_run(row)
+            if shown:
+                # Before another process looks for the key.
+                await self._means.index.settle()
+        except errors.StorageFault as fault:
+            # Who is told that there is no room must not find the run there.
+            await self._means.workers.run(lambda: creation.take_back(self._means, start.run_id))
+            with contextlib.suppress(errors.StorageFault):
+                await self._means.index.remove_run(start.run_id)
+            raise errors.NoRoom(detail=fault.detail) from fault
+        self._means.probes.reach("storage.create.after_row")
+
+
+def _conflict(found: IndexedRun) -> errors.Conflict:
+    run_id = found.summary.run_id
+    message = f"the idempotency key belongs to another request, which made run {run_id}"
+    return errors.Conflict(message, code="idempotency_conflict", detail={"run_id": run_id})

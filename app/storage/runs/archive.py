@@ -1,0 +1,225 @@
+"""The archive: what can be read of runs without taking them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from app import errors
+from app.domain import events, plain, receipts, records, states
+from app.engine import stores
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.index.index_port import ReceiptPlace
+from app.storage.runs import authority, blobs, events_file
+from app.storage.runs import receipts as receipt_files
+from app.storage.runs.folder_log import FolderLog
+from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
+
+_Events: TypeAlias = list[events.Event]
+_ENDED = events.EventType.RUN_ENDED.value
+_CORRUPT = errors.JournalCorrupt.default_code
+
+
+class Archive:
+    """Read blobs, events, logs, snapshots and receipts."""
+
+    def __init__(self, means: StorageContext, logs: Mapping[str, FolderLog]) -> None:
+        self._means = means
+        self._logs = logs
+
+    async def blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
+        """Return a blob's text or JSON.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run; the blob is missing or wrong.
+        """
+        folder = layout.run_folder(run_id)
+        return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
+
+    async def events(self, run_id: str, after: int, most: int | None) -> list[events.Event]:
+        """Return the next events numbered above `after`.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        if (log := self._logs.get(run_id)) is not None:
+            return await log.read_events(after, most)
+        files, path = self._means.disk, f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+
+        def read() -> tuple[_Events, _Events]:
+            self._make_sure_of(run_id)
+            found = events_file.read(files, path, after, most)
+            return found, events_file.last(files, path) if len(found) == most else found
+
+        found, last = await self._means.workers.run(read)
+        if after == 0:
+            await self._tell_missing_end(run_id, last)
+        return found
+
+    async def log(self, run_id: str, name: str) -> bytes:
+        """Return a file under `logs/`.
+
+        Raises:
+            errors.NotFound: there is no such run or file.
+        """
+        path = f"{layout.run_folder(run_id)}/{layout.LOGS}/{layout.file_name(name)}"
+
+        def read() -> bytes:
+            self._make_sure_of(run_id)
+            if not self._means.disk.has_file(path):
+                names = self._means.disk.names(path.rpartition("/")[0])
+                message = f"run {run_id} has no log {name!r:.80}"
+                raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
+            return self._means.disk.read(path)
+
+        return await self._means.workers.run(read)
+
+    async def log_names(self, run_id: str) -> list[str]:
+        """Return the names under `logs/`.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        folder = f"{layout.run_folder(run_id)}/{layout.LOGS}"
+
+        def read() -> list[str]:
+            self._make_sure_of(run_id)
+            return [name for name in self._means.disk.names(folder) if not name.startswith(".")]
+
+        return await self._means.workers.run(read)
+
+    async def snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """Return run.json and cache.json, as far as they can be read.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        folder = layout.run_folder(run_id)
+
+        def read() -> dict[str, plain.Json]:
+            self._make_sure_of(run_id)
+            found = ((name, _json(self._means.disk, f"{folder}/{name}")) for name in (layout.MANIFEST, layout.CACHE))
+            return {name: value for name, value in found if value is not None}
+
+        return await self._means.workers.run(read)
+
+    async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+        """Return how far runs have come by their run.json, as far as that can be read."""
+
+        def read() -> dict[str, stores.Progress]:
+            paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
+            found = ((run_id, _progress(self._means.disk, path)) for run_id, path in paths)
+            return {run_id: progress for run_id, progress in found if progress is not None}
+
+        return await self._means.workers.run(read) if run_ids else {}
+
+    async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """Return a receipt, one that an open run has queued included.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+        for log in list(self._logs.values()):
+            if log.holds_receipt(receipt_id):
+                # Where there is no room, what is written can be read all the same.
+                with contextlib.suppress(errors.StorageFault):
+                    await log.rest()
+        place = await self._means.index.find_receipt(receipt_id)
+        found = await self._means.workers.run(lambda: self._receipt_at(place)) if place else None
+        if found is None:
+            message = f"there is no receipt {receipt_id!r:.80}"
+            raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
+        return found
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
+        """Return a page of receipts, those that open runs have queued included."""
+        for log in list(self._logs.values()):
+            start = log.loaded.start
+            if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
+                with contextlib.suppress(errors.StorageFault):
+                    await log.rest()
+        places = await self._means.index.list_receipts(query)
+
+        def read() -> list[receipts.ListedReceipt]:
+            found = ((place, self._receipt_at(place)) for place in places)
+            return [receipts.listed(receipt or _lost(place), place.position) for place, receipt in found]
+
+        return await self._means.workers.run(read)
+
+    async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
+        """Return a receipt that is as its run has written it.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+            errors.Conflict: `receipt_altered`.
+        """
+        found = await self.receipt(receipt_id)
+        place = await self._means.index.find_receipt(receipt_id)
+        filed_under = place.session_id if place else ""
+        wrong = await self._means.workers.run(lambda: receipt_files.flaw(self._means.disk, found, filed_under))
+        if wrong is not None:
+            told = f"the receipt {receipt_id} {wrong}"
+            raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
+        return found
+
+    async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
+        # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
+        row = None if any(event.type == _ENDED for event in last) else await self._means.index.get_run(run_id)
+        if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
+            return
+        if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.EVENTS}"):
+            _log.error("the run %s has ended, and its last events are missing", run_id)
+
+    def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
+        found = receipt_files.read_at(self._means.disk, place)
+        if found is None:
+            # The file did not keep it, and nobody opens a finished run to complete it: its journal still proves it.
+            _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
+            with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+                found = self._proven_again(place)
+        return found
+
+    def _proven_again(self, place: ReceiptPlace) -> dict[str, Any] | None:
+        known = authority.read(self._means.disk, place.run_id)
+        folder = layout.run_folder(place.run_id)
+        for record in known.records:
+            if record.receipt_id == place.receipt_id:
+                session_id = known.start.session_id
+                return receipt_files.receipt_of(self._means.disk, place.run_id, folder, session_id, record)
+        return None
+
+    def _make_sure_of(self, run_id: str) -> None:
+        if not self._means.disk.has_folder(layout.run_folder(run_id)):
+            raise layout.no_run(run_id)
+
+
+def _json(files: disk_port.Disk, path: str) -> Any | None:
+    try:
+        return json.loads(files.read(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _lost(place: ReceiptPlace) -> dict[str, Any]:
+    # Neither its line nor its journal can be read; that it was there is all that is known.
+    return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}
+
+
+def _progress(files: disk_port.Disk, path: str) -> stores.Progress | None:
+    try:
+        manifest = _json(files, path)
+    except errors.Unreadable:
+        # The list shows the file beside the run.
+        return None
+    if not isinstance(manifest, dict):
+        return None
+    finished, total = manifest.get("current_step_index"), manifest.get("total_steps")
+    if type(finished) is not int or not (total is None or type(total) is int):
+        return None
+    return stores.Progress(finished_steps=finished, total_steps=total)

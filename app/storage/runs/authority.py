@@ -1,0 +1,305 @@
+"""The authority of a run: start.json and the two journals, read, checked against each other, and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any
+
+from app.domain import decisions, events, plain, records, runs
+from app.engine import stores
+from app.storage import layout
+from app.storage.disk.disk_port import Disk, SyncRefused
+from app.storage.journal import chain, damage
+from app.storage.journal.chain import Reading, Verdict
+from app.storage.runs import blobs, event_log
+
+_MOST_LOOKS = 10
+
+_KINDS: Mapping[Any, tuple[str, ...]] = {
+    str: ("run_id", "recipe_id", "dialect", "created_at", "description", "session_id", "working_dir", "owner"),
+    dict: ("recipe", "frozen", "args", "options", "labels"),
+    int: ("driver_version", "priority", "depth", "exclusive_workspace", "adopted"),
+    (str, NoneType): ("idempotency_key", "request_sha256", "parent_run_id", "data_directory_id", "folder"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A place that cannot be believed."""
+
+    file: str
+    """File within the run's folder."""
+    line: int | None
+    """Number of the line, from 1; None: the file as a whole."""
+    reason: str
+    """What is wrong, to follow the place in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authority:
+    """What the three files tell, as far as they can be believed."""
+
+    run_id: str
+    """Name of the folder."""
+    start: runs.RunStart
+    """start.json as written."""
+    steps: Reading
+    """steps.jsonl."""
+    control: Reading
+    """control.jsonl."""
+    records: list[records.Record]
+    """Good lines of steps.jsonl as values."""
+    decisions: decisions.Decisions
+    """What the good lines of control.jsonl add up to."""
+    damages: tuple[Damage, ...]
+    """What is damaged; torn ends are not damage."""
+
+    def loaded(self, emitted: frozenset[str] = frozenset()) -> stores.Loaded:
+        """Return the run as the engine takes it.
+
+        Raises:
+            errors.JournalCorrupt: something is damaged.
+        """
+        for found in self.damages:
+            raise damage.corrupt(self.run_id, found.file, found.reason, found.line)
+        try:
+            start = self.start.overridden(self.decisions.overrides)
+        except TypeError as error:
+            raise damage.corrupt(self.run_id, layout.CONTROL, f"overrides unknown facts ({error})") from error
+        return stores.Loaded(start=start, records=self.records, decisions=self.decisions, emitted=emitted)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Return how long the two journals were."""
+        return self.steps.size, self.control.size
+
+    @property
+    def anchor(self) -> str:
+        """Return the hash that the first line of each journal carries."""
+        return self.steps.anchor
+
+
+def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) -> Authority:
+    """Read a run's authority. Damage is believed only when it is the same at a second look.
+
+    Args:
+        settled: Whether the journals are synced and read from the disk itself, before they are written on.
+        deep: Whether blobs are hashed too.
+
+    Raises:
+        errors.NotFound: there is no folder or no start.json.
+        errors.JournalCorrupt: start.json cannot be read.
+        SyncRefused: the journals could not be settled.
+    """
+    found = _look(disk, run_id, settled=settled, deep=deep)
+    for _ in range(_MOST_LOOKS):
+        if not found.damages:
+            break
+        # Whoever only looks does not keep anybody from writing, and the two journals may be of different moments.
+        before, found = found, _look(disk, run_id, settled=settled, deep=deep)
+        if before.sizes == found.sizes:
+            break
+    return found
+
+
+def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
+    folder = layout.run_folder(run_id)
+    start, content = read_start(disk, run_id)
+    anchor = plain.labelled_sha256(content)
+    get = disk.read_settled if settled else disk.read
+    found = judge(
+        run_id,
+        start,
+        _journal(get, f"{folder}/{layout.STEPS}", anchor),
+        _journal(get, f"{folder}/{layout.CONTROL}", anchor),
+    )
+    if not deep:
+        return found
+    return dataclasses.replace(found, damages=(*found.damages, *_missing_blobs(disk, run_id, folder, found.records)))
+
+
+def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -> Authority:
+    """Make values of two journals and check them against each other."""
+    steps, found = _records(steps)
+    control, decided, endings = _decisions(control)
+    return Authority(
+        run_id=run_id,
+        start=start,
+        steps=steps,
+        control=control,
+        records=found,
+        decisions=decided,
+        damages=(
+            *_judged(layout.STEPS, steps),
+            *_judged(layout.CONTROL, control),
+            *_against_endings(steps, decided, endings),
+        ),
+    )
+
+
+def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
+    """Read start.json.
+
+    Raises:
+        errors.NotFound: it is not there.
+        errors.JournalCorrupt: it cannot be understood, or is gone from a folder that was a run.
+    """
+    try:
+        content = disk.read(f"{layout.run_folder(run_id)}/{layout.START}")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        refuse_lost_start(disk, run_id)
+        raise layout.no_run(run_id) from error
+    except OSError as error:
+        raise damage.corrupt(run_id, layout.START, f"is not a regular file ({error.strerror})") from error
+    try:
+        return _start(json.loads(content)), content
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise damage.corrupt(run_id, layout.START, f"cannot be understood ({type(error).__name__}: {error})") from error
+
+
+def refuse_lost_start(disk: Disk, run_id: str) -> None:
+    """Make sure that a folder without start.json was never a run of ours, whose steps would run again.
+
+    What an adoption that was cut off has left behind is no run yet: lines of adopted steps, and how it ended.
+
+    Raises:
+        errors.JournalCorrupt: it was.
+    """
+    folder = layout.run_folder(run_id)
+    steps, control = (chain.sound_fields(_content(disk, f"{folder}/{name}")) for name in (layout.STEPS, layout.CONTROL))
+    resting = (decisions.DecisionKind.ENDED, decisions.DecisionKind.PAUSED)
+    told = _content(disk, f"{folder}/{layout.EVENTS}") if disk.has_file(f"{folder}/{layout.CONTROL}") else b""
+    ours = (
+        any(fields.get("operation") != {"hash": records.ADOPTED} for fields in steps)
+        or any(fields.get("kind") not in resting for fields in control)
+        or any(event.type == events.EventType.RUN_CREATED for event in event_log.parse(told))
+    )
+    if ours:
+        reason = "is missing beside journals of this run; put it back from a copy, or delete the run"
+        raise damage.corrupt(run_id, layout.START, reason)
+
+
+def _content(disk: Disk, path: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return disk.read(path)
+    return b""
+
+
+def _start(value: Any) -> runs.RunStart:
+    if not isinstance(value, dict):
+        raise TypeError("is no object")
+    start = runs.RunStart.from_json(value)
+    for kind, names in _KINDS.items():
+        for name in names:
+            if not isinstance(getattr(start, name), kind):
+                raise TypeError(f"{name} is of the wrong kind")
+    if not all(isinstance(label, str) for label in start.labels.values()):
+        raise TypeError("labels are of the wrong kind")
+    return start
+
+
+def _journal(get: Any, path: str, anchor: str) -> Reading:
+    try:
+        return chain.read(get(path), anchor)
+    except SyncRefused:
+        # The disk fails now; that says nothing against the lines.
+        raise
+    except (FileNotFoundError, NotADirectoryError):
+        reason = "is missing"
+    except OSError as error:
+        reason = f"is not a regular file ({error.strerror})"
+    return Reading(lines=[], anchor=anchor, size=0, verdict=Verdict.DAMAGED, reason=reason)
+
+
+def _records(reading: Reading) -> tuple[Reading, list[records.Record]]:
+    found: list[records.Record] = []
+    for line in reading.lines:
+        try:
+            found.append(records.read(len(found), line.fields))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            return reading.first(len(found), Verdict.DAMAGED, f"is no step ({type(error).__name__}: {error})"), found
+    if found and not _output_fits(found[-1]):
+        del found[-1]
+        return reading.first(len(found), Verdict.TORN, "holds another output than its output_hash says"), found
+    return reading, found
+
+
+def _output_fits(record: records.Record) -> bool:
+    if record.output is None or record.output_sha256 is None:
+        return True
+    return plain.sha256(plain.content(record.output)) == record.output_sha256
+
+
+def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[decisions.Ended]]:
+    decided = decisions.Decisions()
+    endings: list[decisions.Ended] = []
+    for count, line in enumerate(reading.lines):
+        try:
+            decided.apply(line.fields)
+            if decisions.gives_up(line.fields):
+                endings.clear()
+            ended = _checked(decided)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            reason = f"is no decision ({type(error).__name__}: {error})"
+            good = decisions.fold(line.fields for line in reading.lines[:count])
+            return reading.first(count, Verdict.DAMAGED, reason), good, endings
+        if ended is not None and (not endings or endings[-1] is not ended):
+            endings.append(ended)
+    return reading, decided, endings
+
+
+def _checked(decided: decisions.Decisions) -> decisions.Ended | None:
+    ended, error = decided.ended, decided.ended.error if decided.ended else decided.pause_error
+    told: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
+    count: object = ended.lines if ended else 0
+    if not (all(isinstance(text, str) for text in told) and isinstance(count, int)):
+        raise TypeError("a fact is of the wrong kind")
+    if not isinstance(error, Mapping | NoneType):
+        raise TypeError("its error is of the wrong kind")
+    return ended
+
+
+def _judged(file: str, reading: Reading) -> Iterator[Damage]:
+    if reading.verdict is Verdict.DAMAGED:
+        whole = reading.size == 0
+        yield Damage(file=file, line=None if whole else len(reading.lines) + 1, reason=reading.reason)
+
+
+def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list[decisions.Ended]) -> Iterator[Damage]:
+    # After a resume the journal goes on, so that an older ending vouches for its beginning only.
+    if steps.verdict is Verdict.DAMAGED:
+        return
+    for ended in endings:
+        count, last = len(steps.lines), ended is decided.ended
+        if count < ended.lines and not last:
+            # The run is to go on: it is parked, since it is known what its journal lacks.
+            continue
+        if count < ended.lines or (last and count > ended.lines):
+            reason = f"has {count} good lines, but the run ended with {ended.lines}"
+            yield Damage(file=layout.STEPS, line=min(count, ended.lines) + 1, reason=reason)
+        elif ended.head != (steps.lines[ended.lines - 1].digest if ended.lines else steps.anchor):
+            yield Damage(file=layout.STEPS, line=ended.lines, reason="is not the line that the run ended with")
+
+
+def _missing_blobs(disk: Disk, run_id: str, folder: str, found: list[records.Record]) -> Iterator[Damage]:
+    for record in found:
+        try:
+            flaws = [blobs.flaw(disk, run_id, folder, blob) for blob in blobs_of(record)]
+        except (KeyError, TypeError) as error:
+            flaws = [f"refers to no blob ({type(error).__name__}: {error})"]
+        for reason in filter(None, flaws):
+            yield Damage(file=layout.STEPS, line=record.position + 1, reason=reason)
+
+
+def blobs_of(record: records.Record) -> Iterator[records.BlobRef]:
+    """Return the blobs that a line refers to."""
+    if record.blob is not None:
+        yield record.blob
+    operation = record.line["operation"]
+    if isinstance(operation, dict) and isinstance(operation.get("blob"), dict):
+        yield records.BlobRef.from_json(operation["blob"])

@@ -1,0 +1,85 @@
+"""Blobs: outputs too large for a journal line, each in a file named by its hash."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from app import errors
+from app.domain import plain, records
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+from app.storage.journal import damage
+
+FOLDER = "blobs"
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> records.BlobRef:
+    """Keep an output, durable with its name; one that is there already is only checked."""
+    blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
+    place = f"{folder}/{FOLDER}"
+    if disk_port.make_folder(files, place):
+        _make_durable(files, folder, place)
+    if _is_kept(files, f"{place}/{blob.sha256}", blob):
+        files.sync_folder(place)
+    else:
+        disk_port.replace(files, f"{place}/{blob.sha256}", content, sync=True, reach=reach, at="storage.blob")
+    return blob
+
+
+def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
+    """Return a blob's content.
+
+    Raises:
+        errors.JournalCorrupt: it is missing or is not what its hash says.
+    """
+    path = f"{FOLDER}/{blob.sha256}"
+    if not _HASH.fullmatch(str(blob.sha256)):
+        raise damage.corrupt(run_id, FOLDER, f"holds nothing of the name {blob.sha256!r:.80}")
+    try:
+        content = files.read(f"{folder}/{path}")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise damage.corrupt(run_id, path, "is missing") from error
+    except OSError as error:
+        raise damage.corrupt(run_id, path, f"is not a regular file ({error.strerror})") from error
+    if len(content) != blob.size_bytes or plain.sha256(content) != blob.sha256:
+        raise damage.corrupt(run_id, path, "is not what its name says")
+    return content
+
+
+def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain.Json:
+    """Return a blob's text or JSON.
+
+    Raises:
+        errors.JournalCorrupt: it is missing or is not what its hash says.
+    """
+    content = get(files, run_id, folder, blob)
+    return content.decode() if blob.text else json.loads(content)
+
+
+def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | None:
+    """Say what is wrong with a blob, if anything is."""
+    try:
+        get(files, run_id, folder, blob)
+    except errors.JournalCorrupt as error:
+        return f"refers to {error.detail['file']}, which {error.detail['reason']}"
+    return None
+
+
+def _make_durable(files: Disk, folder: str, place: str) -> None:
+    try:
+        files.sync_folder(folder)
+        # A new run may have been committed to the log alone.
+        files.sync_folder(layout.RUNS)
+    except OSError:
+        # Whoever tries again must find it new.
+        files.remove_tree(place)
+        raise
+
+
+def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:
+    return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256

@@ -1,0 +1,121 @@
+"""The census: what folders tell about runs, for the rows of the index."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from app import errors
+from app.domain import decisions, runs, states
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun
+from app.storage.journal import chain
+from app.storage.runs import adoption, missing_lines
+from app.storage.runs.authority import Authority
+
+_log = logging.getLogger(__name__)
+
+_TAIL_BYTES = 64 * 1024
+_UNKNOWN_AT = "1970-01-01T00:00:00.000Z"
+
+
+def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | None:
+    """Return the row of a folder; None if it is no run at all."""
+    try:
+        found = missing_lines.read(files, run_id)
+    except errors.NotFound:
+        return _by_hand(files, run_id)
+    except errors.JournalCorrupt as error:
+        _log.error("no run can be read from its folder: %s", error.message, extra={"run_id": run_id})
+        return _unreadable(run_id, error.code)
+    return _row(found, data_directory_id)
+
+
+def last_known(files: Disk, run_id: str) -> IndexedRun:
+    """Return what is known of a run whose authority cannot be read now: its run.json, if that can; never its key."""
+    manifest: Mapping[str, Any] = {}
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
+        manifest = adoption.read_manifest(files, run_id)
+    at = str(manifest.get("completed_at") or manifest.get("updated_at") or manifest.get("created_at") or _UNKNOWN_AT)
+    status = adoption.status_of(manifest)
+    return index_port.row_of(start_of(manifest, run_id), status, at, name=run_id, owner="service", keyed=False)
+
+
+def may_have_ended(files: Disk, run_id: str) -> bool:
+    """Tell whether a run must be read as a whole to know that it is unfinished, by looking at its
+    last decision alone.
+    """
+    path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
+    try:
+        size = files.size(path)
+        last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
+    except (OSError, errors.Unreadable):
+        return False
+    return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == decisions.DecisionKind.ENDED
+
+
+def _row(found: Authority, data_directory_id: str) -> IndexedRun:
+    start, decided = found.start, found.decisions
+    native = start.run_id == found.run_id and start.data_directory_id == data_directory_id
+    taken_over = decided.overrides.get("data_directory_id") == data_directory_id
+    status, error_code = decided.status, None
+    if found.damages:
+        status, error_code = states.RunState.FAILED, errors.JournalCorrupt.default_code
+    elif (error := decided.ended.error if decided.ended else decided.pause_error) is not None:
+        error_code = str(error.get("code"))
+    owner = str(decided.overrides.get("owner") or start.owner)
+    return index_port.row_of(
+        start,
+        status,
+        decided.last_at or start.created_at,
+        name=found.run_id,
+        owner=owner if (native or taken_over) and owner in index_port.OWNERS else "foreign",
+        error_code=error_code,
+        keyed=native,
+    )
+
+
+def _by_hand(files: Disk, run_id: str) -> IndexedRun | None:
+    try:
+        manifest = adoption.read_manifest(files, run_id)
+    except errors.NotFound:
+        return None
+    except errors.JournalCorrupt as error:
+        return _unreadable(run_id, error.code)
+    status = adoption.status_of(manifest)
+    return index_port.row_of(
+        start_of(manifest, run_id),
+        status,
+        str(manifest.get("completed_at") or manifest.get("updated_at") or manifest.get("created_at") or _UNKNOWN_AT),
+        name=run_id,
+        owner="service" if manifest.get("run_id") == run_id else "foreign",
+    )
+
+
+def start_of(manifest: Mapping[str, Any], run_id: str) -> runs.RunStart:
+    """Return what a manifest alone tells of a run's start."""
+    task = manifest.get("task")
+    labels = manifest.get("labels")
+    return runs.RunStart(
+        run_id=run_id,
+        recipe_id=str(manifest.get("recipe_id") or ""),
+        dialect=str(manifest.get("dialect") or "control_room"),
+        driver_version=0,
+        created_at=str(manifest.get("created_at") or _UNKNOWN_AT),
+        recipe={},
+        recipe_sha256="",
+        description=str(task.get("description") or "") if isinstance(task, dict) else "",
+        session_id=str(manifest.get("session_id") or ""),
+        labels={str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {},
+    )
+
+
+def _unreadable(run_id: str, code: str) -> IndexedRun:
+    start = start_of({}, run_id)
+    return index_port.row_of(
+        start, states.RunState.FAILED, start.created_at, name=run_id, owner="service", error_code=code
+    )

@@ -1,0 +1,84 @@
+"""The hold on the commit log: which process recovers from it, and which one writes to it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app import clock, errors
+from app.storage import layout
+from app.storage.disk.disk_port import Disk, Lock
+from app.storage.runs import commit_recovery
+from app.storage.storage_context import StorageContext
+
+
+class CommitLogLock:
+    """Hold the log for as long as this process may write to it, and the runs until it has recovered from it."""
+
+    def __init__(self, files: Disk, *, serves: bool) -> None:
+        self._serves = serves
+        # Nobody reads runs, or writes to the log, while another process recovers from it.
+        self._runs = files.lock(layout.RUNS, wait=True)
+        self._log = files.lock(layout.COMMITS)
+
+    @property
+    def writes(self) -> bool:
+        """Tell whether this process writes to the log; one of a single run beside the service has nobody to share it
+        with.
+        """
+        return self._serves and self._log is not None
+
+    async def recover(self, means: StorageContext) -> commit_recovery.Recovered:
+        """Complete the runs' files, unless another process has the log.
+
+        Raises:
+            errors.ConfigurationError: `commit_log_unusable`.
+        """
+        if self._log is None:
+            return commit_recovery.Recovered()
+        try:
+            now = clock.stamp(means.clock.now())
+            recovered = await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach, now))
+        except OSError as error:
+            raise _unrecovered(error) from error
+        for run_id, fault in recovered.unread.items():
+            restore = partial(commit_recovery.restore, means.disk, run_id, now)
+            means.read_faults.hold_back(run_id, fault, restore)
+        return recovered
+
+    async def drop(self, means: StorageContext, recovered: commit_recovery.Recovered) -> None:
+        """Drop what was recovered from.
+
+        Raises:
+            errors.ConfigurationError: `commit_log_unusable`.
+        """
+        if not recovered.segments:
+            return
+        try:
+            await means.workers.run(lambda: commit_recovery.drop(means.disk, recovered.segments, means.probes.reach))
+        except OSError as error:
+            raise _unrecovered(error) from error
+
+    def let_others_in(self) -> None:
+        """Let go of what recovery alone needed."""
+        if not self._serves:
+            # First, since whoever is let in looks for it once.
+            _release(self._log)
+            self._log = None
+        _release(self._runs)
+        self._runs = None
+
+    def release(self) -> None:
+        """Let go of everything."""
+        _release(self._runs)
+        _release(self._log)
+        self._runs = self._log = None
+
+
+def _release(lock: Lock | None) -> None:
+    if lock is not None:
+        lock.release()
+
+
+def _unrecovered(error: OSError) -> errors.ConfigurationError:
+    message = f"what a power cut may have taken cannot be put back from the commit log: {error}"
+    return errors.ConfigurationError(message, code="commit_log_unusable", detail={"folder": layout.COMMITS})

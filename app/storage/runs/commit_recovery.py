@@ -1,0 +1,281 @@
+"""Recovery from the commit log: what a power cut took from runs' own files is put back before anybody reads them.
+
+As long as the machine was up all the time, every file holds what was written to it, and nothing is put back: whatever a
+person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app import errors
+from app.domain import decisions, plain
+from app.engine import missing_lines
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+from app.storage.journal import chain, commit_records
+from app.storage.journal.chain import Verdict
+from app.storage.journal.commit_records import Record
+from app.storage.runs import authority, deletion
+
+_Read: TypeAlias = Callable[[str], bytes]
+_JOURNALS = (layout.STEPS, layout.CONTROL)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What a log has given back."""
+
+    segments: tuple[str, ...] = ()
+    """Segments of which nothing is needed any more."""
+    suspects: frozenset[str] = frozenset()
+    """Runs that may have lost more than their journals: what is shown of them must be made anew."""
+    parked: frozenset[str] = frozenset()
+    """Runs that wait for a person, since the log knows of lines that cannot be put back."""
+    unread: Mapping[str, errors.Unreadable] = field(default_factory=dict)
+    """Runs that could not be completed, since a file of theirs cannot be read now; the log is kept for them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Told:
+    believed: bool = False
+    unread: errors.Unreadable | None = None
+    kept: bool = False
+    start: bytes | None = None
+    journals: dict[str, list[Record]] = field(default_factory=dict)
+
+
+def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
+    """Complete the files of every run that the log mentions, and sync them.
+
+    Args:
+        now: The time, for what is written down.
+
+    Raises:
+        OSError: the log or a file could not be read, written or synced.
+    """
+    segments = _segments(files)
+    if not segments:
+        return Recovered()
+    try:
+        told = _restored(files, segments, reach)
+        _sync(files, segments, reach)
+    except OSError:
+        segments = _keep(files, segments)
+        # What the kernel could not write it may have forgotten: from here on only the log is believed.
+        told = _restored(files, segments, reach)
+        _sync(files, segments, reach)
+    parked = frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now))
+    unread = any(found.unread for found in told.values())
+    return Recovered(
+        segments=() if unread else tuple(segments),
+        suspects=frozenset(run_id for run_id, found in told.items() if found.believed),
+        parked=parked,
+        unread={run_id: found.unread for run_id, found in told.items() if found.unread and found.believed},
+    )
+
+
+def restore(files: Disk, run_id: str, now: str) -> None:
+    """Complete the files of a run that could not be read at the start; nobody has read or written it since.
+
+    Raises:
+        errors.Unreadable: a file of it, or of the log, cannot be read yet.
+    """
+    found = _told_by(files, _segments(files)).get(run_id)
+    if found is None:
+        return
+    _restore(files, run_id, found, deleted=run_id in deletion.put_away_ids(files))
+    if files.has_folder(layout.run_folder(run_id)):
+        files.sync_folder(layout.run_folder(run_id))
+        files.sync_folder(layout.RUNS)
+        _parks(files, run_id, found, now)
+
+
+def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
+    """Remove segments of which nothing is needed any more.
+
+    Raises:
+        OSError: they could not be removed.
+    """
+    for segment in segments:
+        reach("storage.commit.before_drop")
+        files.remove(segment)
+    files.sync_folder(layout.COMMITS)
+
+
+def _segments(files: Disk) -> list[str]:
+    names = sorted(filter(commit_records.number, files.names(layout.COMMITS)), key=commit_records.number)
+    return [f"{layout.COMMITS}/{name}" for name in names]
+
+
+def _keep(files: Disk, segments: list[str]) -> list[str]:
+    for segment in segments:
+        if not commit_records.is_kept(segment):
+            files.rename(segment, commit_records.kept(segment))
+    files.sync_folder(layout.COMMITS)
+    return _segments(files)
+
+
+def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _Told]:
+    told = _told_by(files, segments)
+    believed_runs = {run_id: found for run_id, found in told.items() if found.believed}
+    deleted = deletion.put_away_ids(files) if believed_runs else frozenset()
+    for run_id, found in believed_runs.items():
+        reach("storage.commit.before_restore")
+        try:
+            _restore(files, run_id, found, deleted=run_id in deleted)
+        except errors.Unreadable as fault:
+            found.unread = fault
+    return told
+
+
+def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
+    told: dict[str, _Told] = {}
+    # Where one file failed any other may have, those of later segments too.
+    kept = any(map(commit_records.is_kept, segments))
+    for segment in list(segments):
+        content = files.read(segment)
+        boot_id, records = commit_records.read(content)
+        if boot_id is None and content:
+            _put_aside(files, segment)
+            segments.remove(segment)
+        believed = kept or not boot_id or boot_id != files.boot_id()
+        _sort(records, told, kept=kept, believed=believed)
+    return told
+
+
+def _put_aside(files: Disk, segment: str) -> None:
+    files.rename(segment, commit_records.unread(segment))
+    _log.error("a segment of the commit log cannot be read, and is kept as %s", commit_records.unread(segment))
+
+
+def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool, believed: bool) -> None:
+    for record in records:
+        run = told.setdefault(record.run_id, _Told())
+        run.kept = run.kept or kept
+        run.believed = run.believed or believed
+        folder = layout.run_folder(record.run_id)
+        if record.path == f"{folder}/{layout.START}":
+            run.start = record.content
+        for name in _JOURNALS:
+            if record.path == f"{folder}/{name}":
+                run.journals.setdefault(name, []).append(record)
+
+
+def _restore(files: Disk, run_id: str, told: _Told, *, deleted: bool) -> None:
+    folder = layout.run_folder(run_id)
+    if deleted and not files.has_folder(folder):
+        return
+    read = files.read_settled if told.kept else files.read
+    if told.start is not None:
+        _restore_start(files, folder, told.start, read)
+    if not files.has_file(f"{folder}/{layout.START}"):
+        _log.error("the folder of run %s is gone, and cannot be made again", run_id)
+        return
+    anchor = plain.labelled_sha256(files.read(f"{folder}/{layout.START}"))
+    for name in _JOURNALS:
+        _restore_journal(files, f"{folder}/{name}", anchor, told.journals.get(name, []), read)
+
+
+def _restore_start(files: Disk, folder: str, content: bytes, read: _Read) -> None:
+    files.add_folder(folder)
+    path = f"{folder}/{layout.START}"
+    if not files.has_file(path) or read(path) != content:
+        _log.warning("%s was restored from the commit log", path)
+        files.write(path, content, sync=True)
+    for name in _JOURNALS:
+        if not files.has_file(f"{folder}/{name}"):
+            files.write(f"{folder}/{name}", b"", sync=True)
+
+
+def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record], read: _Read) -> None:
+    if not records:
+        return
+    content = b""
+    with contextlib.suppress(FileNotFoundError):
+        content = read(path)
+    end = chain.read(content, anchor).end
+    whole = content[:end]
+    for record in records:
+        # Only what goes on from the file's own good end; what is there already counts as it is.
+        if record.offset <= len(whole) < record.offset + len(record.content):
+            there = len(whole) - record.offset
+            if whole[record.offset :] == record.content[:there]:
+                whole += record.content[there:]
+    if len(whole) == end:
+        return
+    good = chain.read(whole, anchor)
+    if good.verdict is not Verdict.WHOLE:
+        _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
+    whole = whole[: good.end]
+    # Whatever lies behind is for the opening of the run to judge.
+    disk_port.replace(files, path, whole + content[len(whole) :], sync=True)
+    _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
+
+
+def _parks(files: Disk, run_id: str, told: _Told, now: str) -> bool:
+    folder = layout.run_folder(run_id)
+    for name, records in told.journals.items() if told.unread is None else ():
+        path, known = f"{folder}/{name}", max(record.offset + len(record.content) for record in records)
+        with contextlib.suppress(FileNotFoundError, errors.NotFound, errors.JournalCorrupt):
+            try:
+                if files.size(path) < known:
+                    return _park(files, run_id, name, records, now)
+            except errors.Unreadable as fault:
+                told.unread = fault
+    return False
+
+
+def _park(files: Disk, run_id: str, name: str, records: list[Record], now: str) -> bool:
+    found = authority.read(files, run_id)
+    journal = found.steps if name == layout.STEPS else found.control
+    if found.damages or found.decisions.ended is not None or found.decisions.cancel_requested_at is not None:
+        return False
+    have = len(journal.lines)
+    more = sum(record.content.count(b"\n") for record in records if record.offset >= journal.end)
+    missing = missing_lines.MissingLines(
+        file=name, lines=have, known_lines=have + more, told_by=f"the commit log in {layout.COMMITS}/"
+    )
+    error = missing.error(run_id)
+    line = {
+        "kind": decisions.DecisionKind.PAUSED.value,
+        "at": now,
+        "lines": len(found.steps.lines),
+        "reason": decisions.LINES_MISSING,
+        "error": error.to_json(),
+    }
+    control = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
+    sealed = chain.seal(plain.encode(line), batch=len(found.control.lines), prev=found.control.head)
+    disk_port.replace(files, control, files.read(control)[: found.control.end] + sealed.content, sync=True)
+    _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
+    return True
+
+
+def _sync(files: Disk, segments: list[str], reach: Callable[[str], None]) -> None:
+    reach("storage.commit.before_settle")
+    syncer = files.syncer(layout.FOLDERS)
+    try:
+        syncer.sync(lambda: _mentioned(files, segments))
+    finally:
+        syncer.close()
+
+
+def _mentioned(files: Disk, segments: list[str]) -> list[str]:
+    runs = {record.run_id for segment in segments for record in commit_records.read(files.read(segment))[1]}
+    return [layout.RUNS, layout.SESSIONS, *(path for run_id in sorted(runs) for path in _of_run(files, run_id))]
+
+
+def _of_run(files: Disk, run_id: str) -> Iterator[str]:
+    folder = layout.run_folder(run_id)
+    yield from (f"{folder}/{name}" for name in files.names(folder))
+    yield folder
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
+        session_id = authority.read_start(files, run_id)[0].session_id
+        yield from (layout.receipts_file(session_id), layout.session_folder(session_id))

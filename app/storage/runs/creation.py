@@ -1,0 +1,171 @@
+"""Creation: a run's folder, built aside and put in place in one move."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+from app import errors
+from app.domain import events, plain, runs, states, views
+from app.storage import layout
+from app.storage.committer import Commit
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk, Lock
+from app.storage.runs import deletion, event_log
+from app.storage.storage_context import StorageContext
+
+_FILES = (layout.START, layout.STEPS, layout.CONTROL, layout.MANIFEST, layout.EVENTS)
+_MOST_COMMITTED_BYTES = 256 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Born:
+    """A run's new folder, built aside."""
+
+    lock: Lock | None
+    """The folder, held."""
+    content: bytes
+    """start.json."""
+    durable: bool
+    """Whether it was synced; otherwise it is to be committed."""
+
+
+def build(means: StorageContext, start: runs.RunStart) -> Born:
+    """Build a run's folder aside.
+
+    Both journals are made here, empty, so that their names are synced with the folder and never again.
+
+    Raises:
+        FileExistsError: there is a run of that id.
+        OSError: the disk refused.
+    """
+    files, reach = means.disk, means.probes.reach
+    folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
+    reach("storage.create.before_folder")
+    if files.has_folder(final):
+        raise FileExistsError(final)
+    lock = _held(files, folder)
+    try:
+        content = plain.encode(start.to_json()) + b"\n"
+        durable = not means.committer.shares or len(content) > _MOST_COMMITTED_BYTES
+        _fill(means, folder, start, content, sync=durable)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            with contextlib.suppress(OSError):
+                files.remove_tree(folder)
+        if lock is not None:
+            lock.release()
+        raise
+    return Born(lock=lock, content=content, durable=durable)
+
+
+def commit(means: StorageContext, run_id: str, born: Born) -> Commit:
+    """Return what makes a folder that was not synced durable."""
+    folder = layout.run_folder(run_id)
+    means.committer.mention(*(f"{folder}/{name}" for name in _FILES))
+    return Commit(
+        run_id=run_id,
+        path=f"{folder}/{layout.START}",
+        file=_Folder(means.disk, layout.new_folder(run_id)),
+        offset=0,
+        content=born.content,
+        points="storage.create",
+    )
+
+
+def put_in_place(means: StorageContext, run_id: str) -> None:
+    """Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    means.probes.reach("storage.create.before_rename")
+    means.disk.rename(layout.new_folder(run_id), layout.run_folder(run_id))
+
+
+def make_durable(means: StorageContext, run_id: str, born: Born) -> None:
+    """Sync a folder that is in place and not in the log.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    means.probes.reach("storage.create.before_runs_sync")
+    if not born.durable:
+        _Folder(means.disk, layout.run_folder(run_id)).sync()
+    means.disk.sync_folder(layout.RUNS)
+
+
+def take_back(means: StorageContext, run_id: str) -> None:
+    """Put a folder away that could not be made durable: who is told that there is no room must not
+    find the run later.
+    """
+    for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
+        try:
+            if means.disk.has_folder(folder):
+                deletion.discard(means, run_id, folder)
+        except OSError as error:
+            _log.error("a refused run may come back: %s", error, extra={"run_id": run_id})
+
+
+def sweep(files: Disk) -> None:
+    """Remove what was being built when a process died; what cannot be read now waits for the next start."""
+    names: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        names = files.names(layout.RUNS)
+    for folder in layout.unfinished_folders(names):
+        with contextlib.suppress(OSError, errors.Unreadable):
+            lock = files.lock(folder)
+            if lock is not None:
+                files.remove_tree(folder)
+                lock.release()
+
+
+class _Folder:
+    def __init__(self, files: Disk, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+
+    def sync(self) -> None:
+        for name in _FILES:
+            disk_port.sync_file(self._files, f"{self._folder}/{name}")
+        self._files.sync_folder(self._folder)
+
+
+def _held(files: Disk, folder: str) -> Lock | None:
+    # Held, so that the start of a service does not sweep what another process is building; it may before that.
+    while True:
+        if not files.add_folder(folder):
+            raise FileExistsError(folder)
+        with contextlib.suppress(FileNotFoundError):
+            lock = files.lock(folder, wait=True)
+            if files.has_folder(folder):
+                return lock
+            if lock is not None:
+                lock.release()
+
+
+def _fill(means: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:
+    files, reach = means.disk, means.probes.reach
+    reach("storage.create.before_start")
+    files.write(f"{folder}/{layout.START}", content, sync=sync)
+    manifest = views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
+    created = events.Event(
+        seq=1,
+        at=start.created_at,
+        type=events.EventType.RUN_CREATED.value,
+        run_id=start.run_id,
+        data={"recipe_id": start.recipe_id},
+    )
+    for name, content in (
+        (layout.STEPS, b""),
+        (layout.CONTROL, b""),
+        (layout.MANIFEST, plain.encode(manifest) + b"\n"),
+        (layout.EVENTS, event_log.encoded(created)),
+    ):
+        files.write(f"{folder}/{name}", content, sync=False)
+    if sync:
+        reach("storage.create.before_folder_sync")
+        files.sync_folder(folder)

@@ -1,0 +1,71 @@
+"""Deletion: a finished run goes to the trash in one move and is swept later."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from functools import partial
+
+from app import errors
+from app.domain import decisions, states
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.runs import adoption, authority, receipts
+from app.storage.storage_context import StorageContext
+
+
+def put_away(means: StorageContext, run_id: str) -> None:
+    """Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them."""
+    files = means.disk
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+        receipts.make_durable(files, authority.read_start(files, run_id)[0].session_id)
+    discard(means, run_id, layout.run_folder(run_id))
+
+
+def discard(means: StorageContext, run_id: str, folder: str) -> None:
+    """Move a folder of a run to the trash, where it also tells that nothing of the run may be restored."""
+    files, reach = means.disk, means.probes.reach
+    trash = next(
+        place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
+    )
+    reach("storage.delete.before_rename")
+    files.rename(folder, trash)
+    reach("storage.delete.before_sync")
+    files.sync_folder(layout.TRASH)
+    files.sync_folder(layout.RUNS)
+
+
+def put_away_ids(files: Disk) -> frozenset[str]:
+    """Return the runs that lie in the trash."""
+    return frozenset(name.rpartition(".")[0] for name in files.names(layout.TRASH))
+
+
+async def sweep(means: StorageContext, stopping: Callable[[], bool]) -> None:
+    """Remove what lies in the trash, one run after the other, until it is empty or the service stops."""
+    names: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        names = await means.workers.run(lambda: means.disk.names(layout.TRASH))
+    for name in names:
+        if stopping():
+            return
+        means.probes.reach("storage.delete.before_sweep")
+        with contextlib.suppress(OSError, errors.Unreadable):
+            # As long as the commit log mentions a run, its folder in the trash tells that it is deleted.
+            await means.committer.settle(name.rpartition(".")[0])
+            await means.workers.run(partial(means.disk.remove_tree, f"{layout.TRASH}/{name}"))
+
+
+def status(files: Disk, run_id: str) -> states.RunState:
+    """Return the state that a run's folder tells.
+
+    Raises:
+        errors.NotFound: there is no such run.
+        errors.JournalCorrupt: it cannot be told.
+    """
+    try:
+        found = authority.read(files, run_id)
+    except errors.NotFound:
+        return adoption.status_of(adoption.read_manifest(files, run_id))
+    decided: decisions.Decisions = found.loaded().decisions
+    return decided.status

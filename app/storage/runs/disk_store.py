@@ -1,0 +1,332 @@
+"""The run store over a disk and an index, whatever these are."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from app import errors
+from app.domain import events, plain, receipts, records, runs
+from app.domain import unreadable as unreadables
+from app.engine import probes, stores
+from app.storage import layout
+from app.storage.committer import Committer, FileCommitter
+from app.storage.disk import disk_port, worker_threads
+from app.storage.disk.read_faults import ReadFaults
+from app.storage.disk.worker_threads import Workers
+from app.storage.issues import Issues
+from app.storage.journal.commit_log import CommitLog
+from app.storage.plans import Plans
+from app.storage.runs import creation
+from app.storage.runs.admission import Admission
+from app.storage.runs.archive import Archive
+from app.storage.runs.commit_log_lock import CommitLogLock
+from app.storage.runs.folder_log import FolderLog
+from app.storage.runs.maintenance import Maintenance
+from app.storage.runs.opener import Adopt, Opener
+from app.storage.runs.rechecks import Rechecks
+from app.storage.runs.reconciliation import Reconciliation
+from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    means: StorageContext
+    identity: str
+    reconciliation: Reconciliation
+    admission: Admission
+    opener: Opener
+    archive: Archive
+    care: Maintenance
+    issues: Issues
+    plans: Plans
+
+
+class DiskStore(abc.ABC):
+    """`stores.RunStore` over whatever disk and index a subclass brings."""
+
+    def __init__(self, adopt: Adopt | None) -> None:
+        self._adopt = adopt
+        self._found: _Parts | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._stopping = threading.Event()
+        self._serves = False
+        self._hold: CommitLogLock | None = None
+
+    async def start(self, *, serve: bool = True) -> None:
+        """Bring the index up to date; as the service, also sweep what a crash left behind."""
+        if self._found is not None:
+            return
+        self._serves = serve
+        try:
+            means, identity = self._prepare()
+        except BaseException:
+            self._release_log()
+            raise
+        self._stopping.clear()
+        means.read_faults.begin(means.workers)
+        try:
+            self._found = await self._begin(means, identity)
+        except BaseException:
+            means.read_faults.end()
+            means.committer.close()
+            self._let_go()
+            self._release_log()
+            raise
+        # A process may have died between a run's rename and the sync of its name.
+        await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
+        if serve:
+            await means.workers.run(lambda: creation.sweep(means.disk))
+            await self._parts.plans.tell_losses()
+            self._sweep_soon()
+
+    async def close(self) -> None:
+        """Close what is open and let go of everything."""
+        parts = self._found
+        self._stopping.set()
+        if parts is None:
+            return
+        parts.means.read_faults.end()
+        parts.opener.nursery.let_go()
+        for log in list(parts.opener.logs.values()):
+            await log.close()
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        try:
+            await parts.means.committer.settle()
+        except OSError as error:
+            _log.error("the commit log is left for the next start: %s", error)
+        parts.means.committer.close()
+        await parts.means.index.close()
+        self._found = None
+        self._release_log()
+        self._let_go()
+
+    def abandon(self) -> None:
+        """Let go of everything as a killed process does."""
+        parts, self._found = self._found, None
+        self._stopping.set()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._let_go()
+        self._release_log()
+        if parts is not None:
+            parts.means.read_faults.end()
+            parts.opener.nursery.let_go()
+            parts.means.committer.close()
+            for log in parts.opener.logs.values():
+                log.abandon()
+
+    async def __aenter__(self) -> DiskStore:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- runs
+
+    async def create(self, start: runs.RunStart, *, exclusive: bool = False) -> stores.Created:
+        """Make an accepted run durable."""
+        return await worker_threads.uncut(self._parts.admission.create(start, exclusive=exclusive))
+
+    async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
+        """Return the run that an earlier request with this key made, or None."""
+        return await self._parts.admission.find_repeated(idempotency_key, request_sha256)
+
+    async def open(self, run_id: str) -> FolderLog:
+        """Open a run for writing."""
+        return await self._parts.opener.open(run_id)
+
+    async def read(self, run_id: str) -> stores.Loaded:
+        """Read a run without taking or changing it; its row follows what is found."""
+        opener, found = self._parts.opener, await self._parts.means.index.get_run(run_id)
+        doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
+        loaded = await opener.look(run_id, deep=doubted)
+        if found is not None:
+            await opener.rechecks.note_sound(found.summary, loaded)
+        return loaded
+
+    async def delete(self, run_id: str) -> None:
+        """Put a finished run into the trash."""
+        await worker_threads.uncut(self._delete(run_id))
+
+    async def has_room(self) -> bool:
+        """Tell whether new runs can be taken."""
+        return await self._parts.admission.has_room()
+
+    # -- what is in a run's folder
+
+    async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
+        """Return a blob of a run."""
+        return await self._parts.archive.blob(run_id, blob)
+
+    async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
+        """Return the events numbered above `after`, or the next of them."""
+        return await self._parts.archive.events(run_id, after, most)
+
+    async def read_log(self, run_id: str, name: str) -> bytes:
+        """Return a file under `logs/`."""
+        return await self._parts.archive.log(run_id, name)
+
+    async def list_logs(self, run_id: str) -> list[str]:
+        """Return the names under `logs/`."""
+        return await self._parts.archive.log_names(run_id)
+
+    async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """Return run.json and cache.json as they stand."""
+        return await self._parts.archive.snapshots(run_id)
+
+    # -- rows
+
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+        """Return how far runs have come."""
+        return await self._parts.archive.progress(run_ids)
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """Return a run's row; a folder that turned up since the start gets one."""
+        return await self._parts.reconciliation.summary(run_id)
+
+    def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
+        """Return the file of a run that cannot be read now."""
+        return self._parts.means.read_faults.by_run().get(run_id)
+
+    async def until_readable(self, run_id: str) -> None:
+        """Wait until every file of a run that could not be read can be."""
+        await self._parts.means.read_faults.until_readable(run_id)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs, newest first."""
+        found = await self._parts.reconciliation.list_runs(query)
+        if await self._parts.opener.rechecks.check(found):
+            found = await self._parts.reconciliation.list_runs(query)
+        return found
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return the runs that this service must continue, oldest first."""
+        await self._parts.reconciliation.compare()
+        found = await self._parts.reconciliation.unread.list_unfinished()
+        return [run for run in found if run.owner == "service"]
+
+    async def count_by_status(self) -> dict[str, int]:
+        """Return how many runs are in each state that occurs."""
+        return await self._parts.reconciliation.unread.count_by_status()
+
+    async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """Return a receipt."""
+        await self._parts.reconciliation.index_unread_receipts()
+        return await self._parts.archive.receipt(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
+        """Return a page of receipts."""
+        await self._parts.reconciliation.index_unread_receipts()
+        return await self._parts.archive.list_receipts(query)
+
+    async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """Return a receipt that is as its run has written it."""
+        return await self._parts.archive.proven(receipt_id)
+
+    @property
+    def read_faults(self) -> ReadFaults:
+        """Return the files that cannot be read now."""
+        return self._parts.means.read_faults
+
+    @property
+    def issues(self) -> Issues:
+        """Return the issues."""
+        return self._parts.issues
+
+    @property
+    def plans(self) -> Plans:
+        """Return the session plans."""
+        return self._parts.plans
+
+    # -- care
+
+    @property
+    def care(self) -> Maintenance:
+        """Return what checks and repairs runs."""
+        return self._parts.care
+
+    @property
+    def rechecks(self) -> Rechecks:
+        """Return what notices that folders were changed."""
+        return self._parts.opener.rechecks
+
+    async def sweep(self) -> None:
+        """Remove what lies in the trash; for who has the data directory alone, since the service does it unasked."""
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        await self._sweep()
+
+    async def rebuild_index(self) -> dict[str, int]:
+        """Make every row anew from the folders, and tell how many there are."""
+        return await self._parts.reconciliation.rebuild()
+
+    @property
+    def _parts(self) -> _Parts:
+        if self._found is None:
+            raise errors.StorageFault("the store is closed")
+        return self._found
+
+    @abc.abstractmethod
+    def _prepare(self) -> tuple[StorageContext, str]:
+        """Return what logs share, and the identity of the data directory."""
+
+    @abc.abstractmethod
+    def _let_go(self) -> None:
+        """Stop what `_prepare` brought, finishing what is under way."""
+
+    async def _begin(self, means: StorageContext, identity: str) -> _Parts:
+        hold = self._hold
+        assert hold is not None
+        recovered = await hold.recover(means)
+        index_is_new = await means.index.start()
+        issues = Issues(means)
+        reconciliation = Reconciliation(means, identity, issues, index_is_new=index_is_new, serves=self._serves)
+        await reconciliation.doubt(recovered.suspects, recovered.parked)
+        await hold.drop(means, recovered)
+        hold.let_others_in()
+        opener = Opener(means, identity, self._adopt, reconciliation.renew, reconciliation.ended)
+        return _Parts(
+            means=means,
+            identity=identity,
+            reconciliation=reconciliation,
+            admission=Admission(means, identity, reconciliation, opener.nursery),
+            opener=opener,
+            archive=Archive(means, opener.logs),
+            care=Maintenance(means, opener, reconciliation),
+            issues=issues,
+            plans=Plans(means),
+        )
+
+    def _make_committer(
+        self, files: disk_port.Disk, commits: Workers, others: Workers, points: probes.Probes
+    ) -> Committer:
+        self._hold = CommitLogLock(files, serves=self._serves)
+        return CommitLog(files, commits, others, points) if self._hold.writes else FileCommitter(commits, points)
+
+    def _release_log(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
+
+    async def _delete(self, run_id: str) -> None:
+        await self._parts.care.delete(run_id)
+        self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
+        if self._serves and (self._sweeping is None or self._sweeping.done()):
+            self._sweeping = asyncio.create_task(self._sweep(), name="sweep the trash")
+
+    async def _sweep(self) -> None:
+        await self._parts.care.sweep(self._stopping.is_set)

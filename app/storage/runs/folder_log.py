@@ -1,0 +1,370 @@
+"""A run's folder in the hands of its one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from app import clock, errors
+from app.domain import decisions, events, plain, records, runs, states
+from app.engine import missing_lines
+from app.storage import layout
+from app.storage.disk import disk_port, worker_threads
+from app.storage.disk.disk_port import Lock
+from app.storage.journal.journal import Journal, Placed
+from app.storage.runs import blobs
+from app.storage.runs import missing_lines as missing
+from app.storage.runs.authority import Authority
+from app.storage.runs.blob_locks import BlobLocks
+from app.storage.runs.event_log import EventLog, Written
+from app.storage.runs.journal_positions import JournalPosition, Released
+from app.storage.runs.projections import Projections
+from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+_CONTESTED = frozenset(
+    {decisions.DecisionKind.CANCEL_REQUESTED, decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED}
+)
+_UNFINISHED = frozenset(state for state in states.RunState if not state.finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What opening a folder for writing brought."""
+
+    authority: Authority
+    """The run, its torn ends cut off."""
+    lock: Lock
+    """The folder, held."""
+    written: Written
+    """What events.jsonl holds."""
+    proven: frozenset[str]
+    """Receipts that are in their session's file."""
+    missing: missing_lines.MissingLines | None = None
+    """Lines that the journals are known to lack."""
+
+
+class FolderLog:
+    """`stores.RunLog` over a run's folder, whatever disk it lies on."""
+
+    def __init__(self, opened: Opened, means: StorageContext, data_directory_id: str, released: Released) -> None:
+        authority = opened.authority
+        self.run_id = authority.run_id
+        """Name of the folder."""
+        self.loaded = dataclasses.replace(authority.loaded(opened.written.notes), missing=opened.missing)
+        self._means = means
+        self._lock = opened.lock
+        self._data_directory_id = data_directory_id
+        self._start = authority.start
+        self._released = released
+        self._folder = layout.run_folder(self.run_id)
+        steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
+        self._steps = Journal(steps, "storage.append", means, authority.steps, means.disk.append_to(steps))
+        self._control = Journal(control, "storage.decide", means, authority.control, means.disk.append_to(control))
+        self._book = EventLog(self.run_id, opened.written, self.loaded.decisions.taken)
+        self._projections = Projections(self.run_id, self._start.session_id, means, self._book, opened.proven)
+        self._contest: asyncio.Lock | None = None
+        self._healing: asyncio.Lock | None = None
+        self._blob_turns: BlobLocks | None = None
+        self._ending = False
+        self._owed: runs.Transition | None = None
+        self._closed = self._aside = False
+
+    async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
+        """Append a journal line and return its record once it is synced.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+            errors.WrongState: the run has ended.
+        """
+        if self._ending or self.loaded.decisions.ended is not None:
+            raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
+        placed = await self._steps.append(plain.encode(line))
+        return records.read(placed.position, {**line, **placed.ending})
+
+    async def decide(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+        """Append a control line and fold it in; of a cancel and an ending the first wins.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        if kind in _CONTESTED:
+            # In a task of its own: a caller that is cut off must not let the next one in before its line is durable.
+            contest = asyncio.ensure_future(self._contested(kind, facts))
+            contest.add_done_callback(_seen)
+            return await asyncio.shield(contest)
+        if self._ending or self.loaded.decisions.ended is not None:
+            return False
+        await self._write_decision(kind, facts, sync=sync)
+        return True
+
+    async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
+        """Keep an output in `blobs/`.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        return await worker_threads.uncut(self._put_blob(content, text=text))
+
+    async def get_blob(self, blob: records.BlobRef) -> plain.Json:
+        """Return a blob's text or JSON."""
+        return await self._means.workers.run(lambda: blobs.value(self._means.disk, self.run_id, self._folder, blob))
+
+    async def add_receipt(self, record: records.Record) -> None:
+        """Queue the receipt of a tool execution; the journal completes it after a crash."""
+        self._projections.add_receipt(record)
+
+    async def write_log(self, name: str, text: str) -> None:
+        """Keep a text under `logs/`.
+
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+        folder, content = f"{self._folder}/{layout.LOGS}", text.encode("utf-8", "replace")
+
+        def write() -> None:
+            disk_port.make_folder(self._means.disk, folder)
+            disk_port.replace(self._means.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
+
+        await self._written(layout.LOGS, write)
+
+    def add_event(
+        self, type: events.EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None
+    ) -> events.Event:
+        """Number an event and queue it."""
+        event = self._book.add(self._now(), type, key, data)
+        self._projections.note_event()
+        return event
+
+    def wait_for(self, fault: errors.Unreadable) -> None:
+        """Show the file that the run waits for."""
+        self._means.read_faults.wait_for(self.run_id, fault)
+
+    def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
+        """Say that the snapshots are out of date."""
+        self._projections.refresh(lambda: missing.counted(files(), self._steps.count))
+
+    async def rest(self) -> None:
+        """Write snapshots, events and receipts out now.
+
+        Raises:
+            errors.StorageFault: they could not be written.
+        """
+        await self._projections.flush()
+
+    async def move(self, transition: runs.Transition) -> None:
+        """Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
+
+        A row becomes finished only when what its run shows is durable: from then on nobody opens the folder again.
+
+        Raises:
+            errors.StorageFault: the row must leave a finished state and could not be written.
+        """
+        ended = self.loaded.decisions.ended
+        # An ending on disk is true whatever state the row was left in.
+        since = _UNFINISHED if ended is not None and ended.status is transition.to else transition.since
+        mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
+        self._means.probes.reach("storage.move.before_row")
+        try:
+            if mine.to.finished:
+                await self._projections.flush()
+                if not self._means.committer.holds(self.run_id):
+                    await self._projections.make_durable()
+            await self._move(mine)
+        except errors.StorageFault as fault:
+            if not mine.since <= _UNFINISHED:
+                raise
+            _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
+            self._owed = mine
+        else:
+            self._owed = None
+        self._means.probes.reach("storage.move.after_row")
+
+    async def _move(self, transition: runs.Transition) -> None:
+        if transition.since <= _UNFINISHED:
+            await self._means.index.move_soon(transition)
+        else:
+            await self._means.index.move(transition)
+
+    @property
+    def owes_move(self) -> bool:
+        """Tell whether a move could not be written to the row."""
+        return self._owed is not None
+
+    async def heal(self) -> None:
+        """Continue each failed file from a fresh copy of its confirmed prefix.
+
+        Raises:
+            errors.StorageFault: there is still no room.
+        """
+        # Even if whoever asked is cut off: a copy that came late would take back what was written after the next one.
+        await worker_threads.uncut(self._heal())
+
+    async def close(self) -> None:
+        """Write everything out and let go of the files; projections that cannot be written are made anew next time."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._healing is not None:
+            async with self._healing:
+                pass
+        await self._steps.close()
+        await self._control.close()
+        await self._pay()
+        try:
+            await self._projections.flush()
+        except errors.StorageFault as fault:
+            _log.warning("projections are left behind: %s", fault.message, extra={"run_id": self.run_id})
+        finally:
+            self._projections.close()
+            self._lock.release()
+            self._released(self.run_id, self._bookmark() if self._aside else None)
+
+    async def set_aside(self) -> None:
+        """Close, so that this process may go on later where it stopped."""
+        self._aside = True
+        await self.close()
+
+    def abandon(self) -> None:
+        """Let go of the files as a killed process does."""
+        self._closed = True
+        self._projections.close()
+        self._steps.abandon()
+        self._control.abandon()
+        self._lock.release()
+
+    async def read_events(self, after: int, most: int | None = None) -> list[events.Event]:
+        """Return the next events numbered above `after`, those that are queued included."""
+        return await self._projections.read_events(after, most)
+
+    def holds_receipt(self, receipt_id: str) -> bool:
+        """Tell whether a receipt of this run is known, perhaps not written yet."""
+        return self._projections.holds_receipt(receipt_id)
+
+    def go_on(self, bookmark: JournalPosition) -> None:
+        """Number events as if the folder had never been set aside."""
+        self._book.go_on(self.loaded.decisions.taken, bookmark.event)
+
+    async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
+        self._blob_turns = self._blob_turns or BlobLocks()
+        reach = self._means.probes.reach
+        async with self._blob_turns.taken(len(content)):
+            return await self._written(
+                blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
+            )
+
+    async def _heal(self) -> None:
+        self._healing = self._healing or asyncio.Lock()
+        async with self._healing:
+            if self._closed:
+                raise errors.StorageFault(f"{self._folder} is closed", detail={"file": self._folder})
+            await self._mend()
+            await self._steps.heal()
+            await self._control.heal()
+            await self._pay()
+            if not self._means.room.free:
+                await self._written(".room", lambda: disk_port.try_writing(self._means.disk, f"{self._folder}/.room"))
+
+    # -- decisions
+
+    async def _contested(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+        self._contest = self._contest or asyncio.Lock()
+        async with self._contest:
+            if not self._wins(kind, facts):
+                return False
+            if kind is decisions.DecisionKind.RESUMED:
+                await self._resume(facts)
+            elif kind is decisions.DecisionKind.ENDED:
+                await self._end(facts)
+            else:
+                await self._write_decision(kind, facts)
+            return True
+
+    def _wins(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+        decided = self.loaded.decisions
+        match kind:
+            case decisions.DecisionKind.CANCEL_REQUESTED:
+                return decided.ended is None and decided.cancel_requested_at is None
+            case decisions.DecisionKind.ENDED:
+                cancelled = decided.cancel_requested_at is not None
+                return decided.ended is None and (not cancelled or facts["status"] == states.RunState.CANCELLED)
+        return True
+
+    async def _end(self, facts: Mapping[str, plain.Json]) -> None:
+        self._ending = True
+        try:
+            await self._steps.drained()
+            if self._steps.fault is not None:
+                raise errors.StorageFault(self._steps.fault.message, detail=self._steps.fault.detail)
+            counted = {**facts, "lines": self._steps.count, "head": self._steps.head}
+            await self._write_decision(decisions.DecisionKind.ENDED, counted)
+        finally:
+            self._ending = False
+
+    async def _resume(self, facts: Mapping[str, plain.Json]) -> None:
+        overrides = dict(facts.get("overrides") or {})
+        if self._start.run_id != self.run_id or self._start.data_directory_id != self._data_directory_id:
+            overrides["data_directory_id"] = self._data_directory_id
+        sent_on = {"resumed": True} if self.loaded.decisions.ended is not None else {}
+        start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
+        at = self._now()
+        # Before the line: the row may err towards unfinished only.
+        await self._means.index.move(runs.Transition.queue(self.run_id, at))
+        await self._write_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
+        self.loaded = dataclasses.replace(self.loaded, start=start)
+        await self._means.index.set_owner(self.run_id, start.owner)
+
+    async def _write_decision(
+        self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
+    ) -> None:
+        # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
+        line = {"kind": kind.value, "at": self._now(), "lines": self._steps.count, **facts}
+        # What cannot be folded in must not be written.
+        decisions.check(line)
+
+        def fold(_: Placed) -> None:
+            self.loaded.decisions.apply(line)
+            if kind is decisions.DecisionKind.TAKEN:
+                self._book.open_block(self.loaded.decisions.taken)
+
+        await self._control.append(plain.encode(line), sync=sync, landed=fold)
+
+    async def _mend(self) -> None:
+        try:
+            await self._means.committer.mend()
+        except OSError as error:
+            raise self._means.room.failed(layout.COMMITS, error) from error
+
+    def _bookmark(self) -> JournalPosition | None:
+        # Events that could not be written are made anew, with other numbers.
+        if self._book.unwritten:
+            return None
+        return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._book.last)
+
+    async def _pay(self) -> None:
+        if self._owed is not None:
+            await self.move(self._owed)
+
+    def _now(self) -> str:
+        return clock.stamp(self._means.clock.now())
+
+    async def _written(self, name: str, job: Callable[[], T]) -> T:
+        try:
+            done = await self._means.workers.run(job)
+        except OSError as error:
+            raise self._means.room.failed(f"{self._folder}/{name}", error) from error
+        self._means.room.succeeded()
+        return done
+
+
+def _seen(task: asyncio.Future[bool]) -> None:
+    if not task.cancelled():
+        task.exception()

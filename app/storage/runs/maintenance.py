@@ -1,0 +1,97 @@
+"""Care: what is done to runs that nobody executes, and to those that lie in the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app import errors
+from app.domain import plain
+from app.engine import maintenance
+from app.storage import layout
+from app.storage.disk import worker_threads
+from app.storage.runs import deletion, opening, repair, verification
+from app.storage.runs.opener import Opener
+from app.storage.runs.reconciliation import Reconciliation
+from app.storage.storage_context import StorageContext
+
+_PAGE_SECONDS = 2.0
+
+
+class Maintenance:
+    """Look after the folders of runs."""
+
+    def __init__(self, means: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
+        self._means = means
+        self._opener = opener
+        self._reconciliation = reconciliation
+
+    async def delete(self, run_id: str) -> None:
+        """Put a finished run into the trash."""
+        means = self._means
+        self._opener.nursery.let_go(run_id)
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.workers.run(lambda: _refuse_unfinished(means, run_id))
+            # Where its receipts lie must be known, since nobody can find out from its folder any more.
+            await means.index.settle()
+            await means.workers.run(lambda: deletion.put_away(means, run_id))
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        means.probes.reach("storage.delete.before_row")
+        await means.index.remove_run(run_id)
+        self._reconciliation.ended.pop(run_id, None)
+        means.probes.reach("storage.delete.after_row")
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+        """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
+        if dry_run:
+            return await self._means.workers.run(lambda: repair.repair(self._means, run_id, dry_run=True))
+        return await worker_threads.uncut(self._repair(run_id))
+
+    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+        """Report on each file of a run's authority."""
+        return await self._means.workers.run(lambda: repair.verify(self._means.disk, run_id))
+
+    async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
+        """Report on the next things that can be checked."""
+        time = self._means.clock
+        until = time.monotonic() + _PAGE_SECONDS
+        return await self._means.workers.run(
+            lambda: verification.page(self._means.disk, after, most, lambda: time.monotonic() > until)
+        )
+
+    async def show(self, run_id: str) -> None:
+        """Write the snapshots of a run that is open here out now; nothing where it is not."""
+        log = self._opener.logs.get(run_id)
+        if log is not None:
+            await log.rest()
+
+    async def sweep(self, stopping: Callable[[], bool]) -> None:
+        """Remove what lies in the trash."""
+        await deletion.sweep(self._means, stopping)
+
+    async def _repair(self, run_id: str) -> dict[str, plain.Json]:
+        means = self._means
+        self._opener.nursery.let_go(run_id)
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.committer.settle(run_id)
+            told = await means.workers.run(lambda: repair.repair(means, run_id))
+            await self._reconciliation.renew(run_id)
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        return told
+
+
+def _refuse_unfinished(means: StorageContext, run_id: str) -> None:
+    try:
+        status = deletion.status(means.disk, run_id)
+    except errors.JournalCorrupt:
+        return
+    if not status.finished:
+        message = f"run {run_id} is {status.value}; only a finished run can be deleted"
+        raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})

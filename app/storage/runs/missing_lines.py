@@ -1,0 +1,144 @@
+"""Missing lines: what else than the journals tells of lines that they do not have.
+
+A journal that lost its end at a line's end is sound in itself. What counts its lines elsewhere are the control lines
+that were written later, the events of lines, and run.json; each of them is written only when the lines are durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app import errors
+from app.domain import decisions, events, plain
+from app.engine import missing_lines
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.runs import authority, event_log
+from app.storage.runs.authority import Authority
+from app.storage.runs.event_log import Written
+
+COUNTED = "journal_lines"
+"""Field of run.json: lines of steps.jsonl when it was written."""
+
+_MOST_LOOKS = 10
+
+_DECIDED = {
+    decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
+    decisions.DecisionKind.CANCEL_REQUESTED: events.EventType.RUN_CANCEL_REQUESTED,
+    decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
+    decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
+    decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
+}
+"""Events that are never told without a control line."""
+
+
+def find(files: Disk, found: Authority, written: Written) -> missing_lines.MissingLines | None:
+    """Return what a run's journals are known to lack, unless a person has been told of it and let the run continue."""
+    manifest = _manifest(files, found.run_id)
+    have = len(found.steps.lines)
+    for known, told_by in _counts(found, written, manifest):
+        if known > have:
+            return missing_lines.MissingLines(file=layout.STEPS, lines=have, known_lines=known, told_by=told_by)
+    have = len(found.control.lines)
+    for more, told_by in _undecided(found, written, manifest):
+        return missing_lines.MissingLines(file=layout.CONTROL, lines=have, known_lines=have + more, told_by=told_by)
+    return None
+
+
+def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
+    """Read a run's authority; where lines are known to be gone, the run is paused for that, as its next opening writes.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `authority.read`.
+    """
+    found, lost = look(files, run_id, deep=deep)
+    if lost is not None and found.decisions.paused is None:
+        found.decisions.apply(pause(lost, run_id, found.decisions.last_at or found.start.created_at))
+    return found
+
+
+def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.MissingLines | None]:
+    """Read a run's authority, and tell what an unfinished run's journals are known to lack.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `authority.read`.
+    """
+    found = authority.read(files, run_id, deep=deep)
+    for _ in range(_MOST_LOOKS):
+        lost = _lost(files, found)
+        if lost is None:
+            break
+        # Whoever only looks does not keep anybody from writing, and what tells of lines is read after them.
+        before, found = found, authority.read(files, run_id, deep=deep)
+        if before.sizes == found.sizes:
+            break
+    return found, lost
+
+
+def parks(decided: decisions.Decisions) -> bool:
+    """Tell whether a run would execute, so that its next opening parks it."""
+    return decided.ended is None and decided.paused is None and decided.cancel_requested_at is None
+
+
+def pause(lost: missing_lines.MissingLines, run_id: str, at: str) -> dict[str, plain.Json]:
+    """Return the decision that a run waits for a person, because it lacks lines."""
+    error = lost.error(run_id).to_json()
+    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.LINES_MISSING, "error": error}
+
+
+def counted(files: Mapping[str, plain.Json], lines: int) -> Mapping[str, plain.Json]:
+    """Return snapshots whose run.json has the number of lines that it was made from."""
+    manifest = files.get(layout.MANIFEST)
+    if not isinstance(manifest, dict) or "run_id" not in manifest:
+        return files
+    return {**files, layout.MANIFEST: {**manifest, COUNTED: lines}}
+
+
+def _counts(found: Authority, written: Written, manifest: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    yield found.decisions.known_lines, layout.CONTROL
+    if found.decisions.given_up:
+        return
+    # A folder that was adopted has the events of who made it, and not all of its lines were taken over.
+    if not found.start.adopted:
+        yield 1 + max(written.positions, default=-1), layout.EVENTS
+    if isinstance(told := manifest.get(COUNTED), int):
+        yield told, layout.MANIFEST
+
+
+def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    if found.start.adopted or found.decisions.given_up:
+        return
+    kinds = Counter(line.fields["kind"] for line in found.control.lines)
+    more = sum(max(0, written.counts.get(type, 0) - kinds[kind]) for kind, type in _DECIDED.items())
+    by_person = sum(line.fields.get("reason") == decisions.PAUSED_BY_PERSON for line in found.control.lines)
+    more += max(0, written.ordered_pauses - by_person)
+    if more:
+        yield more, layout.EVENTS
+    at, error = manifest.get("completed_at"), manifest.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    if not isinstance(at, str) or code == errors.JournalCorrupt.default_code:
+        return
+    # An ending that a resume took back stands in its journal all the same.
+    if all(str(line.fields.get("at")) < at for line in found.control.lines):
+        yield 1, f"{layout.MANIFEST} (completed at {at:.40})"
+
+
+def _manifest(files: Disk, run_id: str) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        manifest = json.loads(files.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
+        return manifest if isinstance(manifest, dict) else {}
+    return {}
+
+
+def _lost(files: Disk, found: Authority) -> missing_lines.MissingLines | None:
+    if found.damages or found.decisions.ended is not None:
+        return None
+    try:
+        content = files.read(f"{layout.run_folder(found.run_id)}/{layout.EVENTS}")
+    except OSError:
+        content = b""
+    return find(files, found, event_log.written(content))

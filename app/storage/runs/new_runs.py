@@ -1,0 +1,63 @@
+"""The nursery: runs that are being made here, or were just now and are not opened yet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from app.domain import events, plain, runs
+from app.storage.journal import chain
+from app.storage.runs import authority
+from app.storage.runs.creation import Born
+from app.storage.runs.event_log import Written
+from app.storage.runs.folder_log import Opened
+
+_MOST_HELD = 256
+"""Runs that are kept held between their creation and their opening; each costs a file descriptor."""
+
+
+class NewRuns:
+    """Keep new runs held and known, since as a rule each is opened at once."""
+
+    def __init__(self) -> None:
+        self._births: dict[str, asyncio.Future[None]] = {}
+        self._held: dict[str, Opened] = {}
+
+    @contextlib.contextmanager
+    def birth(self, run_id: str) -> Iterator[None]:
+        """Let whoever opens the run wait until the block is over."""
+        birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._births[run_id] = birth
+        try:
+            yield
+        finally:
+            del self._births[run_id]
+            birth.set_result(None)
+
+    def keep(self, start: runs.RunStart, born: Born) -> None:
+        """Keep a run as it was made; one too many is let go of."""
+        if born.lock is None:
+            return
+        if len(self._held) >= _MOST_HELD:
+            born.lock.release()
+            return
+        empty = chain.read(b"", plain.labelled_sha256(born.content))
+        self._held[start.run_id] = Opened(
+            authority=authority.judge(start.run_id, start, empty, empty),
+            lock=born.lock,
+            written=Written(last=1, counts={events.EventType.RUN_CREATED.value: 1}),
+            proven=frozenset(),
+        )
+
+    async def take(self, run_id: str) -> Opened | None:
+        """Hand a new run out; None if it must be read from its folder."""
+        if (birth := self._births.get(run_id)) is not None:
+            await asyncio.shield(birth)
+        return self._held.pop(run_id, None)
+
+    def let_go(self, run_id: str | None = None) -> None:
+        """Let go of a run that was not opened, or of all of them."""
+        for name in [run_id] if run_id is not None else list(self._held):
+            if (held := self._held.pop(name, None)) is not None:
+                held.lock.release()

@@ -1,0 +1,215 @@
+"""The opener: takes a run's folder for writing, adopts one that was written by hand, and declares a
+damaged one failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from app import clock, errors
+from app.domain import decisions, events, plain, runs
+from app.engine import missing_lines, stores
+from app.storage import layout
+from app.storage.disk.disk_port import Lock
+from app.storage.journal import chain, damage
+from app.storage.runs import adoption, authority, census, opening
+from app.storage.runs import missing_lines as missing
+from app.storage.runs.folder_log import FolderLog
+from app.storage.runs.journal_positions import JournalPosition
+from app.storage.runs.new_runs import NewRuns
+from app.storage.runs.opening import Opening
+from app.storage.runs.rechecks import Rechecks
+from app.storage.storage_context import StorageContext
+
+_log = logging.getLogger(__name__)
+
+Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
+"""Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
+
+
+class Opener:
+    """Open runs for writing, and know which are open here."""
+
+    def __init__(
+        self,
+        means: StorageContext,
+        identity: str,
+        adopt: Adopt | None,
+        renew: Callable[[str], Awaitable[None]],
+        ended: dict[str, stores.RunSummary],
+    ) -> None:
+        """Args:
+        renew: Makes the row of a run anew from its folder.
+        ended: Runs that are shown as ended until they have been opened.
+        """
+        self._means = means
+        self._identity = identity
+        self._adopt = adopt
+        self._ended = ended
+        self.logs: dict[str, FolderLog] = {}
+        """Runs open in this store."""
+        self.rechecks = Rechecks(means, self.logs, renew)
+        """What keeps rows in line with folders that somebody has changed."""
+        self._closings: set[asyncio.Future[None]] = set()
+        self._bookmarks: dict[str, JournalPosition] = {}
+        self.nursery = NewRuns()
+        """New runs, which need not be read."""
+
+    async def open(self, run_id: str) -> FolderLog:
+        """Take a run's folder for writing.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
+            errors.StorageFault: the disk refused a repair.
+        """
+        if (newborn := await self.nursery.take(run_id)) is not None:
+            if opening.is_as_made(self._means.disk, newborn.authority):
+                log = self.logs[run_id] = FolderLog(newborn, self._means, self._identity, self._forget)
+                return log
+            newborn.lock.release()
+        # In a task of its own: a caller that is cut off must not leave a folder held.
+        task = asyncio.ensure_future(self._open(run_id))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._let_go)
+            raise
+
+    async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
+        """Read a run without taking or changing it.
+
+        Args:
+            deep: Whether blobs are hashed too.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as the port says.
+        """
+        try:
+            return await self._means.workers.run(lambda: missing.read(self._means.disk, run_id, deep=deep).loaded())
+        except errors.NotFound:
+            found, start = await self._by_hand(run_id)
+        converted = adoption.convert(found, start, self._now(), inline=True)
+        anchor = plain.labelled_sha256(converted.start)
+        steps, control = chain.read(converted.steps, anchor), chain.read(converted.control, anchor)
+        return authority.judge(run_id, start, steps, control).loaded()
+
+    async def _open(self, run_id: str) -> FolderLog:
+        try:
+            bookmark = self._bookmarks.get(run_id)
+            lock, found = await self._means.workers.run(lambda: self._enter(run_id, bookmark))
+            return await self._begin(run_id, lock, found)
+        except errors.JournalCorrupt as error:
+            await self.rechecks.declare_failed(run_id, error)
+            raise
+        except errors.Unreadable as fault:
+            self._means.read_faults.wait_for(run_id, fault)
+            raise
+        except OSError as error:
+            raise self._means.room.failed(layout.run_folder(run_id), error) from error
+
+    async def _begin(self, run_id: str, lock: Lock, found: Opening | None) -> FolderLog:
+        adopted: adoption.Found | None = None
+        try:
+            if found is None:
+                adopted = await self._adopt_folder(run_id)
+                found = await self._means.workers.run(lambda: opening.prepare(self._means, run_id, lock))
+            log = self.logs[run_id] = FolderLog(found.opened, self._means, self._identity, self._forget)
+            self._bookmarks.pop(run_id, None)
+            if found.bookmark is not None:
+                log.go_on(found.bookmark)
+            await self._complete(log, found, adopted)
+        except BaseException:
+            if (opened := self.logs.pop(run_id, None)) is not None:
+                opened.abandon()
+            lock.release()
+            raise
+        return log
+
+    async def _complete(self, log: FolderLog, found: Opening, adopted: adoption.Found | None) -> None:
+        for untold in found.untold:
+            log.add_event(untold.type, untold.key, untold.data)
+        if adopted is not None:
+            told = {"lines": len(adopted.kept), "dropped": adopted.dropped}
+            log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
+        for record in found.unproven:
+            await log.add_receipt(record)
+        if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
+            await self._pause(log, lost)
+        await self._means.index.add_receipts(found.places)
+
+    async def _pause(self, log: FolderLog, lost: missing_lines.MissingLines) -> None:
+        # It is shown as paused already; from now on its journal says so too.
+        line = missing.pause(lost, log.run_id, self._now())
+        facts = {name: line[name] for name in ("reason", "error")}
+        if await log.decide(decisions.DecisionKind.PAUSED, facts):
+            log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
+            log.add_event(events.EventType.RUN_PAUSED, None, facts)
+
+    def _forget(self, run_id: str, bookmark: JournalPosition | None = None) -> None:
+        self.logs.pop(run_id, None)
+        self._means.read_faults.forget(run_id)
+        # Its row is up to date by now.
+        self._ended.pop(run_id, None)
+        if bookmark is not None:
+            self._bookmarks[run_id] = bookmark
+
+    def _let_go(self, task: asyncio.Future[FolderLog]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            closing = asyncio.ensure_future(task.result().close())
+            self._closings.add(closing)
+            closing.add_done_callback(self._closings.discard)
+
+    def _enter(self, run_id: str, bookmark: JournalPosition | None) -> tuple[Lock, Opening | None]:
+        # In one job, since a hop costs as much as the opening of a short run.
+        lock = opening.take(self._means.disk, run_id)
+        try:
+            if bookmark is not None:
+                return lock, opening.reopen(self._means, run_id, lock, bookmark)
+            return lock, opening.prepare(self._means, run_id, lock)
+        except errors.NotFound:
+            # It may have been written by hand.
+            return lock, None
+        except BaseException:
+            lock.release()
+            raise
+
+    # -- adoption
+
+    async def _adopt_folder(self, run_id: str) -> adoption.Found:
+        try:
+            found, start = await self._by_hand(run_id)
+        except errors.RequestInvalid as refusal:
+            await self._means.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
+            raise
+        converted = adoption.convert(found, start, self._now())
+        files, reach = self._means.disk, self._means.probes.reach
+        await self._means.workers.run(lambda: adoption.write(files, run_id, converted, reach))
+        row = await self._means.workers.run(lambda: census.row_of(files, run_id, self._identity))
+        if row is not None:
+            await self._means.index.put_run(row)
+        return found
+
+    async def _by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
+        found = await self._means.workers.run(lambda: adoption.find(self._means.disk, run_id))
+        if self._adopt is None:
+            raise damage.corrupt(run_id, layout.START, "is missing, and nobody here can adopt the folder")
+        made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
+        start = dataclasses.replace(
+            made,
+            run_id=run_id,
+            created_at=told.created_at,
+            session_id=told.session_id or made.session_id,
+            idempotency_key=None,
+            request_sha256=None,
+            owner="service",
+            data_directory_id=self._identity,
+            adopted=True,
+        )
+        return found, start
+
+    def _now(self) -> str:
+        return clock.stamp(self._means.clock.now())

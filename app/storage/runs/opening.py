@@ -1,0 +1,198 @@
+"""Opening: what is read and repaired before a run's folder is written on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from app import errors
+from app.domain import decisions, events, gates, plain, records, states
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk, Lock
+from app.storage.index.index_port import ReceiptPlace
+from app.storage.journal.chain import Reading, Verdict
+from app.storage.runs import authority, event_log, missing_lines, receipts
+from app.storage.runs.authority import Authority
+from app.storage.runs.event_log import Written
+from app.storage.runs.folder_log import Opened
+from app.storage.runs.journal_positions import JournalPosition
+from app.storage.storage_context import StorageContext
+
+_TOLD = {
+    decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
+    decisions.DecisionKind.CANCEL_REQUESTED: events.EventType.RUN_CANCEL_REQUESTED,
+    decisions.DecisionKind.PAUSED: events.EventType.RUN_PAUSED,
+    decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
+    decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
+    decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
+}
+_FIELDS = {
+    events.EventType.RUN_PAUSED: ("reason", "error"),
+    events.EventType.RUN_RESUMED: ("dead",),
+    events.EventType.RUN_ENDED: ("status", "error", "ending"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untold:
+    """An event that is missing."""
+
+    type: events.EventType
+    """What happened."""
+    key: str | None
+    """Step it belongs to."""
+    data: Mapping[str, plain.Json]
+    """Fields of its type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A folder made ready for writing."""
+
+    opened: Opened
+    """What its log is made from."""
+    untold: list[Untold]
+    """Events to add, repairs first."""
+    places: list[ReceiptPlace]
+    """Receipts found in their session's file."""
+    unproven: list[records.Record]
+    """Records whose receipt is missing there."""
+    bookmark: JournalPosition | None = None
+    """Where this process goes on; None: the folder was read and judged as after a crash."""
+
+
+def is_as_made(files: Disk, made: Authority) -> bool:
+    """Tell whether a run's authority is still what it was when the run was made, so that it need not be read and
+    judged.
+    """
+    folder = layout.run_folder(made.run_id)
+    try:
+        if files.size(f"{folder}/{layout.STEPS}") or files.size(f"{folder}/{layout.CONTROL}"):
+            return False
+        return plain.labelled_sha256(files.read(f"{folder}/{layout.START}")) == made.anchor
+    except (OSError, errors.Unreadable):
+        return False
+
+
+def take(files: Disk, run_id: str) -> Lock:
+    """Hold a run's folder against other writers.
+
+    Raises:
+        errors.NotFound: there is no such folder.
+        errors.Conflict: `run_busy`, somebody else holds it.
+    """
+    try:
+        lock = files.lock(layout.run_folder(run_id))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise layout.no_run(run_id) from error
+    if lock is None:
+        message = f"run {run_id} is being written by somebody else"
+        raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
+    return lock
+
+
+def prepare(means: StorageContext, run_id: str, lock: Lock) -> Opening:
+    """Read a run that is held, cut torn ends off, and find out what its projections lack.
+
+    Raises:
+        errors.NotFound: there is no start.json.
+        errors.JournalCorrupt: it is damaged.
+    """
+    found = authority.read(means.disk, run_id, settled=True, deep=True)
+    found.loaded()
+    if found.control.lines or found.steps.lines:
+        # A process may have died between a rename and the sync of its folder.
+        means.disk.sync_folder(layout.run_folder(run_id))
+    cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
+    made = _opening(means, found, lock, cuts)
+    lost = missing_lines.find(means.disk, found, made.opened.written)
+    return dataclasses.replace(made, opened=dataclasses.replace(made.opened, missing=lost))
+
+
+def reopen(means: StorageContext, run_id: str, lock: Lock, bookmark: JournalPosition) -> Opening:
+    """Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `prepare`.
+    """
+    found = authority.read(means.disk, run_id)
+    whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE
+    if not whole or (len(found.steps.lines), len(found.control.lines)) != (bookmark.steps, bookmark.control):
+        return prepare(means, run_id, lock)
+    return dataclasses.replace(_opening(means, found, lock, []), bookmark=bookmark)
+
+
+def _opening(means: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> Opening:
+    written = read_written(means.disk, found.run_id)
+    proven = [record for record in found.records if record.receipt_id is not None]
+    wanted = {str(record.receipt_id) for record in proven}
+    places = receipts.find(means.disk, found.start.session_id, wanted) if wanted else {}
+    return Opening(
+        opened=Opened(authority=found, lock=lock, written=written, proven=frozenset(places)),
+        untold=[*cuts, *_created(found, written), *_steps(found, written), *_decided(found, written)],
+        places=list(places.values()),
+        unproven=[record for record in proven if record.receipt_id not in places],
+    )
+
+
+def read_written(files: Disk, run_id: str) -> Written:
+    """Mend events.jsonl and tell what it holds."""
+    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+    with contextlib.suppress(FileNotFoundError):
+        disk_port.mend(files, path)
+        return event_log.written(files.read(path))
+    return Written()
+
+
+def _cut(means: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:
+    if reading.verdict is Verdict.TORN:
+        means.probes.reach("storage.cut.before_cut")
+        means.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
+        means.probes.reach("storage.cut.after_cut")
+        told = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
+        yield Untold(type=events.EventType.RECOVERY_TAIL_CUT, key=None, data=told)
+
+
+def _created(found: Authority, written: Written) -> Iterator[Untold]:
+    if not written.counts.get(events.EventType.RUN_CREATED):
+        yield Untold(type=events.EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
+
+
+def _steps(found: Authority, written: Written) -> Iterator[Untold]:
+    for record in found.records:
+        if record.position not in written.positions:
+            if (answer := gates.answer_in(record)) is not None:
+                yield Untold(type=events.EventType.GATE_DECIDED, key=record.key, data=gates.told(answer))
+            yield _step(record)
+
+
+def _step(record: records.Record) -> Untold:
+    line = record.line
+    told: dict[str, plain.Json] = {"position": record.position, "step_id": line.get("step_id")}
+    told |= {"duration_ms": line.get("duration_ms"), "attempt": record.attempt}
+    if not record.final:
+        told |= {"error": line.get("error"), "retry_at": record.retry_at}
+        return Untold(type=events.EventType.STEP_RETRYING, key=record.key, data=told)
+    if record.status is states.StepState.FAILED:
+        return Untold(type=events.EventType.STEP_FAILED, key=record.key, data=told | {"error": line.get("error")})
+    told |= {"status": record.status.value, "preview": record.summary}
+    return Untold(type=events.EventType.STEP_FINISHED, key=record.key, data=told)
+
+
+def _decided(found: Authority, written: Written) -> Iterator[Untold]:
+    # Decisions have no number that events could name: of each kind, the newest are the missing ones.
+    seen: Counter[events.EventType] = Counter()
+    for line in found.control.lines:
+        type = _TOLD.get(decisions.DecisionKind(line.fields["kind"]))
+        if type is None:
+            continue
+        seen[type] += 1
+        if seen[type] > written.counts.get(type, 0):
+            data = {"taken": seen[type]} if type is events.EventType.RUN_STARTED else {}
+            yield Untold(
+                type=type, key=None, data=data | {name: line.fields.get(name) for name in _FIELDS.get(type, ())}
+            )

@@ -1,0 +1,207 @@
+"""Receipts: proofs of tool executions, in one file for each work session; they outlive the runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from app import errors
+from app.domain import plain, records
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+from app.storage.index.index_port import ReceiptPlace
+from app.storage.runs import authority, blobs
+
+_ID = re.compile(rb'"receipt_id"\s*:\s*"([^"\\]{1,80})"')
+_LINE_BYTES = 64 * 1024
+_RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
+
+
+def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
+    """Make a record's receipt; what is too large for its line is read from its blob.
+
+    Raises:
+        errors.JournalCorrupt: a blob is missing or wrong.
+    """
+
+    def content(blob: records.BlobRef) -> plain.Json:
+        return blobs.value(files, run_id, folder, blob)
+
+    line = record.line
+    receipt = {
+        "receipt_id": record.receipt_id,
+        "session_id": session_id,
+        "run_id": run_id,
+        "key": record.key,
+        "tool": line.get("tool"),
+        "args": _args(line["operation"], content),
+        "payload": content(record.blob) if record.blob else record.output,
+        "sha256": record.output_sha256,
+        "started_at": record.started_at,
+        "completed_at": record.completed_at,
+    }
+    return receipt if record.error is None else receipt | {"error": record.error.to_json()}
+
+
+def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:
+    """Append receipts to their session's file, all or none, and tell where each lies.
+
+    The session's folder is held meanwhile: several runs, and other processes, write to the same file.
+    """
+    folder, lines = layout.session_folder(session_id), [plain.encode(receipt) + b"\n" for receipt in receipts]
+    files.add_folder(folder)
+    held = files.lock(folder, wait=True)
+    try:
+        offset = disk_port.append_whole(files, layout.receipts_file(session_id), b"".join(lines), sync=False)
+    finally:
+        if held is not None:
+            held.release()
+    places = []
+    for receipt, line in zip(receipts, lines, strict=True):
+        places.append(_place(receipt, session_id, offset))
+        offset += len(line)
+    return places
+
+
+def make_durable(files: Disk, session_id: str) -> None:
+    """Sync a session's file with its names, before nobody completes it any more: its runs have ended or are deleted."""
+    with contextlib.suppress(FileNotFoundError):
+        disk_port.sync_file(files, layout.receipts_file(session_id))
+        files.sync_folder(layout.session_folder(session_id))
+        files.sync_folder(layout.SESSIONS)
+
+
+def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, ReceiptPlace]:
+    """Return where the wanted receipts lie in a session's file, as far as they do."""
+    content, found = _content(files, session_id), {}
+    for offset, line in _lines(content):
+        if any(name.decode("utf-8", "replace") in wanted for name in _ID.findall(line)):
+            receipt = _parsed(line)
+            if receipt is not None and receipt["receipt_id"] in wanted:
+                found[receipt["receipt_id"]] = _place(receipt, session_id, offset)
+    return found
+
+
+def scan(files: Disk, session_id: str) -> list[ReceiptPlace]:
+    """Return where every receipt of a session lies."""
+    parsed = ((offset, _parsed(line)) for offset, line in _lines(_content(files, session_id)))
+    return [_place(receipt, session_id, offset) for offset, receipt in parsed if receipt is not None]
+
+
+def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
+    """Return the receipt that lies at a place; None if it does not."""
+    path, size = layout.receipts_file(place.session_id), _LINE_BYTES
+    with contextlib.suppress(OSError):
+        while True:
+            part = files.read(path, place.offset_bytes, size)
+            line, newline, _ = part.partition(b"\n")
+            if newline or len(part) < size:
+                receipt = _parsed(line)
+                return receipt if receipt is not None and receipt["receipt_id"] == place.receipt_id else None
+            size *= 4
+    return None
+
+
+def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | None:
+    """Return what is wrong with a receipt as its line has it, in words that follow its name; None: nothing.
+
+    Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
+    all that there is.
+
+    Args:
+        filed_under: Session in whose file the line is.
+    """
+    if _folder(receipt.get("session_id")) != _folder(filed_under):
+        return "lies in the file of another session"
+    if _hash(receipt.get("payload")) != receipt.get("sha256"):
+        return "holds another payload than its hash says"
+    try:
+        made = _recorded(files, str(receipt.get("run_id")), receipt["receipt_id"])
+    except (errors.NotFound, errors.JournalCorrupt):
+        return None
+    if made is None:
+        return "is not in the journal of its run"
+    differs = any(made[name] != receipt.get(name) for name in _RECORDED)
+    return "says something else than the journal of its run" if differs else None
+
+
+def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
+    """Return how many receipts the file in a session's folder has, and the first line that is none, with the reason."""
+    count = 0
+    for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
+        receipt = _parsed(line)
+        if receipt is None:
+            return count, count, "is not a receipt"
+        if _folder(receipt.get("session_id")) != f"{layout.SESSIONS}/{name}":
+            return count, count, f"{receipt['receipt_id']} belongs to another session"
+        if _hash(receipt.get("payload")) != receipt.get("sha256"):
+            return count, count, f"{receipt['receipt_id']} holds another payload than its hash says"
+    return count, None, None
+
+
+def sessions(files: Disk) -> list[str]:
+    """Return the names of all folders of receipts."""
+    return files.names(layout.SESSIONS)
+
+
+def _folder(session_id: Any) -> str:
+    return layout.session_folder(str(session_id))
+
+
+def _hash(payload: plain.Json) -> str | None:
+    try:
+        return None if payload is None else plain.sha256(plain.content(payload))
+    except ValueError:
+        return ""
+
+
+def _recorded(files: Disk, run_id: str, receipt_id: str) -> dict[str, plain.Json] | None:
+    known = authority.read(files, run_id)
+    for record in known.records:
+        if record.receipt_id == receipt_id:
+            made = receipt_of(files, run_id, layout.run_folder(run_id), known.start.session_id, record)
+            return dict(json.loads(plain.encode(made)))
+    return None
+
+
+def _args(operation: dict[str, Any], content: Callable[[records.BlobRef], plain.Json]) -> plain.Json:
+    body = operation.get("body")
+    if body is None and operation.get("blob"):
+        body = content(records.BlobRef.from_json(operation["blob"]))
+    return body.get("args") if isinstance(body, dict) else None
+
+
+def _content(files: Disk, session_id: str) -> bytes:
+    try:
+        return files.read(layout.receipts_file(session_id))
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
+    begin = 0
+    while (end := content.find(b"\n", begin)) >= 0:
+        yield begin, content[begin:end]
+        begin = end + 1
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        receipt = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return receipt if isinstance(receipt, dict) and isinstance(receipt.get("receipt_id"), str) else None
+
+
+def _place(receipt: dict[str, Any], session_id: str, offset: int) -> ReceiptPlace:
+    run_id = receipt.get("run_id")
+    return ReceiptPlace(
+        receipt_id=receipt["receipt_id"],
+        session_id=session_id,
+        run_id=run_id if isinstance(run_id, str) else "",
+        offset_bytes=offset,
+    )

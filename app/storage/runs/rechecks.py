@@ -1,0 +1,205 @@
+"""Rechecks: a run at rest is believed as long as nothing in its folder has changed since; its row follows what is
+found.
+
+Journals are written before the manifest that shows their last line. So a file of the authority that was changed later
+than the manifest was changed by somebody else, or a process died in between: then the folder is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from app import clock, errors
+from app.domain import decisions, events, plain, runs, states, views
+from app.engine import stores
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.runs import authority, missing_lines, opening
+from app.storage.runs.event_log import BLOCK, EventLog
+from app.storage.storage_context import StorageContext
+
+_BELIEVED = 10_000
+_FILES = (layout.START, layout.STEPS, layout.CONTROL)
+_BLOBS = "blobs"
+_CORRUPT = errors.JournalCorrupt.default_code
+
+_log = logging.getLogger(__name__)
+
+_Mark: TypeAlias = tuple[int, ...]
+
+
+class Rechecks:
+    """Keep rows in line with folders that were changed while their run was at rest."""
+
+    def __init__(
+        self, means: StorageContext, opened: Mapping[str, object], renew: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Args:
+        opened: Runs that are open here, which are believed.
+        renew: Makes the row of a run anew from its folder.
+        """
+        self._means = means
+        self._opened = opened
+        self._renew = renew
+        self._believed: OrderedDict[str, _Mark] = OrderedDict()
+        self._doubted: dict[str, _Mark] = {}
+
+    async def touched(self, run_ids: Sequence[str]) -> list[str]:
+        """Return the runs whose folders were changed since their manifest was written, and not looked at since."""
+        resting = [run_id for run_id in run_ids if run_id not in self._opened]
+        return await self._means.workers.run(lambda: [name for name in resting if self._is_touched(name)])
+
+    async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
+        """Read the folders among these that were changed, and tell whether a row is another one now."""
+        known, changed = {row.run_id: row for row in rows}, False
+        for run_id in await self.touched(list(known)):
+            changed |= await self._check(known[run_id])
+        return changed
+
+    async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
+        """Make the row of a run that was read without fault agree with what was found."""
+        if row.run_id not in self._opened and (row.error_code == _CORRUPT or _is_ahead(row, found)):
+            await self._renewed(row.run_id)
+        self._believe(row.run_id)
+
+    async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
+        """Show a damaged run as failed, in its row, its manifest and its events; its authority is left as it is."""
+        row = await self._means.index.get_run(run_id)
+        self._believe(run_id)
+        if row is None or run_id in self._opened or _is_declared(row.summary):
+            return False
+        async with self._held(run_id) as lock:
+            if lock is None:
+                return False
+            moved = runs.Transition(
+                run_id=run_id,
+                to=states.RunState.FAILED,
+                since=frozenset(states.RunState),
+                at=self._now(),
+                error_code=error.code,
+            )
+            await self._means.index.move(moved)
+            _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
+            with contextlib.suppress(OSError, errors.Unreadable):
+                await self._means.workers.run(lambda: self._show_failed(run_id, error))
+        return True
+
+    async def _check(self, row: stores.RunSummary) -> bool:
+        run_id, files = row.run_id, self._means.disk
+        try:
+            found = await self._means.workers.run(lambda: missing_lines.read(files, run_id, deep=True).loaded())
+        except errors.NotFound:
+            # Written by hand, or gone.
+            changed = not files.has_folder(layout.run_folder(run_id))
+            if changed:
+                await self._means.index.remove_run(run_id)
+        except errors.JournalCorrupt as error:
+            changed = await self.declare_failed(run_id, error)
+        except errors.Unreadable:
+            return False
+        else:
+            changed = row.error_code != _CORRUPT and _is_ahead(row, found)
+            if changed:
+                await self._renewed(run_id)
+        self._believe(run_id)
+        return changed
+
+    async def _renewed(self, run_id: str) -> None:
+        async with self._held(run_id) as lock:
+            if lock is not None:
+                await self._renew(run_id)
+
+    @contextlib.asynccontextmanager
+    async def _held(self, run_id: str) -> AsyncIterator[disk_port.Lock | None]:
+        # Whoever holds the folder owes the row.
+        lock: disk_port.Lock | None = None
+        with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
+            lock = await self._means.workers.run(lambda: opening.take(self._means.disk, run_id))
+        try:
+            yield lock
+        finally:
+            if lock is not None:
+                lock.release()
+
+    # -- on a worker
+
+    def _is_touched(self, run_id: str) -> bool:
+        mark = _mark(self._means.disk, run_id)
+        if self._believed.get(run_id) == mark:
+            return False
+        *authorities, shown = mark
+        if shown and max(authorities) <= shown and 0 not in authorities[: len(_FILES)]:
+            return False
+        self._doubted[run_id] = mark
+        return True
+
+    def _believe(self, run_id: str) -> None:
+        # As it was before it was read.
+        if (mark := self._doubted.pop(run_id, None)) is not None:
+            self._believed[run_id] = mark
+        while len(self._believed) > _BELIEVED:
+            self._believed.popitem(last=False)
+
+    def _show_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
+        files, folder = self._means.disk, layout.run_folder(run_id)
+        written = opening.read_written(files, run_id)
+        book = EventLog(run_id, written, written.last // BLOCK)
+        book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
+        content = b"".join(line for _, line in book.take()[0])
+        disk_port.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)
+        at = self._now()
+        manifest = self._manifest(run_id, at)
+        manifest |= {"status": states.RunState.FAILED.value, "phase": None, "error": error.to_json()}
+        manifest |= {"updated_at": at, "completed_at": at}
+        disk_port.replace(files, f"{folder}/{layout.MANIFEST}", plain.encode(manifest) + b"\n", sync=False)
+
+    def _manifest(self, run_id: str, at: str) -> dict[str, plain.Json]:
+        with contextlib.suppress(OSError):
+            return _parsed(self._means.disk.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
+        with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
+            start, _ = authority.read_start(self._means.disk, run_id)
+            return views.manifest(views.RunView(start=start, status=states.RunState.FAILED, updated_at=at))
+        return {}
+
+    def _now(self) -> str:
+        return clock.stamp(self._means.clock.now())
+
+
+def _mark(files: disk_port.Disk, run_id: str) -> _Mark:
+    folder = layout.run_folder(run_id)
+    return tuple(_changed_at(files, f"{folder}/{name}") for name in (*_FILES, _BLOBS, layout.MANIFEST))
+
+
+def _changed_at(files: disk_port.Disk, path: str) -> int:
+    try:
+        return files.changed_at(path)
+    except OSError:
+        return 0
+
+
+def _finished(row: stores.RunSummary) -> bool:
+    return states.RunState(row.status).finished
+
+
+def _is_declared(row: stores.RunSummary) -> bool:
+    return row.error_code == _CORRUPT and _finished(row)
+
+
+def _is_ahead(row: stores.RunSummary, found: stores.Loaded) -> bool:
+    # Where a row lags behind, whoever owes it brings the other files up to date first.
+    if found.decisions.paused == decisions.LINES_MISSING and not found.decisions.status.finished:
+        return row.error_code != decisions.LINES_MISSING
+    return _finished(row) and not found.decisions.status.finished
+
+
+def _parsed(content: bytes) -> dict[str, plain.Json]:
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}

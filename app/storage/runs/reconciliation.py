@@ -1,0 +1,240 @@
+"""Reconciliation: bring the index in line with the folders, reading no more of them than is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+
+from app import errors
+from app.domain import states
+from app.engine import stores
+from app.storage import layout
+from app.storage.disk import worker_threads
+from app.storage.index import index_port
+from app.storage.index.index_port import IndexedRun
+from app.storage.issues import Issues
+from app.storage.runs import census, opening, receipts
+from app.storage.runs.unreadable_runs import UnreadableRuns
+from app.storage.storage_context import StorageContext
+
+_CHUNK = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciliation:
+    """Compare rows and folders."""
+
+    def __init__(
+        self,
+        means: StorageContext,
+        identity: str,
+        issues: Issues,
+        *,
+        index_is_new: bool,
+        serves: bool = False,
+    ) -> None:
+        self._means = means
+        self._identity = identity
+        self._issues = issues
+        self._serves = serves
+        self.unread = UnreadableRuns(means, identity)
+        """Runs that cannot be read now, and have no row."""
+        self._unread_sessions: set[str] = set()
+        self._everything = index_is_new
+        self._turn = asyncio.Lock()
+        self._compared = False
+        self.ended: dict[str, stores.RunSummary] = {}
+        """Runs that have ended though their rows lag behind, as after a power cut: shown as their journals have them.
+        The rows stay as they are until the engine has opened the runs, whose projections may lag behind, too.
+        """
+
+    async def once(self) -> None:
+        """Compare rows and folders unless that was done since the start."""
+        if not self._compared:
+            async with self._turn:
+                if not self._compared:
+                    await self._compare()
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """Return runs as rows and journals have them, newest first."""
+        await self.once()
+        if not (ended := dict(self.ended)):
+            return await self.unread.list_runs(query)
+        more = dataclasses.replace(query, limit=query.limit + len(ended))
+        found = [run for run in await self.unread.list_runs(more) if run.run_id not in ended]
+        found += [run for run in self.unread.marked(list(ended.values())) if index_port.fits(run, query)]
+        return sorted(found, key=index_port.age, reverse=True)[: query.limit]
+
+    async def compare(self) -> None:
+        """Compare rows and folders.
+
+        Only folders without a row and unfinished rows are read; every row without a folder goes.
+        """
+        async with self._turn:
+            await self._compare()
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """Return a run's row, or what is known of one that cannot be read now; a folder that turned up since the start
+        gets a row.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        layout.run_folder(run_id)
+        found = await self._means.index.get_run(run_id)
+        if found is None:
+            await self.look_at(run_id)
+            found = await self._means.index.get_run(run_id)
+        summary = found.summary if found is not None else self.unread.get(run_id)
+        if summary is None:
+            raise layout.no_run(run_id)
+        return self.unread.marked([self.ended.get(run_id, summary)])[0]
+
+    async def rebuild(self) -> dict[str, int]:
+        """Make every row anew, and tell how many there are."""
+        async with self._turn:
+            await self._means.index.clear()
+            self._everything = True
+            return await self._compare()
+
+    async def doubt(self, suspects: frozenset[str], parked: frozenset[str]) -> None:
+        """Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are
+        not.
+
+        Args:
+            parked: Runs whose journals were written to, so that their rows are made anew.
+        """
+        for run_id in sorted(parked):
+            await self.renew(run_id)
+        kept, rows = self._means.index, []
+        for run_id in sorted(suspects):
+            row = await kept.get_run(run_id)
+            if row is None:
+                row = next(iter(await self._means.workers.run(partial(self._rows, [run_id]))), None)
+            if row is not None and _ended(row.summary):
+                rows.append(_unsettled(row))
+        await kept.apply(rows, (), ())
+        if rows:
+            # Durable itself, and all before it.
+            await kept.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
+
+    async def renew(self, run_id: str) -> None:
+        """Make the row of a run that is held anew, in place of what it was: its key is never unknown."""
+        await self._means.index.apply(await self._means.workers.run(lambda: self._rows([run_id])), (), ())
+
+    async def look_at(self, run_id: str) -> None:
+        """Give a folder that turned up since the start its row."""
+        await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows([run_id])))
+
+    async def _compare(self) -> dict[str, int]:
+        # Rows first: a run that is created meanwhile has its folder before its row.
+        rows = await self._means.index.run_ids()
+        names = await self._names()
+        counts = {"runs": len(names)}
+        if self._everything or not rows:
+            # Before any row of a run, which tells from then on that this was done; a start may be cut off.
+            counts |= {"receipts": await self._index_receipts()}
+        for name in sorted(rows - set(names)):
+            await self._forget(name)
+        await self._add_missing(iter(name for name in names if name not in rows))
+        await self._finish_ended()
+        # A list of issues looks again, and says why it cannot be shown.
+        with contextlib.suppress(errors.Unreadable):
+            issues = await self._issues.compare(everything=self._everything)
+            counts |= {"issues": issues} if self._everything else {}
+        self._everything = False
+        self._compared = True
+        return counts
+
+    async def _forget(self, name: str) -> None:
+        found = await self._means.index.get_run(name)
+        if found is not None:
+            _log.error("the run %s was %s, and its folder is gone", name, found.summary.status)
+        await self._means.index.remove_run(name)
+
+    async def _add_missing(self, names: Iterator[str]) -> None:
+        while chunk := list(islice(names, _CHUNK)):
+            read = self._rows_to_settle if self._serves and not self._everything else self._rows
+            await self._means.index.add_missing(await self._means.workers.run(partial(read, chunk)))
+
+    async def _finish_ended(self) -> None:
+        # The service's own are opened by its engine, which brings their projections up to date with their ending too.
+        found = await self._means.index.list_unfinished()
+        own = [summary.run_id for summary in found if summary.owner == "service"]
+        rows = await self._means.workers.run(lambda: self._ended(own))
+        self.ended.clear()
+        self.ended.update((row.summary.run_id, row.summary) for row in rows)
+        unfinished = [summary.run_id for summary in found if summary.owner != "service"]
+        for row in await self._means.workers.run(lambda: self._ended(unfinished)):
+            await worker_threads.uncut(self._finish(row.summary.run_id))
+
+    async def _finish(self, run_id: str) -> None:
+        # Whoever resumes a run, or owes its row, holds its folder: what is read there is true until it is written.
+        means = self._means
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+            try:
+                await means.index.apply(await means.workers.run(lambda: self._ended([run_id])), (), ())
+            finally:
+                lock.release()
+
+    async def _names(self) -> list[str]:
+        return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
+
+    async def index_unread_receipts(self) -> None:
+        """Index the receipts of sessions whose file could not be read before.
+
+        Raises:
+            errors.Unreadable: one cannot be read now either.
+        """
+        for session_id in sorted(self._unread_sessions):
+            await self._index_session(session_id)
+            self._unread_sessions.discard(session_id)
+
+    async def _index_receipts(self) -> int:
+        count = 0
+        for session_id in await self._means.workers.run(lambda: receipts.sessions(self._means.disk)):
+            try:
+                count += await self._index_session(session_id)
+            except errors.Unreadable as fault:
+                _log.warning("receipts not indexed yet: %s", fault.message)
+                self._unread_sessions.add(session_id)
+        return count
+
+    async def _index_session(self, session_id: str) -> int:
+        places = await self._means.workers.run(partial(receipts.scan, self._means.disk, session_id))
+        await self._means.index.add_receipts(places)
+        return len(places)
+
+    # -- on a worker
+
+    def _rows(self, names: list[str]) -> list[IndexedRun]:
+        return self.unread.rows(names)
+
+    def _rows_to_settle(self, names: list[str]) -> list[IndexedRun]:
+        # A power cut that took a row back may have taken the end of its run's projections: the engine opens it again.
+        rows = self._rows(names)
+        ended = {row.summary.run_id for row in self._ended([row.summary.run_id for row in rows])}
+        return [_unsettled(row) if row.summary.run_id in ended else row for row in rows]
+
+    def _ended(self, names: list[str]) -> list[IndexedRun]:
+        rows = self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
+        return [row for row in rows if _ended(row.summary)]
+
+
+def _ended(run: stores.RunSummary) -> bool:
+    damaged = run.error_code == errors.JournalCorrupt.default_code
+    return states.RunState(run.status).finished and not damaged
+
+
+def _unsettled(row: IndexedRun) -> IndexedRun:
+    if row.summary.owner != "service":
+        return row
+    running = states.RunState.RUNNING.value
+    return dataclasses.replace(row, summary=dataclasses.replace(row.summary, status=running, completed_at=None))

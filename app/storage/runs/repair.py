@@ -1,0 +1,194 @@
+"""Verify and repair: say what of a run can be believed, and keep just that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app import clock, errors
+from app.domain import decisions, plain, states
+from app.engine import missing_lines
+from app.storage import layout
+from app.storage.disk import disk_port
+from app.storage.disk.disk_port import Disk
+from app.storage.journal import chain, damage
+from app.storage.journal.chain import Reading, Verdict
+from app.storage.runs import authority
+from app.storage.runs import missing_lines as missing
+from app.storage.runs.authority import Authority
+from app.storage.storage_context import StorageContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prefix:
+    steps: int
+    control: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Journal:
+    name: str
+    reading: Reading
+    kept: int
+    further: dict[str, plain.Json] | None = None
+
+
+def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
+    """Report on each file of a run's authority; nothing is changed.
+
+    Raises:
+        errors.NotFound: there is no such run.
+    """
+    try:
+        found, lost = missing.look(files, run_id, deep=True)
+    except errors.JournalCorrupt as error:
+        return report("run", run_id, [entry(layout.START, "corrupt", error.detail["reason"])])
+    except errors.Unreadable as fault:
+        return report("run", run_id, [unreadable(fault)])
+    further = _known(found, lost)
+    journals = (_file(found, layout.STEPS, found.steps, further), _file(found, layout.CONTROL, found.control, further))
+    return report("run", run_id, [entry(layout.START, "ok"), *journals])
+
+
+def report(kind: str, name: str, files: list[dict[str, plain.Json]]) -> dict[str, plain.Json]:
+    """Return what was found in all files of one thing: damage tells more than what cannot be read now."""
+    states = {file["state"] for file in files}
+    state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
+    told: dict[str, plain.Json] = {"kind": kind, "id": name, "state": state, "ok": state == "sound"}
+    told |= {"run_id": name} if kind == "run" else {}
+    return told | {"files": list(files), "advice": _advice(kind, name, files) if state == "damaged" else None}
+
+
+def entry(
+    file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
+) -> dict[str, plain.Json]:
+    """Return what was found in one file."""
+    told = str(reason) if reason else None
+    return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
+
+
+def unreadable(fault: errors.Unreadable) -> dict[str, plain.Json]:
+    """Return that a file cannot be read now, of which nothing else is known."""
+    return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
+
+
+def repair(means: StorageContext, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+    """Keep what can be believed of a run that is held; what was there is put aside, whole.
+
+    The run is left paused, so that nothing goes on before a person has looked.
+
+    Args:
+        dry_run: Whether to change nothing, and to tell what would be changed; the run need not be held then.
+
+    Raises:
+        errors.NotFound: there is no such run.
+        errors.JournalCorrupt: start.json cannot be read; there is nothing to go on from.
+    """
+    found, lost = missing.look(means.disk, run_id, deep=True)
+    prefix = _prefix(found)
+    decided = _decided(found, prefix)
+    whole = {found.steps.verdict, found.control.verdict} == {Verdict.WHOLE}
+    given_up = lost is not None or decided.paused == decisions.LINES_MISSING
+    sound = whole and not (found.damages or given_up)
+    rests = decided.ended or (decided.paused and not given_up)
+    further = None if sound or rests else _pause(means, prefix.steps)
+    journals = (
+        _Journal(name=layout.STEPS, reading=found.steps, kept=prefix.steps),
+        _Journal(name=layout.CONTROL, reading=found.control, kept=prefix.control, further=further),
+    )
+    told: list[plain.Json] = [_keep(means, run_id, journal, dry_run=dry_run) for journal in journals]
+    after = decided.ended.status if decided.ended else states.RunState.PAUSED
+    status = decided.status if sound else after
+    return {"run_id": run_id, "changed": not sound, "dry_run": dry_run, "status": status.value, "files": told}
+
+
+def _prefix(found: Authority) -> _Prefix:
+    """Decide how many lines of each journal are kept: an ending that no longer fits goes, with what came after it."""
+    lines = [damage.line for damage in found.damages if damage.file == layout.STEPS and damage.line is not None]
+    steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
+    heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]
+    for position, line in enumerate(found.control.lines):
+        if line.fields["kind"] == decisions.DecisionKind.ENDED and not _fits(line.fields, heads):
+            return _Prefix(steps=steps, control=position)
+    return _Prefix(steps=steps, control=len(found.control.lines))
+
+
+def _fits(ended: dict[str, Any], heads: list[str]) -> bool:
+    lines = ended["lines"]
+    return isinstance(lines, int) and 0 <= lines < len(heads) and heads[lines] == ended["head"]
+
+
+def _decided(found: Authority, prefix: _Prefix) -> decisions.Decisions:
+    return decisions.fold(line.fields for line in found.control.lines[: prefix.control])
+
+
+def _pause(means: StorageContext, lines: int) -> dict[str, plain.Json]:
+    at = clock.stamp(means.clock.now())
+    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.REPAIRED, "lines": lines}
+
+
+def _keep(means: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> dict[str, plain.Json]:
+    files, path = means.disk, f"{layout.run_folder(run_id)}/{journal.name}"
+    missing = not files.has_file(path)
+    old = b"" if missing else files.read(path)
+    kept = journal.reading.first(journal.kept, Verdict.WHOLE, "")
+    lost = old[kept.end :]
+    aside = _free_name(files, path) if lost else None
+    if not dry_run:
+        _replace(means, path, old, aside, journal, kept)
+    return {
+        "file": journal.name,
+        "kept": journal.kept,
+        "lost": lost.count(b"\n") + (bool(lost) and not lost.endswith(b"\n")),
+        "aside": aside.rpartition("/")[2] if aside else None,
+        "reason": journal.reading.reason or None,
+    }
+
+
+def _replace(means: StorageContext, path: str, old: bytes, aside: str | None, journal: _Journal, kept: Reading) -> None:
+    files, reach = means.disk, means.probes.reach
+    if aside is not None:
+        disk_port.replace(files, aside, old, sync=True, reach=reach, at="storage.repair.aside")
+    if aside is None and files.has_file(path) and journal.further is None:
+        return
+    fresh = old[: kept.end]
+    if journal.further is not None:
+        fresh += chain.seal(plain.encode(journal.further), batch=journal.kept, prev=kept.head).content
+    disk_port.replace(files, path, fresh, sync=True, reach=reach, at="storage.repair.prefix")
+
+
+def _free_name(files: Disk, path: str) -> str:
+    count = 1
+    while files.has_file(f"{path}.damaged-{count}"):
+        count += 1
+    return f"{path}.damaged-{count}"
+
+
+def _file(found: Authority, file: str, reading: Reading, further: list[authority.Damage]) -> dict[str, plain.Json]:
+    damages = [damage for damage in (*found.damages, *further) if damage.file == file]
+    state = "corrupt" if damages else "torn" if reading.verdict is Verdict.TORN else "ok"
+    first = damages[0] if damages else None
+    line = first.line if first else len(reading.lines) + 1 if state == "torn" else None
+    return entry(file, state, first.reason if first else reading.reason, lines=len(reading.lines), line=line)
+
+
+def _known(found: Authority, lost: missing_lines.MissingLines | None) -> list[authority.Damage]:
+    if lost is not None:
+        return [_gone(lost.file, lost.told_by)]
+    decided = found.decisions
+    if decided.ended is not None or decided.paused != decisions.LINES_MISSING:
+        # Whoever lets the run go on has seen to it.
+        return []
+    detail = decided.pause_error.get("detail") if decided.pause_error else None
+    told = detail if isinstance(detail, dict) else {}
+    return [_gone(str(told.get("file", layout.STEPS)), str(told.get("told_by", layout.CONTROL)))]
+
+
+def _gone(file: str, told_by: str) -> authority.Damage:
+    return authority.Damage(file=file, line=None, reason=f"has lost lines at its end, of which {told_by} tells")
+
+
+def _advice(kind: str, name: str, files: list[dict[str, plain.Json]]) -> str:
+    if kind != "run":
+        return "put the file back from a backup, or remove it"
+    return damage.advice(name, next(str(file["file"]) for file in files if file["state"] == "corrupt"))

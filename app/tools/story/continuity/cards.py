@@ -1,0 +1,369 @@
+"""Canon cards in any shape: fields, lists, tables or prose, one subject or several on a card."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from app.tools.story import canon, documents, fields, matching, prose
+from app.tools.story.canon import Entity
+from app.tools.story.continuity import vocabulary
+
+_NAME = r"[^\W\d_a-z][\w'’.-]{0,30}"
+_FULL_NAME = re.compile(rf"(?:(?:the|The|of|de|van|von|der|la|le) |{_NAME} ?){{1,6}}")
+_ROLE_FIELDS = frozenset(
+    "role occupation job rank position profession trade title office work post station calling known_as".split()
+)
+_ROLE = re.compile(
+    r"(?:the |an? |retired |former )?((?:[a-z][\w-]{2,20} ){0,2}[a-z][\w-]{2,20})(?: (of (?:the )?[\w-]{2,20}))?"
+)
+_KIN_FIELDS = frozenset("family kin relations relation relationships relationship relatives ties".split())
+_PERSONAL = frozenset(
+    "kin relations role age born died eyes hair eye_colour hair_colour rank occupation job family pronouns marks build voice hand "
+    "sister brother mother father wife husband birthday appearance looks mark scar scars personality".split()
+)
+_THING_WORDS = frozenset("what whose made_of material owner where_now where held_by kept".split())
+_PLACE_WORDS = frozenset("river street bank west_bank east_bank distance population lies stands side region".split())
+_ROW = re.compile(r"\s{0,3}\|(.{1,2000})\|\s{0,8}$")
+_RULE_ROW = re.compile(r"[\s|:+-]{3,}$")
+_BRACKETS = re.compile(r"\s{0,3}[(\[][^)\]]{0,80}[)\]]")
+_PREFIX = re.compile(
+    r"^(?:character|person|place|item|location|object|card|profile|the character)\s{0,3}[:–—-]\s{1,3}", re.IGNORECASE
+)
+_TAIL = re.compile(r"\s{1,3}[–—|]\s.*$|,\s(?:the|an?)\s.*$|:\s.*$")
+_CALLED = re.compile(
+    r"\b(?:known (?:as|to \w{2,12} as)|called|nicknamed|goes by|short for|everyone calls (?:him|her)) "
+    r"[\"“‘'*_]{0,2}((?:[A-Z][\w'’-]{1,20} ?){1,3})"
+)
+_SURNAME_FIRST = re.compile(r"([^\W\d_]['’\w-]{1,30}), ((?:[^\W\d_a-z][\w'’.-]{0,30} ?){1,3})")
+_SLUG = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
+_MAX_ALIASES = 16
+_FIELD_WORDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a card as a statement."""
+
+    text: str
+    """`name : value` for a field, else a sentence."""
+    line: int
+    """Line in the file."""
+    field: str
+    """Name of the field in lower case; empty for prose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What the canon says of one subject."""
+
+    entity: Entity
+    """The subject."""
+    path: str
+    """Its file."""
+    lines: tuple[Line, ...]
+    """What is said, in order."""
+
+
+def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
+    """Read a card file; headings and fields that are names of the story open a card of their own.
+
+    Args:
+        names_in_prose: Words that are proper names in the scenes.
+    """
+    main = canon.of_document(document)
+    title = _single(cleaned(main.name), document, names_in_prose)
+    found: list[tuple[str, int, list[Line]]] = [(title, document.body_line, [])]
+    row = ""
+    for line, field, text in _statements(document):
+        if field == "#?":
+            row = text
+            if _is_name(text, names_in_prose) and _is_full_name(text) and not _is_same(cleaned(text), title):
+                found.append((cleaned(text), line, []))
+                row = ""
+            continue
+        if field == "#":
+            row = ""
+            if _is_name(text, names_in_prose) and not _is_same(cleaned(text), title):
+                found.append((cleaned(text), line, []))
+            continue
+        subject = field.strip(" *_") if field else ""
+        if subject and len(found) >= 1 and _is_full_name(subject) and _is_name(subject, names_in_prose):
+            found.insert(0, (cleaned(subject), line, [Line(text=part, line=line, field="") for part in _parts(text)]))
+            continue
+        if row and field:
+            field, text = row, f"{field} {text}" if "side" in field.lower() and "side" not in text.lower() else text
+        found[-1][2].extend(
+            Line(text=f"{label} : {value}" if label else value, line=line, field=fields.name_of(label) if label else "")
+            for label, value in _paired(field, text)
+        )
+    return [
+        _card(document, main if name == title else None, name, lines)
+        for name, _, lines in found
+        if lines or name == title
+    ]
+
+
+def cleaned(name: str) -> str:
+    """Return a heading or title as the name that it gives."""
+    bare = _PREFIX.sub("", _BRACKETS.sub("", name)).strip(' *_#"“”')
+    if _SLUG.fullmatch(bare) and re.search("[_-]", bare):
+        bare = " ".join(word if word in {"and", "of", "the"} else word.capitalize() for word in re.split("[_-]", bare))
+    turned = _SURNAME_FIRST.fullmatch(bare)
+    bare = f"{turned[2].strip()} {turned[1]}" if turned else bare
+    bare = " ".join(word.capitalize() if word.isupper() and len(word) > 2 else word for word in bare.split())
+    return _TAIL.sub("", bare).strip(' *_#"“”') or name
+
+
+def _single(title: str, document: documents.Document, names_in_prose: Set[str]) -> str:
+    """Return a card's title, or the first name in its text where the title names two."""
+    if " and " not in title and not title.endswith("s"):
+        return title
+    text = " ".join(text for _, text in documents.body(document)[:3])
+    found = [m[0] for m in re.finditer(rf"(?:{_NAME} ){{1,2}}{_NAME}", text) if _is_name(m[0], names_in_prose)]
+    return found[0].rstrip(".,") if found and " and " in title else title
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one.lower().removeprefix("the ") == other.lower().removeprefix("the ")
+
+
+def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
+    """Yield line, field and text: `#` as field of a heading, none for prose."""
+    for name, value in document.front_matter.items():
+        text = value if isinstance(value, str) else ", ".join(value)
+        yield document.front_matter_lines[name], name.replace("_", " "), text
+    headings = {heading.line: heading.text for heading in documents.headings(document)}
+    header: list[str] = []
+    listed = ""
+    prose_lines: list[tuple[int, str]] = []
+    body = documents.body(document)
+    for position, (line, text) in enumerate([*body, (len(document.lines) + 1, "")]):
+        row = _ROW.match(text)
+        item = fields.ITEM.match(text)
+        field = None if row else fields.field_of(item[2] if item else text, line)
+        if field and len(field.label.split()) > _FIELD_WORDS:
+            field = None
+        if (row or item or field or not text.strip() or line in headings) and prose_lines:
+            yield from _sentences(prose_lines)
+            prose_lines = []
+        if line in headings:
+            header, listed = [], ""
+            yield line, "#", headings[line]
+        elif row:
+            cells = [cell.strip(" *_") for cell in row[1].split("|")]
+            if _RULE_ROW.match(text):
+                continue
+            following = body[position + 1][1] if position + 1 < len(body) else ""
+            if _RULE_ROW.match(following) and "-" in following:
+                header = cells
+                continue
+            yield from _row(line, header, cells)
+        elif field:
+            listed = "" if field.value else field.label
+            if field.value:
+                yield line, field.label, field.value
+        elif item and listed:
+            yield line, listed, item[2].strip()
+        elif text.strip():
+            prose_lines.append((line, item[2] if item else text.strip().removeprefix("> ")))
+            if item:
+                yield from _sentences(prose_lines)
+                prose_lines = []
+
+
+def _row(line: int, header: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    if len(cells) == 2 and (
+        not header or header[0].lower() in {"", "field", "attribute", "fact", "what", "key"} or len(header) == 2
+    ):
+        yield line, cells[0], cells[1]
+        return
+    if len(cells) > 1:
+        yield line, "#?", cells[0]
+        for name, value in zip(header[1:] or [""] * (len(cells) - 1), cells[1:], strict=False):
+            if value:
+                yield line, name, value
+
+
+def _sentences(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+    document = documents.parse("\n".join(text for _, text in lines))
+    for paragraph in prose.paragraphs(document):
+        for sentence in paragraph.sentences:
+            yield lines[min(sentence.line, len(lines)) - 1][0], "", sentence.text
+
+
+def _paired(label: str, value: str) -> list[tuple[str, str]]:
+    """Return `Hair, eyes: yellow; blue` as two fields."""
+    labels, values = re.split(r"\s{0,2}(?:,|/|&|\band\b)\s{0,2}", label), re.split(r"\s{0,2}[;,/]\s{0,2}", value)
+    return list(zip(labels, values, strict=True)) if 1 < len(labels) == len(values) else [(label, value)]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def _is_name(text: str, names_in_prose: Set[str]) -> bool:
+    words = [word for word in re.findall(r"[^\W\d_][\w'’-]*", cleaned(text)) if word[0].isupper() and word != "The"]
+    known = [word for word in words if word in names_in_prose]
+    return bool(words) and bool(known) and _FULL_NAME.fullmatch(cleaned(text)) is not None
+
+
+def _is_full_name(text: str) -> bool:
+    return sum(word[:1].isupper() for word in text.split()) > 1
+
+
+def _card(document: documents.Document, entity: Entity | None, name: str, lines: Sequence[Line]) -> Card:
+    stated = entity or Entity(name=name, aliases=(name,), kind="unknown", pronoun=None, facts=(), document=document)
+    named = {line.field for line in lines}
+    text = " ".join(line.text for line in lines)
+    kind = stated.kind
+    if kind == "unknown":
+        kind = _kind(name, named, text)
+    whole = re.match(rf"((?:[A-Z][\w'’-]{{1,20}} ){{1,2}}{re.escape(name)})\b", text) if " " not in name else None
+    person = kind in {"character", "unknown"}
+    aliases = [name, *(alias for alias in stated.aliases if alias != stated.name), *_aliases_told(lines)]
+    if whole:
+        aliases += [whole[1], whole[1].split()[0]]
+    if person:
+        aliases += [*_parts_of_name(name), *_roles(lines)]
+    title, _, bare = name.partition(" ")
+    if title.lower() in vocabulary.RANKS and bare:
+        aliases = [bare, *(alias for alias in aliases if not alias.lower().startswith(title.lower()))]
+        lines = [
+            Line(text=f"rank : {title.lower()}", line=lines[0].line if lines else document.body_line, field="rank"),
+            *lines,
+        ]
+    entity = dataclasses.replace(
+        stated,
+        name=name,
+        kind=kind,
+        aliases=tuple(dict.fromkeys(alias.strip() for alias in aliases if _can_name(alias)))[:_MAX_ALIASES],
+        pronoun=stated.pronoun or (_pronoun(text, lines) if person else None),
+    )
+    return Card(entity=entity, path=document.path, lines=tuple(lines))
+
+
+def _can_name(alias: str) -> bool:
+    bare = alias.strip().lower()
+    return (
+        len(bare) > 1
+        and not bare.endswith(",")
+        and bare not in matching.STOPWORDS
+        and bare not in {"the man", "the woman", "the boy", "the girl", "the child"}
+    )
+
+
+def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
+    if re.match(r"[Tt]he [A-Z]\w+s$", name):
+        return "thing"
+    if re.search(r"['’]s [A-Z]\w+$", name):
+        return "item"
+    bases = {name.split("_in_")[0] for name in named}
+    if bases & _PERSONAL:
+        return "character"
+    if bases & _PLACE_WORDS:
+        return "place"
+    if bases & _THING_WORDS:
+        return "item"
+    words = set(re.findall(r"[a-z]+", text.lower()))
+    return "character" if words & {"he", "she", "him", "woman", "man"} else "unknown"
+
+
+def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        value = line.text.partition(" : ")[2]
+        if line.field in {
+            "aliases",
+            "alias",
+            "also_known_as",
+            "called",
+            "nickname",
+            "nicknames",
+            "also_called",
+            "goes_by",
+        }:
+            for part in fields.split_list(value):
+                match = re.match(r"[\"“‘']?((?:the [a-z]|[A-Z])[\w'’ -]{1,40})", part)
+                if match:
+                    yield re.split(r" (?:at|in|by|to|among|when|only|for) ", match[1])[0].strip(" '\"”’")
+        yield from (match[1] for match in _CALLED.finditer(line.text))
+
+
+def _parts_of_name(name: str) -> Iterator[str]:
+    """Yield first name, surname and the name without its title."""
+    words = [word for word in re.sub(r"[\"“‘][^\"”’]{1,30}[\"”’]", "", name).split() if word]
+    quoted = re.findall(r"[\"“‘']([A-Z][\w-]{1,20})[\"”’']", name)
+    yield from quoted
+    while len(words) > 1 and words[0].strip(".").lower() in TITLES:
+        words = words[1:]
+        yield " ".join(words)
+    if len(words) > 1 and words[0][0].isupper() and words[0] not in {"The", "St", "Saint"} and len(words[0]) > 1:
+        yield words[0]
+        if words[-1][0].isupper():
+            yield words[-1]
+
+
+def _first_prose(lines: Sequence[Line]) -> str:
+    first = next((line.text for line in lines if not line.field), "")
+    head = re.split(r"[,;.]", first)[0].strip()
+    head = head[:1].lower() + head[1:]
+    noun = re.sub(r"^(?:the|an?) ", "", re.split(r" (?:of|at|in|to|for|on|who|from|with) ", head)[0])
+    last = noun.split()[-1] if noun.split() else ""
+    if last in vocabulary.KINSHIP:
+        return ""
+    person = last in {
+        *vocabulary.TRADES,
+        *vocabulary.RANKS,
+        *vocabulary.MALE_WORDS,
+        *vocabulary.FEMALE_WORDS,
+        *TITLES,
+    } or re.search(r"(?:smith|keeper|master|mistress|man|woman|wright|maker|ist|founder|monger|boy)$", last)
+    return head if person and len(noun.split()) < 4 else ""
+
+
+def _roles(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield `the landlady` and `the captain of the ringers` for what a card gives as its subject's role."""
+    stated = [line.text.partition(" : ")[2] for line in lines if line.field in _ROLE_FIELDS]
+    for text in [*stated, _first_prose(lines)]:
+        first = re.split(r"[,;(.]| at | in | for | to | who | since | on ", text)[0].strip()
+        first = first[:1].lower() + first[1:]
+        match = _ROLE.match(first)
+        if match and "'" not in first and "’" not in first:
+            words = match[1].split()
+            if words[0].endswith("s") and len(words) > 1:
+                continue
+            yield f"the {words[-1]}"
+            if len(words) > 1:
+                yield f"the {match[1]}"
+            if match[2] and match.end() == len(first):
+                yield f"the {match[1]} {match[2]}"
+
+
+def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
+    for line in lines:
+        if line.field in {*_ROLE_FIELDS, *_KIN_FIELDS, "gender", "sex", ""}:
+            value = re.split(r"[,;.]", line.text.partition(" : ")[2] or line.text)
+            for part in (part.replace("-in-law", "") for part in value):
+                bare = re.sub(r"\b(?:of|to) .*|\w+['’]s? ", "", part.lower()).split()[:4]
+                kin = re.sub(r".*['’]s ", "", part.lower()).split()[:3]
+                for word in [*bare, *kin] if line.field else kin[-1:] if "'" in part or "’" in part else bare:
+                    if word in vocabulary.FEMALE_WORDS | {"female"} or re.search(r"[trd]ress$|stress$", word):
+                        return "she"
+                    if word in vocabulary.MALE_WORDS | {"male"}:
+                        return "he"
+    words = re.findall(r"[a-z]+", text.lower())
+    he = sum(word in {"he", "his", "him", "himself"} for word in words)
+    she = sum(word in {"she", "her", "hers", "herself"} for word in words)
+    if he + she > 1 and min(he, she) * 2 <= max(he, she):
+        return "he" if he > she else "she"
+    return None
+
+
+TITLES = frozenset(
+    "mr mrs ms miss dr doctor captain lieutenant sergeant corporal colonel major father mother sister brother lady "
+    "lord sir madam aunt uncle old young inspector constable professor reverend mayor king queen prince princess "
+    "dame mistress master widow granny grandmother grandfather private general admiral judge bishop".split()
+)
+"""Words before a name that are no part of it."""

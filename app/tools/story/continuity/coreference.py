@@ -1,0 +1,83 @@
+"""Coreference: whom the last sentences were about, and whom a pronoun or `the old man` means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from app.tools.story.continuity import naming, vocabulary
+from app.tools.story.continuity.roster import Roster
+
+_NEAR_SENTENCES = 7
+SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3
+"""Somebody without a name, instead of a number of the cast."""
+UNNAMED = re.compile(
+    r"(?<![,—–] )(?<!was )(?<!is )(?<!am )(?<!as )(?<!like )(?<!were )(?<!been )(?<!for )(?<!than )\b(?i:an?|the|another|one|that|this|my|his|her) "
+    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS | naming.OFFICES))})\b(?!['’]s)"
+)
+"""Somebody whom a text only describes: `an old man`."""
+
+
+def unnamed_gender(noun: str) -> int:
+    """Return somebody without a name of the gender that a noun has."""
+    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN if noun in vocabulary.MALE_NOUNS else SOMEBODY
+
+
+@dataclass(slots=True)
+class Chain:
+    """Whom the last sentences were about."""
+
+    sentences: list[list[int]] = field(default_factory=list)
+    """Whom each sentence names, in order."""
+
+    def opened(self) -> None:
+        """Begin a sentence."""
+        self.sentences = [*self.sentences[-_NEAR_SENTENCES:], []]
+
+    def add(self, person: int) -> None:
+        """Note that a sentence means a person."""
+        self.sentences[-1].append(person)
+
+    def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
+        """Return the person whom a pronoun means, and whether another could be meant.
+
+        A pronoun that opens its sentence carries on with the subject of the sentence before.
+        """
+        for distance, people in enumerate(reversed(self.sentences)):
+            fitting = [p for p in people if p != exclude and (p == SOMEBODY or gender_of(roster, p) == gender)]
+            if fitting and fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
+                return next(p for p in fitting if p > 0), distance > 1
+            if fitting:
+                if opens and distance == 1 and people[0] == fitting[0]:
+                    return fitting[0], False
+                return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
+        for people in reversed(self.sentences[-2:]):
+            unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
+            if unknown:
+                near = {
+                    p
+                    for people in self.sentences[-3:]
+                    for p in people
+                    if p != exclude and gender_of(roster, p) in {None, gender}
+                }
+                return unknown[0], len(near) > 1
+        return 0, True
+
+    def _crowded(self, roster: Roster, gender: str, distance: int) -> bool:
+        near = self.sentences[-distance - 1 : len(self.sentences) - distance]
+        return len({p for people in near for p in people if gender_of(roster, p) == gender}) > 1
+
+
+def gender_of(roster: Roster, person: int) -> str | None:
+    """Return the pronoun that fits a person, or somebody without a name."""
+    return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
+
+
+def described(text: str, position: int, someone: int, chain: Chain, roster: Roster) -> int:
+    """Return whom `the old man` means: the only man spoken of lately, else somebody without a name."""
+    gender = gender_of(roster, someone)
+    near = {p for people in chain.sentences for p in people if gender_of(roster, p) == gender}
+    definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])
+    if re.match(r"[\w-]+ (?:on|in|at|with|who|from|behind|of|under|beside|by) ", text[position : position + 30]):
+        return someone
+    return next(iter(near)) if definite and len(near) == 1 else someone

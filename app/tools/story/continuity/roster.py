@@ -1,0 +1,261 @@
+"""The roster: everyone and everything that cards and scenes name, by number, with the pronoun that fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from app.tools.story import documents, matching, names, prose
+from app.tools.story.canon import Entity
+from app.tools.story.cast import Cast
+from app.tools.story.continuity import naming, vocabulary
+from app.tools.story.continuity.cards import Card
+
+_PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"\b[Aa]n? (?:young |old |certain )?([A-Z][a-z]+)\b(?! [A-Z])")
+_TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
+_KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
+_LOCATED = re.compile(
+    r"\b(?:in|at|near|through|toward|towards|above|below|into|between|outside|beyond|reached|via|across) $"
+)
+_ACTS = re.compile(
+    rf"(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS}|looked|turned|stood up|sat down|went|nodded|smiled|shook|took|gave|knew|felt|"
+    r"thought|held|put|ran|rose|walked|laughed|wore|reached|shrugged|listened|watched|waited|saw|heard|wrote|read|pulled|picked)\b"
+    r"|['’]s (?:[\w-]+ ){0,2}(?:eyes?|face|hands?|voice|hair|head|mouth|shoulders?|mother|father|brother|sister|wife|husband|son|daughter|uncle|aunt)\b"
+)
+_SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) $")
+_PLACE_NAME = re.compile(
+    r"\b(?:St|Street|Road|Lane|Square|Bridge|Point|Hill|House|Hall|Inn|Bay|Head|Island|River|Lake|Church|Abbey|Wood|Moor|Gate|Court|Green|"
+    r"Park|Row|Market|Station|Harbour|Rock|Tower|Board|Company|North|South|East|West|High|Low|Upper|Lower|Great|New|Mount|Port|Fort|Day|Act|"
+    r"Café|Cafe|Bar|Theatre|Teatro|Plaza|Piazza|Largo|Rua|Rue|Chapel|Hospital|School|College|Library|Museum|War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
+)
+_AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
+_MAX_TEXTS = 400
+_SUGGESTED = 4
+_RELATIVES = frozenset(
+    "papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split()
+)
+_NOT_NAMES = frozenset(
+    "St Saint The Mount Lake New Old Great Little Upper Lower North South East West High Low".split()
+)
+
+
+_NARRATOR = Entity(
+    name="the narrator", aliases=("the narrator",), kind="character", pronoun=None, facts=(), document=None
+)
+
+
+class Roster:
+    """The cast by number, from 1."""
+
+    def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
+        written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
+        labels = {line.field.replace("_", " ") for card in cards for line in card.lines}
+        told = {s.name for s in names.certain(names.sightings(scenes))}
+        seen = [s for s in names.sightings([*scenes, *written]) if s.name in told or s.name.lower() not in labels]
+        entities = _distinct([card.entity for card in cards])
+        known_names = {word for entity in entities for alias in entity.aliases for word in alias.split()}
+        small = {word for document in scenes for word in re.findall(r"\b[a-z]{4,}\b", " ".join(document.lines))}
+        with_article = Counter(m[1] for d in scenes for line in d.lines for m in _ARTICLE.finditer(line))
+        seen = [s for s in seen if with_article[s.name] < 1 or s.name in known_names]
+        self._titles = titles = naming.titles(seen, small)
+        entities = naming.with_short_names(entities, seen)
+        entities += _further(entities, seen, titles)
+        entities = naming.with_titles(entities, seen, titles)
+        entities = naming.with_offices(entities, [*written, *scenes])
+        self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])
+        """Finds names in texts."""
+        self.entities = self.cast.entities
+        """Everyone and everything, number n at n - 1."""
+        self._numbers = {entity.name: number for number, entity in enumerate(self.entities, start=1)}
+        self._genders: list[str | None] = [entity.pronoun for entity in self.entities]
+        self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
+        self.narrator = len(self.entities)
+        """Who tells a story in the first person where nobody says who that is."""
+        self._relatives: dict[tuple[int, str], set[int]] = {}
+        self._observe(scenes)
+
+    def learn_relation(self, one: int, other: int, relation: str) -> None:
+        """Note what `other` is to `one`, so that `his brother` can mean somebody."""
+        self._relatives.setdefault((one, relation), set()).add(other)
+        self._relatives.setdefault((other, vocabulary.INVERSE.get(relation, relation)), set()).add(one)
+
+    def relative(self, person: int, word: str) -> int:
+        """Return the only one who is a person's sister or son, 0 if none or several may be."""
+        gender = "he" if word in vocabulary.MALE_WORDS else "she" if word in vocabulary.FEMALE_WORDS else None
+        known = self._relatives.get((person, vocabulary.KINSHIP.get(word, "")), set())
+        fitting = [number for number in known if gender is None or self.gender(number) in {gender, None}]
+        return fitting[0] if len(fitting) == 1 else 0
+
+    def number(self, entity: Entity) -> int:
+        """Return an entity's number."""
+        return self._numbers[entity.name]
+
+    def numbered(self, name: str | None) -> int:
+        """Return the number of whom a text names, 0 if nobody known."""
+        entity = self.cast.named(name) if name else None
+        return self.number(entity) if entity else 0
+
+    def name(self, number: int) -> str:
+        """Return the name by which findings call a number."""
+        return self.entities[number - 1].name if number else "the narrator"
+
+    def gender(self, number: int) -> str | None:
+        """Return the pronoun that fits, None if it is not known."""
+        return self._genders[number - 1] if 0 < number <= len(self._genders) else None
+
+    def is_person(self, number: int) -> bool:
+        """Return whether somebody is meant who can act."""
+        return 0 < number <= len(self._persons) and self._persons[number - 1]
+
+    def may_be_place(self, number: int) -> bool:
+        """Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act."""
+        entity = self.entities[number - 1]
+        one_word = " " not in entity.name or _PLACE_NAME.search(entity.name) is not None
+        unseen = self._genders[number - 1] is None and number not in self._acting
+        return not self.is_person(number) or (entity.kind == "unknown" and one_word and unseen)
+
+    def _observe(self, scenes: Sequence[documents.Document]) -> None:
+        """Learn pronouns from sentences that name one person, and who is a place from how names are used."""
+        pronouns: dict[int, Counter[str]] = {}
+        uses: dict[int, Counter[str]] = {}
+        for document in scenes[:_MAX_TEXTS]:
+            for paragraph in prose.paragraphs(document):
+                text = paragraph.text
+                mentions = self.cast.mentions(text)
+                for mention in mentions:
+                    number = self.number(mention.entity)
+                    before = text[max(mention.start - 24, 0) : mention.start]
+                    use = uses.setdefault(number, Counter())
+                    use["located"] += bool(_LOCATED.search(before)) and not mention.is_possessive
+                    title = _TITLE.search(before)
+                    use["titled"] += title is not None and title[1].lower() in self._titles
+                    use["acts"] += bool(
+                        _ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)
+                    ) or bool(_SAID.search(before))
+                    use["all"] += 1
+                    word = _KIN_BEFORE.search(before) or _TITLE.search(before)
+                    _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
+                    _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
+                people = {self.number(m.entity) for m in mentions}
+                if len(people) == 1:
+                    _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end, len(paragraph.text))
+                for one, following in itertools.zip_longest(mentions, mentions[1:]):
+                    end = min(
+                        following.start if following else len(text), paragraph.sentence_at(one.start).end, one.end + 60
+                    )
+                    _note_pronouns(pronouns[self.number(one.entity)], paragraph, one.end, end)
+        self._judge(uses, pronouns)
+
+    def _judge(self, uses: dict[int, Counter[str]], pronouns: dict[int, Counter[str]]) -> None:
+        """Decide from how names are used who is a person, and which pronoun fits."""
+        self._acting = {number for number, use in uses.items() if use["acts"]}
+        for number, entity in enumerate(self.entities, start=1):
+            count = pronouns.setdefault(number, Counter())
+            suggested = naming.pronoun_of(entity.name)
+            count[suggested or ""] += _SUGGESTED
+            if self._genders[number - 1] is None and self._persons[number - 1]:
+                self._genders[number - 1] = _majority(count)
+        for number, entity in enumerate(self.entities[:-1], start=1):
+            if entity.kind == "unknown" and entity.document is not None and number not in uses:
+                self._persons[number - 1] = self._genders[number - 1] is not None
+        for number, use in uses.items():
+            entity = self.entities[number - 1]
+            placed = " " in entity.name and _PLACE_NAME.search(entity.name) and not naming.pronoun_of(entity.name)
+            if entity.kind == "unknown" and (placed or self._genders[number - 1] is None):
+                likely = (
+                    naming.pronoun_of(entity.name) is not None
+                    or use["acts"] + use["titled"] > 0
+                    or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                )
+                if placed:
+                    likely = use["titled"] > 0
+                self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
+
+
+def _note_word(count: Counter[str], word: str, weight: int = 3) -> None:
+    if word in vocabulary.MALE_WORDS:
+        count["he"] += weight
+    elif word in vocabulary.FEMALE_WORDS:
+        count["she"] += weight
+
+
+def _note_pronouns(count: Counter[str], paragraph: prose.Paragraph, start: int, end: int) -> None:
+    for match in _PRONOUN.finditer(paragraph.text, start, end):
+        if not paragraph.is_spoken(match.start()):
+            count["he" if match[1].lower() in {"he", "him", "his"} else "she"] += 1
+            return
+
+
+def _majority(count: Counter[str]) -> str | None:
+    he, she = count["he"], count["she"]
+    if he + she < 2 or he == she or min(he, she) * 2 > max(he, she):
+        return None
+    return "he" if he > she else "she"
+
+
+def _distinct(entities: Iterable[Entity]) -> list[Entity]:
+    """Merge what several cards say of one subject."""
+    found: dict[str, Entity] = {}
+    for entity in entities:
+        known = found.get(entity.name)
+        if known is None:
+            found[entity.name] = entity
+        else:
+            aliases = tuple(dict.fromkeys([*known.aliases, *entity.aliases]))
+            kind = known.kind if known.kind != "unknown" else entity.kind
+            found[entity.name] = dataclasses.replace(
+                known, aliases=aliases, kind=kind, pronoun=known.pronoun or entity.pronoun
+            )
+    return list(found.values())
+
+
+def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]) -> list[Entity]:
+    """Return those whom no card describes; `Jory Pell` and `Jory` are one."""
+    known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
+    found: dict[str, Entity] = {}
+    for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
+        words = [word for word in entity.name.split() if word.strip(".").lower() not in titles]
+        if (
+            not words
+            or words[0].lower() in matching.STOPWORDS
+            or words[-1].lower() in _RELATIVES
+            or all(word in known or (word.isupper() and word.capitalize() in known) for word in words)
+            or (words[-1].isupper() and words[-1].capitalize() in known)
+            or (len(words[0]) == 1 and len(words) == 1)
+        ):
+            continue
+        bare = " ".join(words)
+        aliases = [bare, *(words if len(words) == 2 and entity.kind != "thing" and words[0] not in _NOT_NAMES else [])]
+        taken = {alias for other in found.values() for alias in other.aliases}
+        if bare not in taken:
+            fresh = [
+                alias
+                for alias in aliases
+                if alias not in taken
+                and (alias == bare or (alias not in known and alias.lower() not in matching.STOPWORDS))
+            ]
+            found[bare] = dataclasses.replace(entity, name=bare, aliases=tuple(fresh))
+    return list(found.values())
+
+
+def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
+    """Take away what names two: a surname of a family, or `the keeper` where there are two."""
+    count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
+    whole = {entity.name.lower() for entity in entities}
+    return [
+        dataclasses.replace(
+            entity,
+            aliases=tuple(
+                alias
+                for alias in entity.aliases
+                if alias == entity.name
+                or alias == entity.aliases[0]
+                or (count[alias.lower()] == 1 and alias.lower() not in whole)
+            ),
+        )
+        for entity in entities
+    ]

@@ -1,0 +1,162 @@
+"""The files of a story: its outlines, its scenes, its canon cards, and the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from app import errors
+from app.tools.story import canon, documents, outline_heads, scene_numbers
+from app.tools.story.documents import Document
+from app.tools.workspace import Workspace
+
+Category = Literal["scene", "outline", "canon", "other"]
+"""What a file is for the story."""
+
+CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")
+"""All of them."""
+
+TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
+"""Endings of files that can be scenes, outlines and cards."""
+
+_OUTLINE_WORDS = frozenset({"outline", "outlines"})
+_PLAN_WORDS = frozenset({"plot", "plan", "beats", "beat", "structure", "synopsis", "treatment", "breakdown", "scenes"})
+_SCENE_FOLDERS = frozenset({"scene", "scenes", "chapter", "chapters", "manuscript"})
+_CANON_FOLDERS = frozenset(
+    {"compendium", "canon", "codex", "bible", "cards", "lore", "world", "worldbuilding"}
+    | {"cast", "characters", "character", "people", "places", "place", "locations", "location", "items", "events"}
+)
+_OTHER_FOLDERS = frozenset(
+    {"draft", "drafts", "archive", "archives", "old", "backup", "backups", "trash", "note", "notes", "research"}
+    | {"template", "templates", "reports"}
+)
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{6}")
+_PLANNED_SCENES = 2
+_ENTRIES_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryFile:
+    """A text file of the workspace."""
+
+    category: Category
+    """What it is for the story."""
+    document: Document
+    """Its text; empty where it is too large."""
+
+    @property
+    def path(self) -> str:
+        """Path in the workspace."""
+        return self.document.path
+
+
+def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], bool]:
+    """Read the text files below a folder, and return whether a limit ended the scan early.
+
+    A file that is too large is known by its name only.
+
+    Raises:
+        errors.ToolFailed: the folder is outside of the workspace, or not there.
+    """
+    scan = workspace.scan(folder)
+    read = (_read(workspace, file.path) for file in scan.files)
+    found = [document for document in read if document is not None]
+    return [StoryFile(category=category_of(document), document=document) for document in found], scan.truncated
+
+
+def category_of(document: Document) -> Category:
+    """Return what a file is: what its front matter says, then its name, then its folder, then what it holds."""
+    path = PurePosixPath(document.path)
+    kind = (document.scalar("kind", "type") or "").lower()
+    folders = [_words(part) for part in path.parts[:-1]]
+    words, named = _words(path.stem), scene_numbers.of_path(document.path)
+    if kind == "outline" or words & _OUTLINE_WORDS:
+        return "outline"
+    if kind == "scene":
+        return "scene"
+    if (kind and canon.kind_of(document)) or _RUN_ID.fullmatch(path.stem):
+        return "canon" if kind else "other"
+    # The innermost folder that says something decides.
+    place = next((found for part in reversed(folders) if (found := _place(part))), None)
+    if place is None and canon.kind_of(document):
+        return "canon"
+    if place == "scene" or (place is None and _is_scene(document, named, words)):
+        return "scene"
+    if place is None and path.suffix.lower() in TEXT_SUFFIXES and _is_plan(document, words):
+        return "outline"
+    return "canon" if place == "canon" else "other"
+
+
+def is_draft(file: StoryFile) -> bool:
+    """Return whether a file in a folder such as `drafts` or `old` has the name of a scene; drafts of runs have not."""
+    path = PurePosixPath(file.path)
+    beside = file.category == "other" and any(_words(part) & _OTHER_FOLDERS for part in path.parts[:-1])
+    return beside and _is_scene(file.document, scene_numbers.of_path(file.path), _words(path.stem))
+
+
+def of_category(files: Iterable[StoryFile], category: Category) -> list[StoryFile]:
+    """Return the files of one category, in the order given."""
+    return [file for file in files if file.category == category]
+
+
+def covering(files: Sequence[StoryFile], category: Category) -> list[str]:
+    """Return the paths of all files of a category, folders in place of files where nothing else is below them."""
+    wanted = {file.path for file in files if file.category == category and _is_text(file.path)}
+    others = {file.path for file in files if file.path not in wanted and _is_text(file.path)}
+    impure = {str(folder) for path in others for folder in PurePosixPath(path).parents}
+    found: dict[str, None] = {}
+    for path in sorted(wanted):
+        pure = [str(folder) for folder in PurePosixPath(path).parents if str(folder) not in impure | {"."}]
+        found[pure[-1] if pure else path] = None
+    return list(found)
+
+
+def _read(workspace: Workspace, path: str) -> Document | None:
+    try:
+        return documents.read(workspace, path)
+    except errors.ToolFailed as failure:
+        return documents.parse("", path=path) if failure.code == "file_too_large" else None
+
+
+def _is_text(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in TEXT_SUFFIXES
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z]+", name.lower()))
+
+
+def _place(words: frozenset[str]) -> Literal["scene", "canon", "other"] | None:
+    if words & _SCENE_FOLDERS:
+        return "scene"
+    if words & _CANON_FOLDERS:
+        return "canon"
+    return "other" if words & _OTHER_FOLDERS else None
+
+
+def _is_scene(document: Document, named: scene_numbers.Named, words: frozenset[str]) -> bool:
+    if not _is_text(document.path):
+        return False
+    if document.scalar("scene", "scene_number", "pov", "point_of_view"):
+        return True
+    stem = PurePosixPath(document.path).stem.lower()
+    return (named.number is not None and named.sure) or (
+        stem.startswith(("scn-", "scn_", "scene-", "scene_", "scene ")) and not words & _PLAN_WORDS
+    )
+
+
+def _is_plan(document: Document, words: frozenset[str]) -> bool:
+    """Return whether a file that no name explains plans scenes: a fitting name, or lists and fields below their
+    headings.
+    """
+    headings = outline_heads.all_headings(document)
+    heads = outline_heads.of_document(document, headings)
+    numbered = [head for head in heads if head.number is not None and head.number.unit is not None]
+    if words & _PLAN_WORDS:
+        return bool(numbered) or len(heads) >= _PLANNED_SCENES
+    lines = [text for _, text in documents.body(document) if text.strip() and not text.lstrip().startswith("#")]
+    listed = len(documents.items(document))
+    return len(numbered) >= _PLANNED_SCENES and listed >= _ENTRIES_SHARE * len(lines)

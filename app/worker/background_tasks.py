@@ -1,0 +1,43 @@
+"""Errands: work that goes on though whoever asked for it may go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundTasks:
+    """Keep what is under way, so that it is neither cut off nor forgotten."""
+
+    def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
+        self._failed = failed
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Begin something."""
+        errand = asyncio.create_task(work, name=name)
+        self._under_way.add(errand)
+        errand.add_done_callback(self._over)
+        return errand
+
+    async def carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """Begin something and wait for it; it goes on if the waiting is cut off."""
+        return await asyncio.shield(self.begin(work, name))
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def give_up(self) -> None:
+        """Cut off what is under way."""
+        for errand in list(self._under_way):
+            errand.cancel()
+
+    def _over(self, errand: asyncio.Task[Any]) -> None:
+        self._under_way.discard(errand)
+        if self._failed is not None and not errand.cancelled() and (error := errand.exception()) is not None:
+            self._failed(error)

@@ -1,0 +1,211 @@
+"""Seats: the bounded places of the pool, and the queue for them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
+
+
+def nobody(*_: object) -> None:
+    """Stand in for whoever is to be told, where nobody is."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CapacityRequest:
+    """A run's request for a seat."""
+
+    run_id: str
+    """Run that asks."""
+    priority: int
+    """Higher goes first."""
+    arrival: int
+    """Number of the request; lower goes first within a priority."""
+    workspace: str | None
+    """Folder that it must hold alone; None if it shares."""
+    ancestors: frozenset[str]
+    """Runs above it, whose workspace it may hold too."""
+    granted: Callable[[], None]
+    """Told when the seat is its own."""
+
+    def __lt__(self, other: CapacityRequest) -> bool:
+        return (-self.priority, self.arrival) < (-other.priority, other.arrival)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why others are let past a request."""
+
+    reason: str
+    """`workspace_busy`, or `recovering` while it is not known yet who holds what."""
+    holder: str | None = None
+    """Run that holds the workspace; None if that is another process's affair."""
+
+
+class WorkerCapacity:
+    """Grant at most so many seats, by priority and then by arrival.
+
+    A request whose workspace is held stands aside until it is free; it holds up nobody behind it.
+    """
+
+    def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
+        """Args: changed: Told of each run that waits for a workspace when its obstacle may have become another one."""
+        self.limit = limit
+        self._changed = changed
+        self._workspaces = WorkspaceReservations()
+        self._workspaces_known = False
+        self._open = True
+        self._seated: set[str] = set()
+        self._queued: dict[str, CapacityRequest] = {}
+        self._wanting: dict[str, dict[str, None]] = {}
+        self._line: list[CapacityRequest] = []
+        self._aside: dict[str, list[CapacityRequest]] = {}
+        self._elsewhere: set[str] = set()
+        self._told_elsewhere: set[str] = set()
+        self._tell_elsewhere: Callable[[], None] = nobody
+
+    def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
+        """Lock workspaces against other processes.
+
+        Args:
+            elsewhere: Told that a request stands aside for another process; `look_again` is to be called later.
+        """
+        self._workspaces.guard(lock)
+        self._tell_elsewhere = elsewhere
+
+    def look_again(self) -> bool:
+        """Grant what other processes have given back; tell whether requests still stand aside for them."""
+        waited, self._elsewhere = self._elsewhere, set()
+        for workspace in waited:
+            self._call_back(workspace)
+        self._grant()
+        return bool(self._elsewhere)
+
+    @property
+    def taken(self) -> int:
+        """Return the number of seats taken."""
+        return len(self._seated)
+
+    @property
+    def queued(self) -> int:
+        """Return the number of requests that wait."""
+        return len(self._queued)
+
+    def is_seated(self, run_id: str) -> bool:
+        """Tell whether a run has a seat."""
+        return run_id in self._seated
+
+    def is_queued(self, run_id: str) -> bool:
+        """Tell whether a run waits for one."""
+        return run_id in self._queued
+
+    def join(self, *tickets: CapacityRequest) -> None:
+        """Queue requests, and grant what can be granted."""
+        for ticket in tickets:
+            self._queued[ticket.run_id] = ticket
+            if ticket.workspace is not None:
+                self._wanting.setdefault(ticket.workspace, {})[ticket.run_id] = None
+            heapq.heappush(self._line, ticket)
+        self._grant()
+
+    def withdraw(self, run_id: str) -> None:
+        """Forget a request; nothing if there is none."""
+        if run_id in self._queued:
+            self._take_out(run_id)
+
+    def free(self, run_id: str) -> None:
+        """Take a seat back, and grant it to the next; the run's workspace stays its own."""
+        if run_id in self._seated:
+            self._seated.discard(run_id)
+            self._grant()
+
+    def hold(self, workspace: str, run_id: str) -> None:
+        """Note that a run found at the start holds a workspace."""
+        # Who works there beside it began while no service was there; he is not to be waited for by one that has begun.
+        self._workspaces.lock(workspace)
+        self._workspaces.hold(workspace, run_id)
+        self._tell(workspace)
+
+    def know_workspaces(self) -> None:
+        """Say that every holder found at the start is noted: from now on workspaces are granted."""
+        self._workspaces_known = True
+        for workspace in list(self._aside):
+            self._call_back(workspace)
+        self._grant()
+        for workspace in list(self._wanting):
+            self._tell(workspace)
+
+    def release(self, run_id: str) -> None:
+        """Take a run's workspace back, and grant what waited for it."""
+        workspace = self._workspaces.release(run_id)
+        if workspace is not None:
+            self._call_back(workspace)
+            self._grant()
+            self._tell(workspace)
+
+    def obstacle(self, run_id: str) -> Obstacle | None:
+        """Return why others are let past a waiting run; None where only its turn is not there yet."""
+        ticket = self._queued.get(run_id)
+        return self._obstacle(ticket) if ticket is not None else None
+
+    def close(self) -> None:
+        """Grant nothing more."""
+        self._open = False
+
+    def clear(self) -> None:
+        """Let other processes have the workspaces that were held here."""
+        self._workspaces.close()
+
+    def _grant(self) -> None:
+        while self._open and len(self._seated) < self.limit and (ticket := self._next()) is not None:
+            self._take_out(ticket.run_id)
+            self._seated.add(ticket.run_id)
+            if ticket.workspace is not None:
+                self._workspaces.hold(ticket.workspace, ticket.run_id)
+                self._tell(ticket.workspace)
+            ticket.granted()
+        for workspace in self._elsewhere ^ self._told_elsewhere:
+            self._tell(workspace)
+        self._told_elsewhere = set(self._elsewhere)
+
+    def _next(self) -> CapacityRequest | None:
+        while self._line:
+            ticket = heapq.heappop(self._line)
+            if self._queued.get(ticket.run_id) is not ticket:
+                continue
+            if ticket.workspace is None:
+                return ticket
+            if self._obstacle(ticket) is None:
+                if self._workspaces.lock(ticket.workspace):
+                    return ticket
+                self._elsewhere.add(ticket.workspace)
+                self._tell_elsewhere()
+            self._aside.setdefault(ticket.workspace, []).append(ticket)
+        return None
+
+    def _obstacle(self, ticket: CapacityRequest) -> Obstacle | None:
+        if ticket.workspace is None:
+            return None
+        if not self._workspaces_known:
+            return Obstacle(reason="recovering")
+        holder = self._workspaces.holder(ticket.workspace, ticket.run_id, ticket.ancestors)
+        busy = holder is not None or ticket.workspace in self._elsewhere
+        return Obstacle(reason="workspace_busy", holder=holder) if busy else None
+
+    def _take_out(self, run_id: str) -> None:
+        workspace = self._queued.pop(run_id).workspace
+        if workspace is not None:
+            wanting = self._wanting[workspace]
+            del wanting[run_id]
+            if not wanting:
+                del self._wanting[workspace]
+
+    def _tell(self, workspace: str) -> None:
+        for run_id in self._wanting.get(workspace, ()):
+            self._changed(run_id)
+
+    def _call_back(self, workspace: str) -> None:
+        for ticket in self._aside.pop(workspace, ()):
+            heapq.heappush(self._line, ticket)

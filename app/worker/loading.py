@@ -1,0 +1,146 @@
+"""Loading: a run's folder is opened and its runner made when its turn has come, and let go of when it rests."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+
+from app import clock, errors
+from app.domain import states
+from app.engine import ports, runner, stores
+from app.worker.active_run import ActiveRun, Reservation
+from app.worker.background_tasks import BackgroundTasks
+from app.worker.unknown_dialect import UNSPOKEN
+
+RELOAD_SECONDS = 5.0
+"""Wait before a run whose folder could not be taken is queued again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Loader:
+    """Load runs into their stays, and unload them."""
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        seat: Callable[[ActiveRun], Reservation],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._dialects = dialects
+        self._equipment = equipment
+        self._seat = seat
+        self._changed = changed
+        self.loaded: dict[str, ActiveRun] = {}
+        """Stays of the runs that are loaded."""
+
+    async def load(self, stay: ActiveRun) -> None:
+        """Open a run's folder and make its runner.
+
+        Raises:
+            errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
+        """
+        stay.loading = True
+        stay.failure = None
+        try:
+            stay.log = await self._store.open(stay.run_id)
+            stay.runner = self._runner(stay, stay.log)
+            stay.sent_on = False
+            stay.asleep = None
+            self.loaded[stay.run_id] = stay
+        except (errors.ControlRoomError, errors.StorageFault) as failure:
+            stay.failure = failure
+            raise
+        except Exception as error:  # one folder must not take the others down
+            _log.exception("loading broke", extra={"run_id": stay.run_id})
+            stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
+            raise stay.failure from error
+        finally:
+            stay.loading = False
+            stay.opened.give()
+
+    async def unload(self, stay: ActiveRun) -> None:
+        """Let go of a run's folder, for a while if it is asleep."""
+        assert stay.log is not None
+        try:
+            await (stay.log.close() if stay.asleep is None else stay.log.set_aside())
+        except errors.StorageFault as fault:
+            _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
+        stay.opened.take_back()
+        stay.log = stay.runner = None
+        self.loaded.pop(stay.run_id, None)
+
+    def _runner(self, stay: ActiveRun, log: stores.RunLog) -> runner.Runner:
+        run_id = stay.run_id
+        dialect = self._dialects.get(log.loaded.start.dialect, UNSPOKEN)
+        changed = functools.partial(self._changed, run_id)
+        return runner.Runner(log, dialect, self._equipment, self._seat(stay), changed, stay.asleep)
+
+
+class Reloads:
+    """Queue runs again whose folder could not be taken now."""
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        time: clock.Clock,
+        queue: Callable[[stores.RunSummary], None],
+        release: Callable[[str], None],
+    ) -> None:
+        """Args: release: Takes the workspace of a run back that nobody here continues."""
+        self._store = store
+        self._clock = time
+        self._queue = queue
+        self._release = release
+        self._errands = BackgroundTasks()
+
+    def begin(self, run_id: str) -> None:
+        """Queue a run again after a while, as often as it takes."""
+        self._errands.begin(self._reload(run_id), f"reload {run_id}")
+
+    def make_sure(self, run_id: str) -> None:
+        """Queue an ended run again if its row does not show the ending, as when the index was away."""
+        self._errands.begin(self._look(run_id), f"look at {run_id}")
+
+    def give_up(self) -> None:
+        """Queue nothing any more."""
+        self._errands.give_up()
+
+    async def _look(self, run_id: str) -> None:
+        if not await self._try(run_id, lambda _: self.begin(run_id)):
+            self.begin(run_id)
+
+    async def _reload(self, run_id: str) -> None:
+        await self._pause(run_id)
+        while not await self._try(run_id, self._queue):
+            await self._pause(run_id)
+
+    async def _pause(self, run_id: str) -> None:
+        if self._store.unreadable(run_id) is None:
+            await self._clock.sleep(RELOAD_SECONDS)
+        else:
+            await self._store.until_readable(run_id)
+
+    async def _try(self, run_id: str, act: Callable[[stores.RunSummary], None]) -> bool:
+        try:
+            summary = await self._store.summary(run_id)
+        except errors.NotFound:
+            self._release(run_id)
+            return True
+        except errors.StorageFault as fault:
+            _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            return False
+        if not states.RunState(summary.status).finished and summary.owner == "service":
+            act(summary)
+        else:
+            self._release(run_id)
+        return True
+
+
+def is_passing(failure: BaseException) -> bool:
+    """Tell whether a folder that could not be taken may be free or readable again later."""
+    return isinstance(failure, errors.StorageFault) or getattr(failure, "code", None) == "run_busy"

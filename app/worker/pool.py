@@ -1,0 +1,272 @@
+"""The worker pool: the engine that executes runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import gates as engine_gates
+from app.domain import operations, states, views
+from app.engine import ports, run_engine, runner, stores
+from app.worker import gate_register, recovery
+from app.worker.active_runs import ActiveRuns
+from app.worker.background_tasks import BackgroundTasks
+from app.worker.eviction import KEPT_LOADED
+from app.worker.gate_answers import GateAnswers
+from app.worker.run_commands import RunCommands
+from app.worker.waiting_performers import ChildRuns, StartChild, Timers
+from app.worker.workspace_reservations import LockWorkspace
+
+DEFAULT_LIMIT = 8
+"""Runs that execute at a time."""
+
+DEFAULT_GRACE_SECONDS = 10.0
+"""Time that steps in flight get at a stop."""
+
+_log = logging.getLogger(__name__)
+
+
+class Pool:
+    """Execute runs on one event loop: `pool_port.RunEngine` over any run store."""
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        start_child: StartChild,
+        limit: int = DEFAULT_LIMIT,
+        stop_grace_seconds: float = DEFAULT_GRACE_SECONDS,
+        kept_loaded: int = KEPT_LOADED,
+    ) -> None:
+        self._store = store
+        self._grace_seconds = stop_grace_seconds
+        self._gates = gate_register.GateRegister(equipment.clock)
+        self._children = ChildRuns(
+            start_child, self.ended, lambda runs: self._orders.cancel_all(runs), store, dialects, equipment.clock
+        )
+        equipment = self._equipped(equipment)
+        self._clock = equipment.clock
+        self._house = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
+        self._orders = RunCommands(store, dialects, equipment, self._house)
+        self._answers = GateAnswers(self._gates, store, self._house)
+        self._helpers = BackgroundTasks(self._died)
+        self._recovery: asyncio.Task[None] | None = None
+        self._stop: asyncio.Task[None] | None = None
+        self._death: BaseException | None = None
+        self._found = 0
+        self._over = asyncio.Event()
+
+    # -- start and stop
+
+    def start(self, *, recover: bool = True, lock: LockWorkspace | None = None) -> None:
+        """Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started
+        already.
+
+        Args:
+            recover: Whether this process is the service of its data directory, which continues unfinished runs.
+            lock: Locks workspaces that runs hold alone against other processes; None: somebody else sees to that.
+        """
+        if self._recovery is None:
+            if lock is not None:
+                self._house.guard(lock)
+            self._recovery = self._helpers.begin(self._recover(recover), "recovery")
+
+    async def recovered(self) -> int:
+        """Wait until every run that was unfinished at the start is queued, and return how many."""
+        assert self._recovery is not None
+        await asyncio.wait({self._recovery})
+        return self._found
+
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
+
+        Args:
+            grace_seconds: None: the pool's own; a second call may cut the first one's short.
+        """
+        self._begin_to_stop(grace_seconds)
+        assert self._stop is not None
+        await asyncio.shield(self._stop)
+
+    async def watch(self) -> None:
+        """Wait until the pool has stopped, and raise what made it stop if it was not asked to."""
+        await self._over.wait()
+        if self._death is not None:
+            raise errors.ControlRoomError("the worker pool broke", code="pool_broken") from self._death
+
+    # -- runs
+
+    def expect(self, run_id: str) -> None:
+        """Take note of a run that is about to be made."""
+        if self._house.expected is not None:
+            self._house.expected.add(run_id)
+
+    async def submit(self, run_id: str) -> states.RunState:
+        """Queue an accepted run."""
+        known = run_id in self._house.stays
+        row = None if known or self._house.stopping else await self._store.summary(run_id)
+        # Nobody would let it go any more if it came while the pool stops.
+        if self._house.stopping:
+            return states.RunState.PENDING
+        if row is not None:
+            self._house.queue(row)
+        return self._house.state(run_id)
+
+    async def cancel(self, run_id: str) -> states.RunState:
+        """Ask for a run's end."""
+        return await self._orders.cancel(run_id)
+
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
+        """Stop a run at its next step boundary, or at once."""
+        return await self._orders.pause(run_id, interrupt=interrupt)
+
+    async def unpause(self, run_id: str) -> states.RunState:
+        """Let a paused or parked run go on."""
+        return await self._orders.unpause(run_id)
+
+    async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        """Send a failed or cancelled run on."""
+        return await self._orders.resume(run_id, how)
+
+    async def reload(self, run_id: str) -> None:
+        """Load a run that is queued or asleep, because its folder was changed."""
+        await self._orders.reload(run_id)
+
+    # -- gates
+
+    async def decide(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
+        """Answer an open gate."""
+        if self._recovery is not None and not self._gates.open_gates(run_id):
+            # Before that it is not known which runs this pool has.
+            await self.recovered()
+        await self._answers.give(run_id, key, answer, attempt)
+
+    def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
+        """Return the gates that wait for an answer, of one run or of all."""
+        return self._gates.open_gates(run_id)
+
+    # -- what is seen of it
+
+    def view(self, run_id: str) -> views.RunView | None:
+        """Return a loaded run as it stands."""
+        return self._house.view(run_id)
+
+    def standing(self, run_id: str) -> run_engine.Standing | None:
+        """Tell how a run stands that is not loaded."""
+        stay = self._house.stays.get(run_id)
+        if stay is None or stay.runner is not None:
+            return None
+        if (asleep := stay.asleep) is not None:
+            return run_engine.Standing(status=asleep.status, open=asleep.open(), updated_at=asleep.updated_at)
+        obstacle = self._house.seats.obstacle(run_id)
+        if obstacle is None:
+            return run_engine.Standing(status=self._house.state(run_id))
+        return run_engine.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
+
+    async def changed(self, run_id: str, since: int) -> int:
+        """Wait until a run's change number differs from `since`; a stop of the pool changes every number."""
+        return await self._house.changes.differs(run_id, since)
+
+    def change_number(self, run_id: str) -> int:
+        """Return a run's present change number."""
+        return self._house.changes.number(run_id)
+
+    async def ended(self, run_id: str) -> states.RunState:
+        """Wait until a run has ended.
+
+        Raises:
+            errors.InterruptionFault: the pool stopped before it had.
+        """
+        while True:
+            number = self.change_number(run_id)
+            stay = self._house.stays.get(run_id)
+            state = await self._state_at_rest(run_id) if stay is None else await asyncio.shield(stay.left)
+            if state.finished:
+                return state
+            if self._house.stopping:
+                raise errors.InterruptionFault
+            if stay is None:
+                await self.changed(run_id, number)
+
+    async def left(self, run_id: str) -> views.RunView | None:
+        """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
+        loaded.
+        """
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            return None
+        await asyncio.shield(stay.left)
+        return stay.last
+
+    def status(self) -> run_engine.EngineStatus:
+        """Tell how busy the pool is."""
+        seats = self._house.seats
+        return run_engine.EngineStatus(
+            running=seats.taken,
+            queued=seats.queued,
+            resting=max(0, len(self._house.stays) - seats.taken - seats.queued) + len(self._house.parked),
+            limit=seats.limit,
+            stopping=self._house.stopping,
+        )
+
+    # -- helpers
+
+    def _equipped(self, equipment: runner.Equipment) -> runner.Equipment:
+        waiting: dict[str, ports.Performer] = {
+            operations.Timer.kind: Timers(equipment.clock),
+            operations.Gate.kind: self._gates,
+            operations.ChildRun.kind: self._children,
+        }
+        return dataclasses.replace(equipment, performers={**equipment.performers, **waiting})
+
+    async def _recover(self, whole: bool) -> None:
+        if whole:
+            unfinished = await recovery.recover(self._store, self._house, self._clock)
+            self._found = len(unfinished)
+            asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
+            self._helpers.begin(self._answers.let_ask(asking), "questions")
+        else:
+            self._house.know_found()
+
+    def _run_left(self, run_id: str, state: states.RunState) -> None:
+        if not state.finished or self._house.stopping:
+            return
+        unseen = self._children.take_unfinished(run_id)
+        if unseen:
+            self._helpers.begin(self._orders.cancel_all(unseen), f"cancel what {run_id} waited for")
+        if state is states.RunState.CANCELLED:
+            self._helpers.begin(self._orders.cancel_children(run_id), f"cancel the children of {run_id}")
+
+    def _died(self, error: BaseException) -> None:
+        _log.critical("the pool stops: a helper died", exc_info=error)
+        self._death = self._death or error
+        self._begin_to_stop(None)
+
+    def _begin_to_stop(self, grace_seconds: float | None) -> None:
+        grace = self._grace_seconds if grace_seconds is None else grace_seconds
+        if self._stop is None:
+            self._stop = asyncio.create_task(self._stop_within(grace), name="pool stop")
+        else:
+            self._house.hurry(grace)
+
+    async def _stop_within(self, grace_seconds: float) -> None:
+        self._house.stopping = True
+        self._helpers.give_up()
+        try:
+            await self._orders.settled()
+            await self._answers.settled()
+            await self._house.close(grace_seconds)
+        finally:
+            self._over.set()
+
+    async def _state_at_rest(self, run_id: str) -> states.RunState:
+        state = states.RunState((await self._store.summary(run_id)).status)
+        if state.finished:
+            return state
+        # The row may lag behind the ending.
+        ended = (await self._store.read(run_id)).decisions.ended
+        return ended.status if ended is not None else state

@@ -1,0 +1,70 @@
+"""Recovery: what was unfinished when the last process went away goes through the same queue as new runs."""
+
+from __future__ import annotations
+
+import logging
+
+from app import clock, errors
+from app.domain import states
+from app.engine import stores
+from app.worker.active_runs import ActiveRuns
+from app.worker.loading import RELOAD_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+async def recover(store: stores.RunStore, house: ActiveRuns, timer: clock.Clock) -> list[stores.RunSummary]:
+    """Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
+
+    Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
+    when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index
+    fails, it is tried until it succeeds; what comes in meanwhile is executed.
+    """
+    unfinished = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
+    for summary in unfinished:
+        house.lineage.note(summary)
+    readable = [summary for summary in unfinished if summary.unreadable is None]
+    _queue(house, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
+    for summary in unfinished:
+        if summary.unreadable is not None:
+            _wait_for(house, summary)
+        elif summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
+            await _look(store, house, summary)
+    left = [summary for summary in unfinished if summary.run_id not in (house.expected or ())]
+    house.know_found()
+    return left
+
+
+async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores.RunSummary]:
+    while True:
+        try:
+            return await store.list_unfinished()
+        except errors.StorageFault as fault:
+            _log.error("unfinished runs not listed, they wait: %s", fault.message, extra={"code": fault.code})
+        await timer.sleep(RELOAD_SECONDS)
+
+
+def _queue(house: ActiveRuns, *summaries: stores.RunSummary) -> None:
+    # A run that came in while the rows were read may have ended since.
+    house.queue(*(summary for summary in summaries if summary.run_id not in (house.ended or ())))
+
+
+async def _look(store: stores.RunStore, house: ActiveRuns, summary: stores.RunSummary) -> None:
+    try:
+        decisions = (await store.read(summary.run_id)).decisions
+    except errors.Unreadable:
+        _wait_for(house, summary)
+        return
+    except (errors.ControlRoomError, errors.StorageFault) as error:
+        _log.error("not read: %s", error.message, extra={"run_id": summary.run_id, "code": error.code})
+        return
+    if decisions.ended is None and decisions.taken_since_resume:
+        house.hold_workspace(summary)
+    if decisions.paused is None or decisions.cancel_requested_at is not None:
+        _queue(house, summary)
+
+
+def _wait_for(house: ActiveRuns, summary: stores.RunSummary) -> None:
+    # Whether it holds its workspace is not known, so nobody else gets that meanwhile.
+    house.hold_workspace(summary)
+    house.reloads.begin(summary.run_id)

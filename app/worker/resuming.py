@@ -1,0 +1,74 @@
+"""Resuming: what is written when an ended run is sent on, and what must fit before that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from app import errors
+from app.domain import decisions, events, plain, runs, views
+from app.engine import dry_replay, ports, resumption, run_engine, stores
+
+Dialects = Mapping[str, ports.Driver]
+
+
+async def resume(
+    log: stores.RunLog, how: run_engine.Resume, dialects: Dialects, now: Callable[[], str], reach: Callable[[str], None]
+) -> None:
+    """Write down that a run is sent on; its row says unfinished before that is durable.
+
+    Raises:
+        errors.RequestInvalid: there is no such step; `recipe_differs`, the steps it keeps do not fit the overrides.
+        errors.StorageFault: it could not be made durable.
+    """
+    dead = resumption.dead_positions(log.loaded, how.from_key)
+    sent_on = _sent_on(log.loaded, dead, how.overrides)
+    if how.overrides:
+        await _make_sure_it_replays(sent_on, dialects, log)
+    spans: plain.Json = decisions.ranges(dead)
+    reach("pool.before_resume")
+    await _decide(log, {"dead": spans, "overrides": dict(how.overrides)}, now)
+    reach("pool.after_resume")
+    log.add_event(events.EventType.RUN_RESUMED, None, {"dead": spans})
+    await show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions), dialects)
+
+
+async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) -> None:
+    """Bring the snapshots of a run up to date that rests in the queue from now on."""
+    view = await dry_replay.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
+    log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": views.cache(view)})
+
+
+def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plain.Json]) -> stores.Loaded:
+    return dataclasses.replace(
+        loaded,
+        start=loaded.start.overridden(overrides),
+        decisions=dataclasses.replace(loaded.decisions, dead=loaded.decisions.dead | dead),
+    )
+
+
+async def _make_sure_it_replays(sent_on: stores.Loaded, dialects: Dialects, log: stores.RunLog) -> None:
+    dialect = dialects.get(sent_on.start.dialect)
+    if dialect is None:
+        raise errors.RequestInvalid(f"nothing here speaks {sent_on.start.dialect!r}", code="unknown_dialect")
+    try:
+        await dry_replay.replays(sent_on, dialect, log.get_blob)
+    except (errors.NondeterminismFault, errors.DriverFault) as fault:
+        raise errors.RequestInvalid(
+            f"the steps that the run keeps do not fit: {fault.message}",
+            code="recipe_differs",
+            key=fault.key,
+            detail=fault.detail,
+        ) from fault
+
+
+async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], now: Callable[[], str]) -> None:
+    run_id, ended = log.loaded.start.run_id, log.loaded.decisions.ended
+    await log.move(runs.Transition.queue(run_id, now()))
+    try:
+        await log.decide(decisions.DecisionKind.RESUMED, facts)
+    except errors.StorageFault:
+        if ended is not None:
+            code = ended.error["code"] if ended.error else None
+            await log.move(runs.Transition.end(run_id, ended.status, ended.at, code))
+        raise

@@ -1,0 +1,314 @@
+"""Orders: what people decide about a run, each durable before it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from app import clock, errors
+from app.domain import decisions, events, plain, runs, states
+from app.engine import ports, run_engine, runner, stores
+from app.worker import resuming
+from app.worker.active_run import ActiveRun
+from app.worker.active_runs import ActiveRuns
+from app.worker.background_tasks import BackgroundTasks
+
+_log = logging.getLogger(__name__)
+
+
+class RunCommands:
+    """Give orders about runs; an order once begun is carried out, even if whoever gave it goes away."""
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        equipment: runner.Equipment,
+        house: ActiveRuns,
+    ) -> None:
+        self._store = store
+        self._dialects = dialects
+        self._clock = equipment.clock
+        self._reach = equipment.probes.reach
+        self._house = house
+        self._given = BackgroundTasks()
+        self._later = BackgroundTasks()
+
+    async def cancel(self, run_id: str) -> states.RunState:
+        """End a run, whatever it is doing."""
+        return await self._carry_out(run_id, self._cancel(run_id))
+
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
+        """Stop a run at its next step boundary, or at once."""
+        return await self._carry_out(run_id, self._pause(run_id, interrupt))
+
+    async def unpause(self, run_id: str) -> states.RunState:
+        """Let a paused or parked run go on."""
+        return await self._carry_out(run_id, self._unpause(run_id))
+
+    async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        """Send an ended run on."""
+        with _no_room():
+            await self._let_end(run_id)
+        return await self._carry_out(run_id, self._resume(run_id, how))
+
+    async def reload(self, run_id: str) -> None:
+        """Load a run that is queued or asleep, because its folder was changed."""
+        if (stay := self._house.stays.get(run_id)) is not None and stay.runner is None:
+            await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
+
+    async def cancel_children(self, run_id: str) -> None:
+        """Cancel every unfinished run that a run has started."""
+        try:
+            of_run = stores.RunQuery(parent_run_id=run_id)
+            children = [child async for child in stores.every_run(self._store, of_run)]
+        except errors.StorageFault as fault:
+            _log.error("children not found: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            return
+        await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id})
+
+    async def cancel_all(self, run_ids: set[str]) -> None:
+        """Cancel those of the runs that have not ended."""
+        for run_id in sorted(run_ids):
+            try:
+                await self.cancel(run_id)
+            except errors.WrongState:
+                continue
+            except errors.Unreadable:
+                self._later.begin(self._cancel_when_readable(run_id), f"cancel {run_id}")
+            except errors.ControlRoomError as error:
+                _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
+
+    async def settled(self) -> None:
+        """Wait until every order given is carried out; those that wait for a file are given up."""
+        self._later.give_up()
+        await self._given.settled()
+
+    async def _cancel_when_readable(self, run_id: str) -> None:
+        await self._store.until_readable(run_id)
+        await self.cancel_all({run_id})
+
+    async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
+        return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
+
+    async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
+        with _no_room():
+            async with self._house.turns.of(run_id):
+                return await order
+
+    # -- cancel
+
+    async def _cancel(self, run_id: str) -> states.RunState:
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            stay = self._admitted(await self._unfinished(run_id))
+        log = await self._house.take_up(stay)
+        try:
+            await self._write_cancel(log)
+            stay.sent_on = True
+            await self._pass_on(run_id, stay)
+        finally:
+            self._house.go_on(stay)
+        return states.RunState.CANCELLED
+
+    async def _pass_on(self, run_id: str, stay: ActiveRun) -> None:
+        # Before the run can end, since after a crash nobody would think of the children of a run that has.
+        try:
+            await self.cancel_children(run_id)
+        finally:
+            _runner(stay).cancel()
+
+    async def _write_cancel(self, log: stores.RunLog) -> None:
+        self._reach("pool.before_cancel")
+        written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, {})
+        self._reach("pool.after_cancel")
+        if written:
+            log.add_event(events.EventType.RUN_CANCEL_REQUESTED)
+        elif log.loaded.decisions.ended is not None:
+            raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
+
+    # -- pause, unpause
+
+    async def _pause(self, run_id: str, interrupt: bool) -> states.RunState:
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            summary = await self._unfinished(run_id)
+            if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
+                raise _wrong(run_id, summary.status, "paused")
+            stay = self._admitted(summary)
+        log = await self._house.take_up(stay)
+        try:
+            if not (interrupt and _is_pausing(log, stay)):
+                await self._write_pause(log)
+            _runner(stay).pause(interrupt=interrupt)
+        finally:
+            self._house.go_on(stay)
+        return states.RunState.PAUSED
+
+    async def _write_pause(self, log: stores.RunLog) -> None:
+        found = log.loaded.decisions
+        if found.ended or found.paused or found.cancel_requested_at:
+            raise _wrong(log.loaded.start.run_id, found.status, "paused")
+        self._reach("pool.before_pause")
+        if not await _decide(log, decisions.DecisionKind.PAUSED, {"reason": decisions.PAUSED_BY_PERSON}):
+            raise _wrong(log.loaded.start.run_id, found.status, "paused")
+        self._reach("pool.after_pause")
+
+    async def _unpause(self, run_id: str) -> states.RunState:
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            return await self._unpause_resting(await self._unfinished(run_id))
+        log = await self._house.take_up(stay)
+        parked = log.loaded.decisions.paused is None and _runner(stay).view().status is states.RunState.PAUSED
+        try:
+            if not parked:
+                await self._write_unpause(log)
+            stay.sent_on = True
+        finally:
+            self._house.go_on(stay)
+        return states.RunState.RUNNING
+
+    async def _unpause_resting(self, summary: stores.RunSummary) -> states.RunState:
+        run_id = summary.run_id
+        if summary.owner != "service":
+            raise _wrong(run_id, summary.status, "unpaused: it is another's, resume takes it over")
+        async with self._opened(run_id) as log:
+            if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
+                # Whoever has not been told of it must not let the run go past it.
+                await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
+                raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
+            parked = summary.status == states.RunState.PAUSED or run_id in self._house.parked
+            if log.loaded.decisions.paused is not None or not parked:
+                await self._write_unpause(log)
+            await log.move(runs.Transition.queue(run_id, self._now()))
+            await resuming.show(log, log.loaded, self._dialects)
+        return self._queue(summary)
+
+    async def _write_unpause(self, log: stores.RunLog) -> None:
+        found = log.loaded.decisions
+        if found.paused is None or found.ended or found.cancel_requested_at:
+            raise _wrong(log.loaded.start.run_id, found.status, "unpaused")
+        self._reach("pool.before_unpause")
+        await _decide(log, decisions.DecisionKind.UNPAUSED, {})
+        self._reach("pool.after_unpause")
+        log.add_event(events.EventType.RUN_UNPAUSED)
+
+    # -- resume
+
+    async def _let_end(self, run_id: str) -> None:
+        # Its ending may be written and not yet be shown, or be found again by a recovery whose row lagged behind.
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            return
+        found = stay.log.loaded if stay.log is not None else await self._store.read(run_id)
+        if found.decisions.ended is None:
+            return
+        async with self._house.turns.of(run_id):
+            if not stay.left.done():
+                await self._house.take_up(stay)
+                self._house.go_on(stay)
+        await asyncio.shield(stay.left)
+
+    async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        summary = await self._store.summary(run_id)
+        state = states.RunState(summary.status)
+        lost = not state.finished and summary.owner != "service"
+        if run_id in self._house.stays or state is states.RunState.DONE or not (state.finished or lost):
+            raise _wrong(run_id, state, "resumed")
+        self._refuse_while_stopping()
+        async with self._opened(run_id) as log:
+            self._refuse_done(run_id, log.loaded.decisions.ended)
+            taken_over = {} if summary.owner == "service" else {"owner": "service"}
+            whole = dataclasses.replace(how, overrides={**how.overrides, **taken_over})
+            await resuming.resume(log, whole, self._dialects, self._now, self._reach)
+        return self._queue(summary)
+
+    def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:
+        if ended is not None and ended.status is states.RunState.DONE:
+            raise _wrong(run_id, ended.status, "resumed")
+
+    # -- small change
+
+    async def _reload(self, run_id: str) -> None:
+        async with self._house.turns.of(run_id):
+            stay = self._house.stays.get(run_id)
+            if stay is None or stay.runner is not None:
+                return
+            with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+                await self._house.take_up(stay)
+                self._house.go_on(stay)
+
+    def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
+        # It may have been queued while its row was read.
+        return self._house.stays.get(summary.run_id) or self._house.admit(summary)
+
+    async def _unfinished(self, run_id: str) -> stores.RunSummary:
+        summary = await self._store.summary(run_id)
+        if states.RunState(summary.status).finished:
+            raise _wrong(run_id, summary.status, "changed any more")
+        self._refuse_while_stopping()
+        return summary
+
+    def _refuse_while_stopping(self) -> None:
+        if self._house.stopping:
+            raise errors.Conflict("the service is stopping; ask it again after its next start", code="stopping")
+
+    @asynccontextmanager
+    async def _opened(self, run_id: str) -> AsyncIterator[stores.RunLog]:
+        log = await self._store.open(run_id)
+        try:
+            yield log
+        finally:
+            await self._close(log, run_id)
+
+    async def _close(self, log: stores.RunLog, run_id: str) -> None:
+        # What was decided is durable by now, so that the order stands whatever happens to the snapshots.
+        try:
+            await log.close()
+        except errors.StorageFault as fault:
+            _log.error("not closed well: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+
+    def _queue(self, summary: stores.RunSummary) -> states.RunState:
+        self._house.queue(summary)
+        return self._house.state(summary.run_id)
+
+    def _now(self) -> str:
+        return clock.stamp(self._clock.now())
+
+
+async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    # An order may be the first write after a failed one; while nothing else is written, nobody else heals the file.
+    try:
+        return await log.decide(kind, facts)
+    except errors.StorageFault:
+        await log.heal()
+    return await log.decide(kind, facts)
+
+
+@contextmanager
+def _no_room() -> Iterator[None]:
+    try:
+        yield
+    except errors.Unreadable:
+        raise
+    except errors.StorageFault as fault:
+        raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
+
+
+def _is_pausing(log: stores.RunLog, stay: ActiveRun) -> bool:
+    found = log.loaded.decisions
+    return found.paused is not None and not found.cancel_requested_at and bool(_runner(stay).view().open)
+
+
+def _runner(stay: ActiveRun) -> runner.Runner:
+    assert stay.runner is not None
+    return stay.runner
+
+
+def _wrong(run_id: str, state: str, asked: str) -> errors.WrongState:
+    return errors.WrongState(f"the run {run_id} is {state} and cannot be {asked}", detail={"status": str(state)})

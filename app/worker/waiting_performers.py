@@ -1,0 +1,115 @@
+"""Waiting: performers of the operations that only wait, for a time or for another run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from app import clock, errors
+from app.domain import operations, plain, records, states
+from app.engine import dry_replay, ports, stores
+
+StartChild = Callable[[ports.Call], Awaitable[str]]
+"""Start the run that a `ChildRun` asks for, or find it by a key made of parent and step; return its id."""
+
+Ended = Callable[[str], Awaitable[states.RunState]]
+"""Wait for a run's end and return how it ended."""
+
+
+class Timers:
+    """Perform `Timer`."""
+
+    def __init__(self, time: clock.Clock) -> None:
+        self._clock = time
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Wait for what is left of the duration; never longer than all of it, whatever the wall clock says."""
+        assert isinstance(call.operation, operations.Timer)
+        await self._clock.sleep(min(call.operation.seconds, self._left_seconds(call)))
+        return records.Result()
+
+    def _left_seconds(self, call: ports.Call) -> float:
+        if call.due_at is None:
+            return float("inf")
+        return (clock.instant(call.due_at) - self._clock.now()).total_seconds()
+
+
+class ChildRuns:
+    """Perform `ChildRun`."""
+
+    def __init__(
+        self,
+        start: StartChild,
+        ended: Ended,
+        cancel: Callable[[set[str]], Awaitable[None]],
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        time: clock.Clock,
+    ) -> None:
+        self._start = start
+        self._ended = ended
+        self._cancel = cancel
+        self._clock = time
+        self._store = store
+        self._dialects = dialects
+        self._begun: dict[str, set[str]] = {}
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Start the child, or find it after a restart, and wait for its end."""
+        try:
+            child = await self._start(call)
+        except errors.ControlRoomError as error:
+            return _failed(error.code, error.message, None)
+        self._begun.setdefault(call.run.run_id, set()).add(child)
+        status = await self._end(call, child)
+        if status is None:
+            await self._cancel({child})
+            self._begun.get(call.run.run_id, set()).discard(child)
+            return _failed("timeout", f"the run {child} did not end in time and is cancelled", {"run_id": child})
+        self._begun.get(call.run.run_id, set()).discard(child)
+        return await self._result(child, status)
+
+    async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
+        """Wait for a child's end; None: its time was over first."""
+        if call.due_at is None:
+            return await self._ended(child)
+        left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
+        ended, over = asyncio.ensure_future(self._ended(child)), asyncio.ensure_future(self._clock.sleep(max(left, 0)))
+        try:
+            await asyncio.wait((ended, over), return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else None
+        finally:
+            for waiting in (ended, over):
+                waiting.cancel()
+            await asyncio.gather(ended, over, return_exceptions=True)
+
+    def take_unfinished(self, run_id: str) -> set[str]:
+        """Return the children of a run that somebody waited for and whose end was not seen, and forget them."""
+        return self._begun.pop(run_id, set())
+
+    async def _result(self, child: str, status: states.RunState) -> records.Result:
+        try:
+            output = await self._output(child, status)
+        except errors.ControlRoomError as error:
+            return _failed(error.code, error.message, {"run_id": child, "status": status.value})
+        if status is states.RunState.DONE:
+            return records.Result(output=output, summary=f"{child} is done")
+        return _failed(f"child_{status.value}", f"the run {child} ended as {status.value}", output)
+
+    async def _output(self, child: str, status: states.RunState) -> dict[str, plain.Json]:
+        loaded = await self._store.read(child)
+        dialect = self._dialects.get(loaded.start.dialect)
+        view = await dry_replay.review(loaded, dialect, partial(self._store.read_blob, child))
+        return {
+            "run_id": child,
+            "status": status.value,
+            "ending": dict(view.ending) if view.ending else None,
+            "error": dict(view.error) if view.error else None,
+            "slots": {name: slot.to_json() for name, slot in view.board.slots.items()},
+        }
+
+
+def _failed(code: str, message: str, output: plain.Json) -> records.Result:
+    error = records.StepError(code=code, message=message)
+    return records.Result(status=states.StepState.FAILED, output=output, error=error)

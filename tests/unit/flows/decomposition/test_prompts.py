@@ -1,0 +1,197 @@
+"""Tests of what the chief is told: kinds of tasks, files and rules, as much as fits its size."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.domain import json_schemas, library
+from app.flows.decomposition import kinds, prompts, schema, small
+from tests.unit.dialects import bench, example
+from tests.unit.flows.decomposition import splitting
+from tests.unit.flows.decomposition.splitting import INTENT, RECIPES, SCENE_ARGS, Split, recipe
+
+FILES = [{"path": f"Story/{n}.md", "category": "scene", "title": f"Scene {n}"} for n in range(40)]
+
+
+@functools.cache
+def bundled() -> list[Any]:
+    """Return the kinds of tasks of the bundled recipes."""
+    dialect: Any = bench.DIALECT
+    return kinds.frozen(
+        dialect.parse(path.read_text(encoding="utf-8"), path.stem) for path in example.RECIPES.glob("*.json")
+    )
+
+
+def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
+    """Return the prompt of a chief of a tier."""
+    size = schema.SIZES[tier]
+    fitting = kinds.fitting(bundled() if known is None else known, intent)[: size.kinds]
+    if not size.whole:
+        return small.request(intent, small.parts(intent, fitting), fitting)
+    return prompts.request(size, intent, FILES[: size.files], fitting)
+
+
+def test_kinds_are_what_can_be_routed_to():
+    """Of each recipe with task patterns its label, its phrases without expressions, and its arguments, needed ones
+    first.
+    """
+    check, write = kinds.frozen(RECIPES)
+
+    assert check == {
+        "label": "The label of check",
+        "phrases": ["consistency check", "check consistency"],
+        "expressions": [],
+        "args": [],
+        "done_when": [],
+    }
+    assert (write["phrases"], write["expressions"]) == (["draft scene", "write scene"], [r"/write .*\.md/"])
+    assert [(arg["name"], arg["required"]) for arg in write["args"]] == [
+        ("scene_path", True),
+        ("canon_paths", True),
+        ("outline_path", False),
+    ]
+    assert write["args"][1] == {
+        "name": "canon_paths",
+        "required": True,
+        "about": "The canon.",
+        "form": {"type": "array", "items": {"type": "string"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        recipe("a", "", "x" * 600, "/(/", "fine"),
+        recipe("a", "fine", "long " * 30),
+        recipe("a", "fine", args={"properties": {"x": True, "y": {"type": ["string", "null"]}, "z": {"$ref": "#"}}}),
+        recipe("a", "fine", args={"type": "object", "required": ["gone"]}),
+        recipe("a", "fine", args={}),
+    ],
+)
+def test_odd_recipes_are_survived(made):
+    """Patterns that are none, and schemas that say little, leave what can be told."""
+    (kind,) = kinds.frozen([made])
+
+    assert kind["phrases"] == ["fine"]
+    assert all(set(arg) == {"name", "required", "about", "form"} and not arg["required"] for arg in kind["args"])
+
+
+def test_what_is_frozen_is_bounded():
+    """However many recipes there are and however much they say: the kinds of a run stay small."""
+    rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
+    many = [
+        recipe(f"r{n}", *(f"phrase {n} {m}" for m in range(100)), args={"type": "object", "properties": rules})
+        for n in range(300)
+    ]
+
+    assert len(json.dumps(kinds.frozen(many))) < 2_000_000
+
+
+def test_what_the_intent_names_comes_first():
+    """Kinds and phrases whose words stand in the intent are told before the others, the longest first."""
+    fitting = kinds.fitting(bundled(), INTENT)
+
+    assert [kind["phrases"][0] for kind in fitting[:3]] == ["foreshadowing audit", "check consistency", "write scene"]
+    assert {kind["label"] for kind in fitting} == {kind["label"] for kind in bundled()}
+
+
+def test_a_whole_prompt_says_what_is_needed():
+    """Intent, files, kinds with their words and arguments, rules and form; no recipe and no tool is named."""
+    for tier in ("t3", "t5"):
+        prompt = asked(tier)
+
+        assert INTENT in prompt
+        assert "- Story/0.md (scene): Scene 0" in prompt
+        assert '"write scene" or "draft scene"' in prompt
+        assert "scene_path (text, required)" in prompt
+        assert "outline_path (text, may be left out)" in prompt
+        assert '"tasks"' in prompt
+        for name in (*example.TABLE, *example.TOOLS.specs()):
+            assert name not in prompt
+
+
+def test_a_small_prompt_is_short():
+    """A T1 agent is told the parts of the intent and shown one example; there is nothing about files and arguments."""
+    small_prompt, middle, large = asked("t1"), asked("t3"), asked("t5")
+
+    assert len(small_prompt) < 1_000 < len(middle) < len(large)
+    assert "Parts:\n- write scene 21 and 22\n- check consistency\n- foreshadowing audit\nTasks:" in small_prompt
+    assert "canon_paths" not in small_prompt
+    assert "Story/" not in small_prompt
+    assert "What can be done: consistency check, " in asked("t1", "Make it better")
+
+
+def test_without_kinds_the_chief_is_told_to_ask():
+    """A project without recipes that can be found gets tasks with questions."""
+    assert "ask a scoping_question of every task" in asked("t3", known=[])
+    assert asked("t1", known=[])
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_an_intent_is_told_as_it_is(intent):
+    """Whatever an intent holds stands in the prompt once, and nothing in it is expanded."""
+    assert intent.strip() in asked("t3", intent)
+
+
+@pytest.mark.parametrize("tier", ["t3", "t5"])
+def test_what_fits_the_form_is_accepted(tier):
+    """A backend that holds the chief to the form can give no reply that is refused for its form."""
+    size = schema.SIZES[tier]
+    form = schema.form(size, kinds.arguments(bundled()))
+    args = {"scene_path": "x", "canon_paths": ["y"]}
+    task = {
+        "id": 1,
+        "description": "Write it",
+        "deps": [],
+        "dod": "It is there.",
+        "args": args,
+        "scoping_question": None,
+    }
+
+    assert json_schemas.flaws(form, {"tasks": [task]}) == []
+    assert json_schemas.flaws(schema.checked(size.tasks), {"tasks": [task]}) == []
+    assert json_schemas.flaws(form, {"tasks": [task] * (size.tasks + 1)})
+
+
+def test_one_name_for_two_forms_allows_both():
+    """Where kinds mean something else by the same argument, the form binds nobody."""
+    number = {"type": "object", "properties": {"scene_path": {"type": "integer"}}}
+    form: Any = schema.form(
+        schema.SIZES["t3"],
+        kinds.arguments(kinds.frozen([recipe("a", "x", args=number), recipe("b", "y", args=SCENE_ARGS)])),
+    )
+    properties = form["properties"]["tasks"]["items"]["properties"]["args"]["properties"]
+
+    assert properties["scene_path"] == kinds.ANY_FORM
+    assert properties["outline_path"] == {"type": "string"}
+
+
+@pytest.mark.parametrize("tier", ["t1", "t3", "t5"])
+async def test_the_size_goes_by_the_tier(tier, tmp_path):
+    """Tasks, tokens and the form that is asked for are those of the chief's tier."""
+    size = schema.SIZES[tier]
+    replied = splitting.reply(*(splitting.task(n) for n in range(1, size.tasks + 2)))
+    split = Split(tmp_path, replied, splitting.REPLY, shelf=splitting.stock(tier))
+    await split.run()
+    call = split.call("chief")
+
+    assert call.max_tokens == size.tokens
+    assert ("args" in json.dumps(call.reply_schema)) is size.whole
+    assert split.keys[-1] == "chief.correction"
+
+
+def test_a_correction_counts_what_it_leaves_out():
+    """As many flaws as the size allows, and how many more."""
+    flaws = [errors.Flaw(path=f"$.tasks[{n}]", message="is wrong") for n in range(9)]
+    told = prompts.correction("ASKED", schema.SIZES["t1"], "REPLY", flaws)
+
+    assert told.startswith("ASKED\n\nYou answered:\nREPLY\n\n")
+    assert told.count("is wrong") == schema.SIZES["t1"].flaws
+    assert "and 4 more" in told

@@ -1,0 +1,192 @@
+"""A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
+
+A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail. If its recipe `asks`,
+a person is asked first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from app import bootstrap, errors
+from app.domain import library, operations, plain, records, runs
+from app.engine import ports
+
+Tried = tuple[int, str, str, int]
+"""Task, run, key and attempt."""
+
+FETCH, WORK = "fetch", "work"
+SEAT_SECONDS = 60
+"""Time within which a chore must begin."""
+
+
+class Chores:
+    """A dialect whose recipes are `{recipe_id, label, task_patterns, args_schema}`."""
+
+    name = "chores"
+    driver_version = 1
+    file_suffixes = (".json",)
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """Read a recipe."""
+        document = json.loads(source)
+        schema: dict[str, plain.Json] = {"type": "object", "properties": {}}
+        return library.Recipe(
+            recipe_id=document["recipe_id"],
+            dialect=self.name,
+            label=document["label"],
+            document=document,
+            args_schema=document.get("args_schema", schema),
+            task_patterns=tuple(document.get("task_patterns", ())),
+        )
+
+    def check(self, recipe: library.Recipe, shelf: library.Library) -> list[errors.Flaw]:
+        """Find nothing."""
+        return []
+
+    def flaws(self, source: str, stem: str, shelf: library.Library) -> list[errors.Flaw]:
+        """Find nothing."""
+        return []
+
+    def freeze(self, recipe: library.Recipe, shelf: library.Library) -> dict[str, plain.Json]:
+        """Return nothing."""
+        return {}
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """Return no graph."""
+        return {"nodes": [], "edges": []}
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """Return the schema of anything."""
+        return {}
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Ask where that is to be, fetch, then work."""
+        if ctx.run.recipe.get("asks"):
+            await ctx.gate("ask", operations.Gate(prompt="Now?"))
+        for key in (FETCH, WORK):
+            record = await ctx.perform(key, operations.ToolCall(tool="chore", args={}))
+            if not record.done:
+                raise errors.RunFailed(f"{key} went wrong", code="chore_failed", causes=(key,), key=key)
+        return runs.Ending()
+
+
+CHORES = cast(ports.Dialect, Chores())
+
+
+class Toolbox:
+    """Do chores; whether and when `work` succeeds is told by the number of the task."""
+
+    def __init__(self) -> None:
+        self.performed: list[Tried] = []
+        """Every try that was begun."""
+        self.busy: set[int] = set()
+        """Tasks whose `work` is under way."""
+        self.busiest = 0
+        """Most that ever were together."""
+        self.asked: list[tuple[int, str, Mapping[str, plain.Json]]] = []
+        """Task, description and arguments of every `work` that was begun."""
+        self._held: dict[int, asyncio.Event] = {}
+        self._failing: set[int] = set()
+        self._hold_all = False
+        self._news = asyncio.Condition()
+
+    def hold(self, *tasks: int) -> None:
+        """Make tasks wait until they are released."""
+        for task in tasks:
+            self._held[task] = asyncio.Event()
+
+    def hold_all(self) -> None:
+        """Make every task wait that is not released."""
+        self._hold_all = True
+
+    def release(self, *tasks: int) -> None:
+        """Let tasks go on."""
+        for task in tasks:
+            self._held.setdefault(task, asyncio.Event()).set()
+
+    def release_all(self) -> None:
+        """Hold nothing back any more."""
+        self._hold_all = False
+        self.release(*self._held)
+
+    def fail(self, *tasks: int) -> None:
+        """Make tasks fail."""
+        self._failing |= {*tasks}
+
+    def mend(self, *tasks: int) -> None:
+        """Make tasks succeed again."""
+        self._failing -= {*tasks}
+
+    async def begun(self, *tasks: int) -> None:
+        """Wait until the `work` of tasks is under way."""
+        async with asyncio.timeout(SEAT_SECONDS), self._news:
+            await self._news.wait_for(lambda: self.busy.issuperset(tasks))
+
+    def tries(self, task: int, key: str = WORK) -> list[tuple[str, int]]:
+        """Return run and attempt of every try of a task's step."""
+        return [(run, attempt) for each, run, tried, attempt in self.performed if (each, tried) == (task, key)]
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Do one step."""
+        if call.key not in (FETCH, WORK):
+            # The chief looks for files, too.
+            return records.Result(output={"matches": []}, summary="nothing")
+        task = call.run.session_plan_task_id or 0
+        self.performed.append((task, call.run.run_id, call.key, call.attempt))
+        if call.key == WORK:
+            self.asked.append((task, call.run.description, call.run.args))
+            await self._work(task)
+        return records.Result(output={"said": f"{call.key} of {task}"}, summary=call.key)
+
+    async def _work(self, task: int) -> None:
+        self.busy.add(task)
+        self.busiest = max(self.busiest, len(self.busy))
+        async with self._news:
+            self._news.notify_all()
+        try:
+            if self._hold_all:
+                self._held.setdefault(task, asyncio.Event())
+            if task in self._held:
+                await self._held[task].wait()
+        finally:
+            self.busy.discard(task)
+        if task in self._failing:
+            raise errors.ToolFailed(f"task {task} is to fail", code="chore_broken")
+
+
+def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
+    """Return a recipe that a description with its name in it is routed to."""
+    return {"recipe_id": recipe_id, "label": f"Do {recipe_id}", "task_patterns": [f"{recipe_id} "]} | fields
+
+
+RECIPES = (
+    recipe("sweep"),
+    recipe("paint"),
+    recipe(
+        "carry",
+        args_schema={
+            "type": "object",
+            "properties": {
+                "what": {"type": "string", "description": "What is to be carried."},
+                "times": {"type": "integer", "minimum": 1, "default": 1},
+            },
+            "required": ["what"],
+        },
+    ),
+)
+"""Two chores that need nothing, and one that must be told what."""
+
+
+def world(toolbox: Toolbox, **given: Any) -> bootstrap.Platform:
+    """Return the real world, in which chores are understood and done with a toolbox.
+
+    The bundled recipes take half a second to read; those that are read as chores take nothing, the others are left out.
+    """
+    performers: dict[str, ports.Performer] = {operations.ToolCall.kind: toolbox}
+    dialects: dict[str, ports.Dialect] = {"control_room": CHORES, "chores": CHORES}
+    return dataclasses.replace(bootstrap.real_world({}), dialects=dialects, performers=performers, **given)

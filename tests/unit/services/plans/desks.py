@@ -1,0 +1,280 @@
+"""The use cases of plans over a store in memory, a real pool and a scripted chief; they can be killed and started
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app import bootstrap, clock, settings
+from app.agents import backends
+from app.agents import performer as agent_performer
+from app.bootstrap import container, definitions
+from app.domain import issues, operations, plain, plans, records
+from app.engine import conversation_claims, ports, runner, stores
+from app.processes import supervisor
+from app.services import requests as run_requests
+from app.services.plans import requests
+from app.storage import agent_sessions, memory_store
+from tests.integration import planning
+from tests.integration.project import Project
+from tests.unit.services.plans import chores
+from tests.unit.worker import pools, recording
+
+T = TypeVar("T")
+
+CHIEF = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said", "role": "You are the chief."}
+"""An agent that splits intents into tasks."""
+
+Left = tuple[memory_store.MemoryStore, list[chores.Tried]]
+"""The store that a crash left, and what was tried before it."""
+
+
+class Tools:
+    """Find files for the chief, and do chores for everybody else."""
+
+    def __init__(self, toolbox: chores.Toolbox, door: asyncio.Event) -> None:
+        self._toolbox = toolbox
+        self._door = door
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Do one step."""
+        if call.run.dialect != chores.CHORES.name:
+            return records.Result(output={"matches": []}, summary="nothing found")
+        result = await self._toolbox.perform(call)
+        await self._door.wait()
+        return result
+
+
+class Place:
+    """A project, and what is read of it once: its recipes and agents."""
+
+    def __init__(self, root: Path, *, agents: Sequence[Mapping[str, Any]] = (CHIEF,)) -> None:
+        self.project = make_project(root / "project", agents)
+        """The project."""
+        self.chosen = settings.load({}, project=self.project.root, home=self.project.root / "home")
+        """Its settings."""
+        self.people = definitions.roster_of(self.chosen)
+        """Its agents."""
+        self.reference = definitions.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
+        """Its recipes."""
+
+    def add_recipe(self, recipe: dict[str, Any]) -> None:
+        """Write a further chore."""
+        self.project.write(f".control-room/recipes/chores/{recipe['recipe_id']}.json", json.dumps(recipe))
+
+    def remove_recipe(self, recipe_id: str) -> None:
+        """Take a chore away."""
+        (self.project.data / "recipes" / "chores" / f"{recipe_id}.json").unlink()
+
+
+class Desk:
+    """One life after another of a service over the same disk."""
+
+    def __init__(self, place: Place, *, limit: int = 8, time: clock.Clock | None = None) -> None:
+        self.place = place
+        self.toolbox = chores.Toolbox()
+        self.door = asyncio.Event()
+        """While it is not set, every step of a chore is done and not told."""
+        self.door.set()
+        self.clock: clock.Clock = time or clock.SystemClock()
+        self.probes = recording.RecordingProbes()
+        self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes)
+        self.sessions = agent_sessions.MemoryAgentSessions()
+        self.limit = limit
+        self.room: bootstrap.Application
+        """The use cases of the present life."""
+
+    async def open(self, *, recover: bool = True) -> Desk:
+        """Start a life.
+
+        Args:
+            recover: Whether it is the service's, and not that of a command.
+        """
+        await self.store.start(serve=recover)
+        self.room = self._room()
+        self.room.engine.start(recover=recover)
+        self.room.planner.start(recover=recover)
+        return self
+
+    async def close(self) -> None:
+        """Stop as a service does."""
+        await soon(self.room.planner.stop())
+        await soon(self.room.engine.stop(0))
+        await self.store.close()
+
+    def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
+        """Let the process die at the nth passing of a point from now on; what is left is for `bury`."""
+        left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
+
+        def die() -> None:
+            left.set_result((self.store.crashed(lose_unsynced=lose_unsynced), list(self.toolbox.performed)))
+
+        self.probes.at(point, self.probes.count(point) + nth, die)
+        return left
+
+    async def bury(self, left: asyncio.Future[Left]) -> None:
+        """Wait for a crash and end whatever lived on; what it did after the crash is not counted."""
+        self.store, performed = await soon(left)
+        await pools.abandon()
+        self.toolbox.performed[:] = performed
+        self.toolbox.busy.clear()
+
+    async def crash(self) -> None:
+        """Die at once."""
+        store = self.store.crashed()
+        await pools.abandon()
+        self.store = store
+        self.toolbox.busy.clear()
+
+    async def restart(self, *, recover: bool = True) -> Desk:
+        """Come up again over what the disk holds."""
+        self.probes = recording.RecordingProbes()
+        left = self.store
+        self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
+        return await self.open(recover=recover)
+
+    # -- plans
+
+    async def create(self, *tasks: requests.NewTask, **fields: Any) -> str:
+        """Make a plan and return its id."""
+        return (await self.room.plans.create(requests.NewPlan(tasks=tasks, **fields))).plan.session_id
+
+    async def started(self, *tasks: requests.NewTask, **fields: Any) -> str:
+        """Make a plan, approve and start it."""
+        session_id = await self.create(*tasks, **fields)
+        await self.room.plans.approve(session_id)
+        await self.room.plans.start(session_id)
+        return session_id
+
+    def start_soon(self, session_id: str) -> asyncio.Task[plans.Plan]:
+        """Begin to start a plan."""
+        return asyncio.create_task(self.room.plans.start(session_id))
+
+    def create_soon(self, new: requests.NewPlan) -> asyncio.Task[requests.Created]:
+        """Begin to make a plan."""
+        return asyncio.create_task(self.room.plans.create(new))
+
+    async def resume(self, run_id: str) -> None:
+        """Send a run on by hand."""
+        await self.room.runs.resume(run_id, run_requests.ResumeRequest())
+
+    async def show(self, session_id: str) -> plans.Plan:
+        """Return a plan."""
+        return await self.room.plans.show(session_id)
+
+    async def task(self, session_id: str, task_id: int) -> plans.Task:
+        """Return a task of a plan."""
+        found = (await self.show(session_id)).task(task_id)
+        assert found is not None
+        return found
+
+    async def rested(self, session_id: str) -> plans.Plan:
+        """Wait until a plan rests."""
+        return await soon(self.room.plans.rested(session_id))
+
+    async def until(self, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
+        """Wait until something holds of a plan."""
+        return await soon(self._until(session_id, holds))
+
+    async def comes_to(self, session_id: str, **statuses: str) -> plans.Plan:
+        """Wait until tasks, given as `t1="done"`, are in these states."""
+        return await self.until(session_id, lambda plan: {**stand(plan), **statuses} == stand(plan))
+
+    async def runs(self) -> list[str]:
+        """Return the state of every run there is, oldest first."""
+        found = await self.room.runs.list_runs(stores.RunQuery(limit=1000))
+        return [row.status for row in reversed(found)]
+
+    async def run_ids(self) -> list[str]:
+        """Return every run there is."""
+        return [row.run_id for row in await self.room.runs.list_runs(stores.RunQuery(limit=1000))]
+
+    async def issues(self) -> list[issues.IssueSummary]:
+        """Return every issue there is."""
+        found, _ = await self.room.issues.page(issues.IssueQuery())
+        return found
+
+    def put(self, session_id: str, content: dict[str, Any]) -> None:
+        """Write a plan's file by hand."""
+        self.store.disk.add_folder(f"sessions/{session_id}")
+        path = f"sessions/{session_id}/plan.json"
+        self.store.disk.write(path, json.dumps(content).encode(), sync=True)
+
+    async def _until(self, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
+        while True:
+            plan = await self.show(session_id)
+            if holds(plan):
+                return plan
+            await asyncio.sleep(0)
+
+    def _room(self) -> bootstrap.Application:
+        place = self.place
+        pool = dataclasses.replace(place.chosen.pool, max_running=self.limit)
+        chosen = dataclasses.replace(place.chosen, pool=pool)
+        world = dataclasses.replace(chores.world(self.toolbox), clock=self.clock, probes=self.probes)
+        talks = conversation_claims.ConversationClaims(self.sessions, self.store, world.drivers)
+        programs = supervisor.Supervisor(place.project.data / "processes", world.ids, {})
+        around = definitions.surroundings_of(chosen, self.clock, programs, self.sessions)
+        asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
+        performers: dict[str, ports.Performer] = {
+            operations.ToolCall.kind: Tools(self.toolbox, self.door),
+            operations.AgentCall.kind: asking,
+        }
+        equipment = runner.Equipment(
+            performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
+        )
+        return container._room(chosen, world, place.reference, equipment, self.store, talks, self.sessions)
+
+
+def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:
+    """Make a project whose recipes are chores, and whose agents say what a script holds."""
+    project = planning.make_project(root)
+    backends = {"said": {"type": "scripted", "file": "replies.json"}}
+    project.write(".control-room/agents.json", json.dumps({"agents": list(agents), "backends": backends}))
+    return project
+
+
+def task(description: str, *deps: int, **fields: Any) -> requests.NewTask:
+    """Return a task of a request."""
+    return requests.NewTask(description=description, deps=deps, **fields)
+
+
+def intended(intent: str, key: str | None = None) -> requests.NewPlan:
+    """Return a request for a plan that the chief makes."""
+    return requests.NewPlan(intent=intent, idempotency_key=key)
+
+
+def stand(plan: plans.Plan) -> dict[str, str]:
+    """Return where a plan's tasks stand, as `t1`, `t2`, …."""
+    return {f"t{each.id}": each.status.value for each in plan.tasks}
+
+
+def says(*tasks: dict[str, Any]) -> str:
+    """Return a chief's reply."""
+    return json.dumps({"tasks": [{"deps": [], "dod": "it is done", **each} for each in tasks]})
+
+
+async def soon(awaited: Awaitable[T]) -> T:
+    """Wait for something that must not take long."""
+    return await asyncio.wait_for(awaited, 60)
+
+
+async def over(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of something, whatever that is."""
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait, turn by turn of the loop, until something holds."""
+    await soon(_turning(holds))
+
+
+async def _turning(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - one turn of the loop at a time, no time passes
+        await asyncio.sleep(0)

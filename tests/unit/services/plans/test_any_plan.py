@@ -1,0 +1,570 @@
+"""Any plan, any orders, at any time: whatever people, failures and crashes do to a plan, its promises hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import stateful
+from hypothesis import strategies as st
+
+from app import bootstrap, clock, errors, settings
+from app.domain import plans, states, task_graphs
+from app.engine import stores
+from app.services.plans import requests
+from app.storage import memory_store
+from app.storage.disk import memory_disk
+from app.storage.index import memory_index
+from tests.unit.services.plans import chores
+
+LIMIT = 2
+MOST = 6
+PATIENCE_SECONDS = 60
+GOES_ON = ("running", "pending", "needs_scoping")
+_NEXT = {"draft": "approve", "approved": "start", "paused": "resume"}
+AT_WORK = ("running", "failed", "done")
+
+Json = dict[str, Any]
+
+_kinds = st.sampled_from(["sweep", "sweep", "sweep", "paint", "carry", "xyzzy", "asked"])
+_numbers = st.integers(0, 20)
+_few = st.lists(_numbers, max_size=3)
+_endings = st.booleans()
+
+
+def _new(kind: str, number: int, deps: tuple[int, ...]) -> requests.NewTask:
+    question = "Which one?" if kind == "asked" else None
+    description = f"{'sweep' if kind == 'asked' else kind} thing {number}"
+    return requests.NewTask(description=description, deps=deps, scoping_question=question)
+
+
+class Watch:
+    """Probes that note every version of the plan's file, and take the disk away at a chosen passing."""
+
+    def __init__(self) -> None:
+        self.versions: list[Json] = []
+        """Every version since the last look."""
+        self.store: memory_store.MemoryStore | None = None
+        self.left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex] | None = None
+        """What a restart finds after the crash."""
+        self._last = b""
+        self._armed: tuple[int, bool] | None = None
+
+    @property
+    def armed(self) -> bool:
+        """Tell whether a crash is to come, or has come."""
+        return self._armed is not None or self.left is not None
+
+    def arm(self, passings: int, lose_unsynced: bool) -> None:
+        """Crash after so many passings of any point."""
+        self._armed = (passings, lose_unsynced)
+
+    def reach(self, point: str) -> None:
+        """Note a passing."""
+        assert self.store is not None
+        self.look()
+        if self._armed is not None:
+            left, lose = self._armed
+            self._armed = (left - 1, lose) if left > 1 else None
+            if left <= 1:
+                self.left = (self.store.disk.crashed(lose_unsynced=lose), self.store.index.copy())
+
+    def look(self) -> None:
+        """Note the plan's file if it has changed."""
+        content = self.content()
+        if content and content != self._last and self.left is None:
+            self._last = content
+            self.versions.append(json.loads(content))
+
+    def content(self) -> bytes:
+        """Return the plan's file."""
+        assert self.store is not None
+        for name in self.store.disk.names("sessions"):
+            with contextlib.suppress(FileNotFoundError):
+                return self.store.disk.read(f"sessions/{name}/plan.json")
+        return b""
+
+    def disarm(self) -> None:
+        """Let no crash happen any more, and note the file anew."""
+        self._armed = None
+        self.left = None
+
+
+class House:
+    """The real use cases of a project over a memory, in which chores are done as a test wants."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="any-plan-"))
+        for recipe in chores.RECIPES:
+            file = self.folder / ".control-room" / "recipes" / "chores" / f"{recipe['recipe_id']}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(recipe))
+        self.clock = clock.FakeClock()
+        self.ids = clock.RandomIds(random.Random(7))
+        self.toolbox = chores.Toolbox()
+        self.toolbox.hold_all()
+        self.watch = Watch()
+        self.disk = memory_disk.MemoryDisk()
+        self.index = memory_index.MemoryIndex()
+        self._closing: contextlib.AsyncExitStack | None = None
+        self.room: bootstrap.Application
+
+    async def open(self) -> None:
+        """Start the service over what the disk holds."""
+        chosen = settings.load({}, project=self.folder, home=self.folder, max_running=LIMIT, stop_grace_seconds=0)
+        world = chores.world(
+            self.toolbox,
+            clock=self.clock,
+            ids=self.ids,
+            probes=self.watch,
+            make_store=lambda *given: self._store(given[3]),
+        )
+        self._closing = contextlib.AsyncExitStack()
+        use = bootstrap.OpenMode(address="http://127.0.0.1:1")
+        self.room = await self._closing.enter_async_context(bootstrap.build(chosen, use, world))
+
+    async def close(self) -> None:
+        """Stop it."""
+        assert self._closing is not None
+        self.room.runs.release()
+        await self._closing.aclose()
+
+    async def crash(self, left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex]) -> None:
+        """End it, and start it over what a crash had left."""
+        # Whatever it still writes while it ends reaches a disk that nobody reads any more.
+        await self.close()
+        self.disk, self.index = left
+        self.watch.disarm()
+        await self.open()
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
+        """Let everything go on, and time pass, until something holds; tell whether it came to hold."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not await holds():
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            for _ in range(20):
+                await asyncio.sleep(0)
+            # Some of it works in threads.
+            await asyncio.sleep(0.0005)
+            self.clock.advance(0.5)
+        return True
+
+    def _store(self, adopt: Any) -> memory_store.MemoryStore:
+        made = memory_store.MemoryStore(
+            clock=self.clock, probes=self.watch, adopt=adopt, disk=self.disk, index=self.index
+        )
+        self.watch.store = made
+        return made
+
+
+class AnyPlan(stateful.RuleBasedStateMachine):
+    """One plan, and everybody who meddles with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.house = House()
+        self.session_id = ""
+        self.last: Json = {}
+        self.failing: set[int] = set()
+        self.runner.run(self.house.open())
+
+    # -- what happens
+
+    @stateful.initialize(
+        given=st.lists(st.tuples(_kinds, _few), min_size=1, max_size=5),
+        begin=st.sampled_from([True, True, True, False]),
+    )
+    def make(self, given: list[tuple[str, list[int]]], begin: bool) -> None:
+        """Make a plan of tasks that depend on earlier ones."""
+        tasks = []
+        for number, (kind, picks) in enumerate(given, 1):
+            deps = tuple(sorted({1 + pick % (number - 1) for pick in picks})) if number > 1 else ()
+            tasks.append(_new(kind, number, deps))
+        created = self.runner.run(self.house.room.plans.create(requests.NewPlan(tasks=tuple(tasks))))
+        self.session_id = created.plan.session_id
+        self.settle()
+        if begin:
+            self.move("approve")
+            self.move("start")
+
+    @stateful.precondition(lambda self: self.last["status"] in _NEXT)
+    @stateful.rule()
+    def move_on(self) -> None:
+        """Take the plan a step nearer to its work."""
+        self.move(_NEXT[self.last["status"]])
+
+    @stateful.rule(verb=st.sampled_from(["approve", "start", "pause", "resume"]))
+    def move(self, verb: str) -> None:
+        """Give an order to the plan as a whole."""
+        status, living = self.last["status"], any(task["status"] in GOES_ON for task in self.last["tasks"])
+        allowed = {
+            "approve": status == "draft",
+            "start": status in ("approved", "paused", "running") or (status in ("failed", "done") and living),
+            "pause": status == "running",
+            "resume": status == "paused",
+        }[verb]
+        asked = getattr(self.house.room.plans, verb)(self.session_id)
+        # Without tasks there is nothing to approve and nothing to begin.
+        self.order(asked, allowed if self.last["tasks"] else None)
+
+    @stateful.precondition(lambda self: self.house.toolbox.busy)
+    @stateful.rule(pick=_numbers, well=st.booleans())
+    def finish(self, pick: int, well: bool) -> None:
+        """Let a task that is at work come to its end, well or badly."""
+        busy = sorted(self.house.toolbox.busy)
+        task = busy[pick % len(busy)]
+        (self.house.toolbox.mend if well else self.house.toolbox.fail)(task)
+        self.house.toolbox.release(task)
+        self.runner.run(self.house.until(self._is_idle(task)))
+        self.house.toolbox.hold(task)
+        self.settle()
+
+    @stateful.rule(well=st.booleans())
+    def finish_all(self, well: bool) -> None:
+        """Let all that is at work come to its end."""
+        for _ in range(len(self.house.toolbox.busy)):
+            if self.house.toolbox.busy:
+                self.finish(0, well)
+
+    def _is_idle(self, task: int) -> Callable[[], Awaitable[bool]]:
+        async def idle() -> bool:
+            return task not in self.house.toolbox.busy
+
+        return idle
+
+    @stateful.precondition(lambda self: self.has("failed"))
+    @stateful.rule(pick=_numbers, fresh=st.booleans())
+    def retry(self, pick: int, fresh: bool) -> None:
+        """Retry a task."""
+        task = self.task(pick, "failed")
+        allowed = task["status"] == "failed" and self.last["status"] in AT_WORK
+        self.order(self.house.room.plans.retry(self.session_id, task["id"], fresh), allowed)
+
+    @stateful.precondition(lambda self: self.has("blocked"))
+    @stateful.rule(pick=_numbers)
+    def force_start(self, pick: int) -> None:
+        """Begin a task by force."""
+        task = self.task(pick, "blocked")
+        allowed = task["status"] == "blocked" and self.last["status"] in AT_WORK
+        self.order(self.house.room.plans.force_start(self.session_id, task["id"]), allowed)
+
+    @stateful.precondition(lambda self: self.has("needs_scoping"))
+    @stateful.rule(pick=_numbers, said=st.sampled_from(["sweep it", "carry it", "hm"]), what=st.booleans())
+    def answer(self, pick: int, said: str, what: bool) -> None:
+        """Answer a question."""
+        task = self.task(pick, "needs_scoping")
+        args = {"what": "a thing"} if what and task["recipe_id"] == "carry" else {}
+        # A failed task may have a question since it was changed.
+        allowed = None if task["status"] == "failed" else task["status"] == "needs_scoping"
+        answer = requests.Answer(answer=said, args=args)
+        self.order(self.house.room.plans.answer(self.session_id, task["id"], answer), allowed)
+
+    @stateful.rule(kind=_kinds, picks=_few)
+    def add(self, kind: str, picks: list[int]) -> None:
+        """Add a task."""
+        if len(self.last["tasks"]) < MOST:
+            new = _new(kind, 10 + len(self.last["tasks"]), self.some(picks))
+            self.order(self.house.room.plans.add_task(self.session_id, new), True)
+
+    @stateful.precondition(lambda self: self.last["tasks"])
+    @stateful.rule(pick=_numbers, picks=_few)
+    def let_depend(self, pick: int, picks: list[int]) -> None:
+        """Let a task depend on others, be it in a circle."""
+        task = self.task(pick)
+        deps = self.some(picks)
+        edges = {each["id"]: tuple(each["deps"]) for each in self.last["tasks"]} | {task["id"]: deps}
+        nodes = [task_graphs.Node(id=number, deps=needed, path="$") for number, needed in edges.items()]
+        sound = not task_graphs.flaws(nodes)
+        edit = requests.TaskEdit(deps=deps)
+        self.order(
+            self.house.room.plans.edit_task(self.session_id, task["id"], edit), sound and self.open_to_edits(task)
+        )
+
+    @stateful.precondition(lambda self: self.last["tasks"])
+    @stateful.rule(pick=_numbers, kind=_kinds)
+    def describe(self, pick: int, kind: str) -> None:
+        """Describe a task otherwise."""
+        task = self.task(pick)
+        edit = requests.TaskEdit(description=f"{kind} something else")
+        self.order(self.house.room.plans.edit_task(self.session_id, task["id"], edit), self.open_to_edits(task))
+
+    @stateful.precondition(lambda self: self.last["tasks"])
+    @stateful.rule(pick=_numbers)
+    def remove(self, pick: int) -> None:
+        """Remove a task."""
+        task = self.task(pick)
+        needed = any(task["id"] in each["deps"] for each in self.last["tasks"])
+        allowed = task["status"] != "running" and not needed
+        self.order(self.house.room.plans.remove_task(self.session_id, task["id"]), allowed)
+
+    @stateful.rule(chance=st.randoms(use_true_random=False))
+    def reorder(self, chance: random.Random) -> None:
+        """Put the tasks in some order."""
+        if order := [task["id"] for task in self.last["tasks"]]:
+            chance.shuffle(order)
+            needs = {task["id"]: task["deps"] for task in self.last["tasks"]}
+            sound = all(order.index(dep) < order.index(number) for number in order for dep in needs[number])
+            self.order(self.house.room.plans.reorder(self.session_id, order), sound)
+
+    @stateful.rule()
+    def restart(self) -> None:
+        """Stop the service and start it again."""
+        self.runner.run(self.house.close())
+        self.runner.run(self.house.open())
+        self.settle()
+
+    @stateful.rule(passings=st.integers(1, 25), lose_unsynced=st.booleans())
+    def crash_soon(self, passings: int, lose_unsynced: bool) -> None:
+        """Let the service die in the midst of whatever happens next."""
+        self.house.watch.arm(passings, lose_unsynced)
+
+    # -- what must hold
+
+    def order(self, asked: Any, allowed: bool | None) -> None:
+        """Give an order, and see that it is refused exactly when it must be; None where both are right."""
+        revision, crashing = self.last["revision"], self.house.watch.armed
+        answered, refusal = self.runner.run(_told(asked))
+        hypothesis.note(f"refused: {refusal}" if answered is None else f"answered: revision {answered['revision']}")
+        assert answered is not None or allowed is not True or crashing, f"refused although it is right: {refusal}"
+        assert answered is None or allowed is not False, "answered although it is wrong"
+        # What was answered before a crash outlives it, and a refusal changes nothing.
+        if self.house.watch.left is None:
+            assert answered is not None or self.runner.run(self.shown())["revision"] == revision
+            self.last = answered or self.last
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing happens any more by itself, and see that all is as it must be."""
+        at_rest = self.runner.run(self.house.until(self._rests))
+        if self.house.watch.left is not None:
+            promised = self.last
+            left, self.house.watch.versions = self.house.watch.left, []
+            self.runner.run(self.house.crash(left))
+            at_rest = self.runner.run(self.house.until(self._rests))
+            assert promised == {} or self.runner.run(self.shown())["revision"] >= promised["revision"]
+            self.last = {}
+        shown = self.runner.run(self.shown())
+        assert at_rest, f"a stall: {json.dumps(shown, indent=1)}"
+        assert json.loads(self.house.watch.content()) == shown
+        self.house.watch.look()
+        for version in self.house.watch.versions:
+            if self.last and version["revision"] > self.last["revision"]:
+                _check_step(self.last, version)
+            self.last = version
+        self.house.watch.versions = []
+        self.last = shown
+        _check_shape(shown)
+        self.runner.run(self.check_runs())
+
+    async def _rests(self) -> bool:
+        if self.house.watch.left is not None:
+            return True
+        shown = await self.shown()
+        found = [task["status"] for task in shown["tasks"]]
+        running = [task for task in shown["tasks"] if task["status"] == "running"]
+        # What has a seat works, the rest is queued; nothing that could be begun is left while there is room.
+        if len(self.house.toolbox.busy) < min(len(running), LIMIT):
+            return False
+        if not all(task["run_id"] and self.is_held(task) for task in running):
+            return False
+        if not self.house.toolbox.busy <= {task["id"] for task in running}:
+            return False
+        # The run of a failed task that was sent on just before a crash is about to change the plan, too.
+        rows = {row.run_id: row for row in await self.house.room.store.list_runs(stores.RunQuery(limit=1000))}
+        failed = [rows[task["run_id"]] for task in shown["tasks"] if task["status"] == "failed" and task["run_id"]]
+        if not all(states.RunState(row.status).finished for row in failed):
+            return False
+        if shown["status"] == "running":
+            return any(each in GOES_ON for each in found) and ("pending" not in found or len(running) >= LIMIT)
+        return True
+
+    def is_held(self, task: Json) -> bool:
+        """Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan."""
+        engine = self.house.room.engine
+        known = engine.view(task["run_id"]) or engine.standing(task["run_id"])
+        queued = known is not None and known.status is states.RunState.PENDING
+        return queued or task["id"] in self.house.toolbox.busy
+
+    async def check_runs(self) -> None:
+        """See that each attempt of each task is one run."""
+        rows = await self.house.room.store.list_runs(stores.RunQuery(limit=1000))
+        made: dict[int, set[str]] = {}
+        for row in rows:
+            start = (await self.house.room.store.read(row.run_id)).start
+            assert start.session_id == self.session_id
+            made.setdefault(start.session_plan_task_id or 0, set()).add(row.run_id)
+        for task in self.last["tasks"]:
+            named = {*task["earlier_runs"], *([task["run_id"]] if task["run_id"] else [])}
+            assert made.get(task["id"], set()) == named, task
+            assert len(named) == task["attempt"], task
+
+    async def shown(self) -> Json:
+        """Return the plan as it is answered."""
+        plan: Json = (await self.house.room.plans.show(self.session_id)).to_json()
+        return plan
+
+    def teardown(self) -> None:
+        """Help the plan to its end, which it must come to."""
+        try:
+            if self.session_id and self.last:
+                self.help_to_the_end()
+        finally:
+            self.runner.run(self.house.close())
+            self.runner.close()
+            shutil.rmtree(self.house.folder)
+
+    def help_to_the_end(self) -> None:
+        """Do what a patient person does until everything is done."""
+        self.house.watch.disarm()
+        self.house.toolbox.mend(*range(100))
+        self.house.toolbox.release_all()
+        for _ in range(60):
+            self.settle_released()
+            if not self.last["tasks"] or self.last["status"] == "done":
+                return
+            self.runner.run(self.help())
+        raise AssertionError(f"it came not to its end: {json.dumps(self.last, indent=1)}")
+
+    def settle_released(self) -> None:
+        """Wait until everything that is begun has ended."""
+
+        async def rests() -> bool:
+            shown = await self.shown()
+            found = {task["status"] for task in shown["tasks"]}
+            busy = "running" in found or (shown["status"] == "running" and "pending" in found)
+            return not busy and not self.house.toolbox.busy
+
+        assert self.runner.run(self.house.until(rests)), f"a stall: {self.runner.run(self.shown())}"
+        self.last = self.runner.run(self.shown())
+
+    async def help(self) -> None:
+        """Do one thing that helps."""
+        use, plan = self.house.room.plans, self.last
+        asking = next((task for task in plan["tasks"] if task["status"] == "needs_scoping"), None)
+        failed = next((task for task in plan["tasks"] if task["status"] == "failed"), None)
+        match plan["status"]:
+            case "draft":
+                await use.approve(self.session_id)
+            case "approved":
+                await use.start(self.session_id)
+            case "paused":
+                await use.resume(self.session_id)
+            case _ if asking is not None:
+                args = {"what": "this"} if asking["recipe_id"] == "carry" else {}
+                recipe = None if asking["recipe_id"] else "paint"
+                given = requests.Answer(answer="Whatever.", args=args, recipe_id=recipe)
+                await use.answer(self.session_id, asking["id"], given)
+            case _ if failed is not None:
+                await use.retry(self.session_id, failed["id"])
+            case _:
+                await use.start(self.session_id)
+
+    # -- what may be picked
+
+    def has(self, status: str) -> bool:
+        """Tell whether a task is in a state."""
+        return any(task["status"] == status for task in self.last["tasks"])
+
+    def task(self, pick: int, status: str | None = None) -> Json:
+        """Return a task; if there are some, in a given state, save for one time in five."""
+        fitting = [task for task in self.last["tasks"] if task["status"] == status]
+        some = fitting if fitting and pick % 5 else self.last["tasks"]
+        return dict(some[pick % len(some)])
+
+    def some(self, picks: list[int]) -> tuple[int, ...]:
+        """Return numbers of tasks."""
+        known = [task["id"] for task in self.last["tasks"]]
+        return tuple(sorted({known[pick % len(known)] for pick in picks})) if known else ()
+
+    def open_to_edits(self, task: Json) -> bool:
+        """Tell whether a task may be changed."""
+        return task["status"] not in ("running", "done")
+
+
+async def _told(asked: Awaitable[plans.Plan | requests.Created]) -> tuple[Json | None, str]:
+    """Return the plan that an order is answered with, or why it is refused."""
+    try:
+        found = await asked
+        return (found.plan if isinstance(found, requests.Created) else found).to_json(), ""
+    except (errors.Conflict, errors.InputRefused) as error:
+        return None, error.message
+
+
+def _check_step(before: Json, after: Json) -> None:
+    """See that a change of the file is one that may be."""
+    assert after["revision"] == before["revision"] + 1, (before, after)
+    known = {task["id"]: task for task in before["tasks"]}
+    done = {task["id"] for task in after["tasks"] if task["status"] == "done"}
+    for task in after["tasks"]:
+        old = known.get(task["id"])
+        if old is None:
+            assert task["status"] not in ("running", "done", "failed"), task
+            assert task["id"] > max(known, default=0), "a number was given twice"
+            continue
+        if old["status"] == "done":
+            assert task == old, "what is done was changed"
+        if task["attempt"] != old["attempt"]:
+            assert task["attempt"] == old["attempt"] + 1
+            assert after["status"] == "running"
+        if task["status"] == "running" and old["status"] != "running":
+            assert task["forced"] or done.issuperset(task["deps"]), f"begun before its dependencies: {task}"
+
+
+def _check_shape(plan: Json) -> None:
+    """See that a plan says what its fields say, in the shape of execution-modes, appendix G."""
+    done = {task["id"] for task in plan["tasks"] if task["status"] == "done"}
+    found = [task["status"] for task in plan["tasks"]]
+    assert {"session_id", "created_by", "status", "created_at", "tasks"} <= plan.keys()
+    assert plan["created_by"] == "user"
+    assert plan["status"] in set(plans.PlanState)
+    for task in plan["tasks"]:
+        assert {"id", "description", "recipe_id", "deps", "dod", "status", "run_id", "scoping_question"} <= task.keys()
+        asks = task["recipe_id"] is None or (task["scoping_question"] and task["scoping_answer"] is None)
+        match task["status"]:
+            case "needs_scoping":
+                assert asks
+                assert task["scoping_question"], task
+            case "blocked":
+                assert not asks
+                assert not done.issuperset(task["deps"])
+            case "pending":
+                assert not asks
+                assert task["forced"] or done.issuperset(task["deps"])
+            case "running" | "done":
+                assert task["run_id"], task
+                assert task["error"] is None
+            case "failed":
+                assert task["error"], task
+            case other:
+                raise AssertionError(other)
+    if plan["status"] == "done":
+        assert set(found) <= {"done"}
+    if plan["status"] == "running":
+        assert any(each in GOES_ON for each in found)
+
+
+def test_the_promises_of_a_plan_hold() -> None:
+    """No task is begun before its dependencies unless it is forced, none twice; no plan stalls, each can be ended."""
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(12))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_the_promises_of_many_plans_hold() -> None:
+    """The same for many more plans, and for longer stories of them."""
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(400, 50))
+
+
+def _tried(examples: int, steps: int = 25) -> hypothesis.settings:
+    return hypothesis.settings(max_examples=examples, stateful_step_count=steps, deadline=None)

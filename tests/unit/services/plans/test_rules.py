@@ -1,0 +1,220 @@
+"""What a plan makes of its runs, which tasks it begins, and what counts as a change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from app import errors
+from app.domain.plans import PlanState, TaskState
+from app.domain.states import RunState
+from app.services.plans import rules, transitions
+from tests.unit.services.plans.given import AT, ERROR, LATER, asking, done, fact, failed, plan, running, states, task
+
+
+class TestRuns:
+    """What the runs of tasks say."""
+
+    def test_a_run_that_ends_well_sets_others_free(self) -> None:
+        """A task is done with its run, at its time, and what depended on it is pending in the same moment."""
+        found = rules.settled(plan(running(1), task(2, 1), task(3, 2)), {"run-1": fact(RunState.DONE)})
+
+        assert states(found) == {1: "done", 2: "pending", 3: "blocked"}
+        assert found.tasks[0].ended_at == LATER
+
+    def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
+        """A task fails with its run's error; what depends on it stays blocked, everything else goes on."""
+        found = rules.settled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
+
+        assert states(found) == {1: "failed", 2: "blocked", 3: "pending"}
+        assert found.tasks[0].error == ERROR
+        assert found.status is PlanState.RUNNING
+
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [(RunState.CANCELLED, "run_cancelled"), (RunState.FAILED, "run_failed"), (None, "run_deleted")],
+    )
+    def test_a_failure_always_has_a_reason(self, status: RunState | None, code: str) -> None:
+        """Where a run tells no error, the task says what became of the run."""
+        (found,) = rules.settled(plan(running(1)), {"run-1": fact(status)}).tasks
+        error = found.error
+
+        assert error is not None
+        assert (error["code"], set(error)) == (code, {"code", "message", "key", "detail"})
+        assert "run-1" in error["message"]
+
+    @pytest.mark.parametrize("status", [RunState.PENDING, RunState.RUNNING, RunState.PAUSED, RunState.WAITING])
+    def test_a_run_sent_on_by_hand_counts(self, status: RunState) -> None:
+        """A failed task runs again when somebody has resumed its run, without its old error and end."""
+        found = rules.settled(plan(failed(1, ended_at=AT), task(2, 1)), {"run-1": fact(status, ended_at=None)})
+
+        assert states(found) == {1: "running", 2: "blocked"}
+        assert (found.tasks[0].error, found.tasks[0].ended_at) == (None, None)
+
+    def test_what_is_done_stays_done(self) -> None:
+        """Whatever becomes of the run of a finished task, what depends on it is free."""
+        for status in (None, *RunState):
+            assert rules.settled(plan(done(1), task(2, 1)), {"run-1": fact(status)}) == plan(done(1), task(2, 1))
+
+    def test_a_failed_task_keeps_its_reason_when_its_run_is_deleted(self) -> None:
+        """Deleting the run of a failed task changes nothing about it."""
+        before = plan(failed(1), task(2))
+
+        assert rules.settled(before, {"run-1": fact(None)}) is before
+
+    def test_runs_that_are_not_told_of_stay(self) -> None:
+        """A task whose run nobody tells of stays as it is."""
+        before = plan(running(1), failed(2), done(3), task(4))
+
+        assert rules.settled(before, {"other": fact(RunState.FAILED)}) is before
+
+    def test_a_task_that_is_begun_and_has_no_run_gets_one(self) -> None:
+        """Only of a task that runs and names no run is a run about to be made."""
+        before = plan(done(1), running(2), failed(3), task(4), running(5, run_id=None))
+
+        assert [each.id for each in rules.unbegun(before)] == [5]
+
+
+class TestByHand:
+    """Plans whose file a person has written."""
+
+    def test_statuses_that_do_not_fit_are_settled(self) -> None:
+        """What a file says of tasks that were never begun is what their fields say."""
+        before = plan(
+            task(1, status=TaskState.BLOCKED),
+            task(2, 1, status=TaskState.PENDING),
+            asking(3, status=TaskState.PENDING),
+            task(4, status=TaskState.NEEDS_SCOPING),
+            task(5, status=TaskState.RUNNING),
+        )
+
+        assert states(before) == {1: "pending", 2: "blocked", 3: "needs_scoping", 4: "pending", 5: "pending"}
+
+    def test_a_task_may_be_done_by_hand(self) -> None:
+        """A task that is done without a run lets others begin."""
+        assert states(plan(task(1, status=TaskState.DONE), task(2, 1))) == {1: "done", 2: "pending"}
+
+    def test_a_run_by_hand_is_believed(self) -> None:
+        """A task that has a run is running as long as nobody tells otherwise, whatever its file says."""
+        assert states(plan(task(1, run_id="run-1"))) == {1: "running"}
+
+
+class TestStartable:
+    """Which tasks are begun."""
+
+    def test_in_their_order_as_far_as_there_is_room(self) -> None:
+        """Pending tasks come in the order of the list; those that run take of the room."""
+        before = plan(task(3), running(1), task(2, 1), task(4), asking(5))
+
+        assert [each.id for each in rules.startable(before, 9)] == [3, 4]
+        assert [each.id for each in rules.startable(before, 2)] == [3]
+        assert rules.startable(before, 1) == rules.startable(before, 0) == []
+
+    @pytest.mark.parametrize("status", [state for state in PlanState if state is not PlanState.RUNNING])
+    def test_only_while_the_plan_runs(self, status: PlanState) -> None:
+        """No task is begun unless its plan runs."""
+        before = plan(task(1), status=status)
+
+        assert rules.startable(before, 9) == []
+        with pytest.raises(errors.WrongState):
+            transitions.begun(before, 1, LATER)
+
+    def test_beginning_names_the_run(self) -> None:
+        """Each run of a task has a number of its own, and its task runs before the run is made."""
+        begun = transitions.begun(plan(task(1)), 1, LATER)
+        made = transitions.with_run(begun, 1, "run-1", LATER)
+        lost = rules.settled(made, {"run-1": fact(None)})
+        again = transitions.begun(transitions.retried(lost, 1, LATER, fresh=True), 1, LATER)
+
+        assert (begun.tasks[0].attempt, begun.tasks[0].run_id, begun.tasks[0].started_at) == (1, None, LATER)
+        assert (again.tasks[0].attempt, again.tasks[0].earlier_runs) == (2, ("run-1",))
+        with pytest.raises(errors.WrongState):
+            transitions.with_run(made, 1, "other", LATER)
+
+
+class TestRetry:
+    """Failed tasks tried once more."""
+
+    def test_its_run_is_sent_on(self) -> None:
+        """A retry keeps the run, and the plan runs again."""
+        after = transitions.retried(plan(failed(1), task(2, 1), status=PlanState.FAILED), 1, LATER, fresh=False)
+
+        assert (after.status, after.tasks[0].status) == (PlanState.RUNNING, TaskState.RUNNING)
+        assert (after.tasks[0].run_id, after.tasks[0].attempt, after.tasks[0].error) == ("run-1", 1, None)
+
+    def test_a_fresh_one_begins_by_itself(self) -> None:
+        """A fresh retry leaves the old run behind and is pending."""
+        after = transitions.retried(plan(failed(1, started_at=AT, ended_at=AT)), 1, LATER, fresh=True)
+        (found,) = after.tasks
+
+        assert (found.status, found.run_id, found.earlier_runs) == (TaskState.PENDING, None, ("run-1",))
+        assert (found.error, found.started_at, found.ended_at) == (None, None, None)
+
+    def test_a_forced_task_stays_forced(self) -> None:
+        """What a person has forced is not blocked when it is retried."""
+        forced = transitions.forced(plan(failed(1), task(2, 1)), 2, LATER)
+        tried = transitions.refused(transitions.begun(forced, 2, LATER), 2, ERROR, LATER)
+
+        assert states(forced) == {1: "failed", 2: "pending"}
+        assert states(transitions.retried(tried, 2, LATER, fresh=True)) == {1: "failed", 2: "pending"}
+
+
+class TestFailedPlans:
+    """Ways out of a failed plan."""
+
+    def test_done_when_all_that_failed_was_sent_on_by_hand(self) -> None:
+        """A failed plan whose failed run was resumed and ended well is done."""
+        before = plan(done(1), failed(2), status=PlanState.FAILED)
+
+        assert rules.settled(before, {"run-2": fact(RunState.RUNNING)}).status is PlanState.FAILED
+        assert rules.settled(before, {"run-2": fact(RunState.DONE)}).status is PlanState.DONE
+
+    def test_stays_failed_until_a_person_starts_it(self) -> None:
+        """What can go on again in a failed plan waits for a start."""
+        before = plan(failed(1), task(2, 1), status=PlanState.FAILED)
+        freed = rules.settled(before, {"run-1": fact(RunState.DONE)})
+
+        assert (freed.status, states(freed)) == (PlanState.FAILED, {1: "done", 2: "pending"})
+        assert transitions.started(freed, LATER).status is PlanState.RUNNING
+
+    def test_the_chief_is_asked_again(self) -> None:
+        """A plan that failed for want of tasks waits for the chief once more, and forgets why it had failed."""
+        asked = plan(status=PlanState.DRAFT, awaits_chief=True, chief_run_id="run-c")
+        failing = transitions.unplanned(asked, ERROR, LATER)
+        again = transitions.asked_again(failing, LATER)
+
+        assert (failing.status, failing.error, failing.awaits_chief) == (PlanState.FAILED, ERROR, False)
+        assert (again.status, again.error, again.awaits_chief) == (PlanState.DRAFT, None, True)
+        assert transitions.planned(again, [task(1)], LATER).awaits_chief is False
+
+
+class TestChanges:
+    """What counts as a change."""
+
+    def test_several_moves_can_count_as_one(self) -> None:
+        """A plan is one revision above the one that is known, however it was reached."""
+        known = plan(task(1), status=PlanState.APPROVED)
+        after = transitions.begun(transitions.started(known, LATER), 1, LATER)
+
+        assert after.revision == known.revision + 2
+        assert rules.renewed(known, after, LATER).revision == known.revision + 1
+
+    def test_nothing_changed_is_no_change(self) -> None:
+        """What is as it was keeps its revision and its time."""
+        known = plan(running(1))
+        same = dataclasses.replace(known, revision=9, updated_at=LATER)
+
+        assert rules.renewed(known, same, LATER) is known
+        assert transitions.started(known, LATER) is known
+
+    def test_a_change_that_missed_another_is_refused(self) -> None:
+        """Who has seen another revision is told the plan as it is."""
+        known = plan(task(1))
+        rules.expect(known, None)
+        rules.expect(known, 1)
+        with pytest.raises(errors.Conflict) as refused:
+            rules.expect(known, 2)
+
+        assert refused.value.code == "plan_changed"
+        assert refused.value.detail == {"plan": known.to_json()}

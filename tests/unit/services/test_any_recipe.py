@@ -1,0 +1,106 @@
+"""Any recipe at all: bundled ones with a few places changed at random are good, or are told what is wrong with them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app import bootstrap, errors
+from app import settings as app_settings
+from app.bootstrap import definitions
+from app.cli import formats
+from app.domain import plain
+from app.services import recipe_entries, recipes, routing
+from tests.architecture import sources
+
+DIALECTS = ("control_room", "agent_recipes", "amplifier", "orchestrate")
+STRANGE: tuple[Any, ...] = (
+    None, True, 0, -1, 1.5, 10**30, "", "x", "{{", "{{task.args.q}}", "/(/", "/(?P<x>a)/", "\u2028", [], {}, [[]],
+    ["a"], {"a": 1}, {"$ref": "task.args.x"}, {"$ref": 5}, {"$ref": "slots.nothing"}, {"$include": "shared/x.json"},
+    {"properties": {"x": True}, "required": ["x"]}, {"properties": {"x": {"type": ["string", "null"]}}},
+    {"additionalProperties": True}, {"required": ["zz"]}, {"properties": {"x": {"pattern": "("}}},
+)  # fmt: skip
+"""What is put into recipes."""
+
+FIELDS = (
+    "args_schema", "outputs", "findings", "dod", "phase_a", "context", "steps", "while", "foreach", "condition",
+    "retry", "evidence", "initialStep", "stages", "recipe",
+)  # fmt: skip
+"""What it is put under, beside the fields that are there."""
+
+
+@functools.cache
+def documents(dialect: str) -> list[dict[str, Any]]:
+    """Return the bundled recipes of a dialect."""
+    files = sorted((sources.ROOT / "recipes" / dialect).iterdir())
+    read = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    return [document for document in read if isinstance(document, dict)]
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return the place of everything inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, item in inner:
+        yield (*place, part)
+        yield from places(item, (*place, part))
+
+
+@st.composite
+def changed(draw: st.DrawFn, dialect: str) -> dict[str, Any]:
+    """Make a recipe that is like a bundled one but for a few places."""
+    document = copy.deepcopy(draw(st.sampled_from(documents(dialect))))
+    for _ in range(draw(st.integers(1, 3))):
+        *above, last = draw(st.sampled_from([*places(document)] or [("x",)]))
+        holder = functools.reduce(lambda value, part: value[part], above, document)
+        match draw(st.sampled_from(("replace", "replace", "declare", "add", "remove"))), holder:
+            case "declare", _:
+                document["args_schema"] = copy.deepcopy(draw(st.sampled_from(STRANGE)))
+            case "remove", dict():
+                holder.pop(last, None)
+            case "add", dict():
+                holder[draw(st.sampled_from(FIELDS))] = copy.deepcopy(draw(st.sampled_from(STRANGE)))
+            case _:
+                holder[last] = copy.deepcopy(draw(st.sampled_from(STRANGE)))
+    return document
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
+    """Return the catalogue of an empty project."""
+    project = tmp_path_factory.mktemp("project")
+    chosen = app_settings.load({}, project=project, home=project)
+    return definitions.reference_of(chosen, definitions.roster_of(chosen), bootstrap.real_world({})).catalogue
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=settings().max_examples // 4)
+@given(data=st.data())
+def test_any_recipe_is_good_or_told_what_is_wrong(
+    catalogue: recipes.Catalogue, dialect: str, data: st.DataObject
+) -> None:
+    """Whatever stands in a recipe, looking at it ends; a good one can be drawn, listed, frozen and routed to."""
+    source = json.dumps(data.draw(changed(dialect)))
+    examined = catalogue.examine(source, dialect, "changed")
+
+    assert examined.edition is not None or examined.flaws
+    if examined.edition is None or examined.flaws:
+        return
+    recipe = examined.edition.recipe
+    entry = recipe_entries.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
+    graph = catalogue.dialect(dialect).graph(recipe)
+    shown = formats.recipe(entry.to_json() | {"args_schema": plain.plain(recipe.args_schema), "graph": graph})
+
+    assert json.loads(json.dumps(examined.edition.frozen()))["dialect"] == dialect
+    assert recipe.recipe_id in shown
+    assert routing.Router([recipe]).route(" ".join(recipe.task_patterns)).recipe_id in (recipe.recipe_id, None)
+    with contextlib.suppress(errors.ArgsInvalid):
+        assert examined.edition.fit({}) is not None

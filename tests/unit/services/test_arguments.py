@@ -1,0 +1,158 @@
+"""Arguments: fitted to the schema of their recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.domain import library
+from app.services import arguments
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "scene_path": {"type": "string", "minLength": 1},
+        "canon_paths": {"type": "array", "items": {"type": "string"}},
+        "tone": {"enum": ["calm", "tense"], "default": "calm"},
+        "limits": {"type": "object", "properties": {"words": {"type": "integer", "default": 500}}},
+    },
+    "required": ["scene_path", "canon_paths"],
+}
+
+
+def recipe(schema: dict[str, Any]) -> library.Recipe:
+    """Return a recipe that takes these arguments."""
+    return library.Recipe(recipe_id="draft", dialect="control_room", label="Draft", document={}, args_schema=schema)
+
+
+def refused(args: dict[str, Any], schema: dict[str, Any] = SCHEMA) -> errors.ArgsInvalid:
+    """Return why arguments are refused."""
+    with pytest.raises(errors.ArgsInvalid) as caught:
+        arguments.fit(args, recipe(schema))
+    return caught.value
+
+
+def test_defaults_are_filled_in() -> None:
+    """An argument that was left out has its default, one inside a given object too."""
+    fitted = arguments.fit({"scene_path": "a.md", "canon_paths": [], "limits": {}}, recipe(SCHEMA))
+
+    assert fitted == {"scene_path": "a.md", "canon_paths": [], "limits": {"words": 500}, "tone": "calm"}
+
+
+def test_defaults_are_not_shared_between_runs() -> None:
+    """A default that is a list belongs to one run only."""
+    schema: dict[str, Any] = {"properties": {"paths": {"default": []}}}
+    arguments.fit({}, recipe(schema))["paths"].append("x")
+
+    assert arguments.fit({}, recipe(schema)) == {"paths": []}
+
+
+def test_every_missing_argument_is_named() -> None:
+    """All missing arguments are told at once, each with its place, and none of them twice."""
+    error = refused({})
+
+    assert error.detail == {"missing": ["scene_path", "canon_paths"]}
+    assert [(flaw.path, flaw.code) for flaw in error.flaws] == [
+        ("$.args.scene_path", "missing_arg"),
+        ("$.args.canon_paths", "missing_arg"),
+    ]
+
+
+def test_an_undeclared_argument_is_refused_with_the_nearest_name() -> None:
+    """A misspelt argument is refused, and the name that was probably meant is told."""
+    error = refused({"scene_path": "a.md", "canon_paths": [], "tonne": "calm"})
+
+    assert [(flaw.path, flaw.code) for flaw in error.flaws] == [("$.args.tonne", "undeclared_arg")]
+    assert "did you mean tone?" in error.flaws[0].message
+
+
+def test_an_open_schema_takes_further_arguments() -> None:
+    """A recipe whose schema allows further properties gets them."""
+    assert arguments.fit({"x": 1}, recipe({"additionalProperties": True})) == {"x": 1}
+
+
+def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
+    """A form is looked for as RE2 does it: no value keeps the service busy for years."""
+    schema: dict[str, Any] = {"properties": {"x": {"pattern": "^(a+)+$"}, "y": {"uniqueItems": True}}}
+    error = refused({"x": "a" * 5000 + "!", "y": [*range(5000), 1]}, schema)
+
+    assert {(flaw.path, flaw.code) for flaw in error.flaws} == {
+        ("$.args.x", "args_pattern"),
+        ("$.args.y", "args_uniqueItems"),
+    }
+    assert arguments.fit({"x": "a" * 5000}, recipe(schema))
+
+
+def test_values_of_the_wrong_form_are_told_with_their_place() -> None:
+    """Each unfit value is a flaw with its path, beside what is missing."""
+    error = refused({"scene_path": "", "canon_paths": ["a", 1], "tone": "loud"})
+
+    assert {flaw.path for flaw in error.flaws} == {"$.args.scene_path", "$.args.canon_paths[1]", "$.args.tone"}
+
+
+def test_a_schema_that_refers_elsewhere_is_never_fetched() -> None:
+    """A reference out of the schema is the recipe's fault; nothing is read from the network or the disk."""
+    with pytest.raises(errors.RecipeInvalid) as caught:
+        arguments.fit({"x": 1}, recipe({"properties": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}}}))
+
+    assert caught.value.flaws[0].path == "$.args_schema"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": {"type": "text"}}},
+        {"properties": {"x": {"pattern": "("}}},
+        {"properties": {"x": {"$ref": "#"}}, "$ref": "#"},
+        {"properties": {"x": {"minLength": "2"}}},
+    ],
+)
+def test_a_broken_schema_is_the_recipes_fault(schema: dict[str, Any]) -> None:
+    """A schema that cannot be used is told as a fault of the recipe."""
+    with pytest.raises(errors.RecipeInvalid):
+        arguments.fit({"x": "text"}, recipe(schema))
+
+
+def test_only_so_many_flaws_are_told() -> None:
+    """However many arguments are wrong, the answer stays readable, and is made in no time to speak of."""
+    error = refused({f"tone{number}": number for number in range(50_000)} | {"scene_path": "a", "canon_paths": []})
+
+    assert len(error.flaws) == 200
+    assert error.message.endswith("tone19 and 49980 more")
+
+
+def test_long_messages_are_cut() -> None:
+    """A refused value of a megabyte does not come back in the message."""
+    error = refused({"scene_path": "a", "canon_paths": "x" * 1_000_000})
+
+    assert len(error.flaws[0].message) < 400
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["scene_path", "canon_paths", "tone", "limits", "else"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+            max_leaves=8,
+        ),
+    )
+)
+def test_whatever_fits_fits_again(args: dict[str, Any]) -> None:
+    """Arguments are either refused with flaws, or fitted so that fitting them again changes nothing."""
+    fitted, flaws = outcome(args)
+
+    assert (fitted is None) == bool(flaws)
+    assert fitted is None or outcome(fitted) == (fitted, ())
+
+
+def outcome(args: dict[str, Any]) -> tuple[dict[str, Any] | None, tuple[errors.Flaw, ...]]:
+    """Return the fitted arguments, or why they are refused."""
+    try:
+        return arguments.fit(args, recipe(SCHEMA)), ()
+    except errors.ArgsInvalid as error:
+        return None, error.flaws

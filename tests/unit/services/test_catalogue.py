@@ -1,0 +1,360 @@
+"""The catalogue: two layers of recipe files, the broken ones listed beside the others."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from app import clock, errors
+from app.dialects import registry
+from app.domain import library, plain
+from app.services import recipe_texts, recipes
+from tests.unit.services import small_recipes
+
+
+class Project:
+    """Two layers in a temporary folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.bundled = root / "bundled" / "control_room"
+        self.own = root / "project" / ".control-room" / "recipes"
+        layers = recipes.layers(root / "bundled", self.own.parent, registry.DIALECTS)
+        self.library = small_recipes.LIBRARY
+        self.clock = clock.FakeClock()
+        self.catalogue = recipes.Catalogue(
+            layers=layers,
+            dialects=registry.DIALECTS,
+            library=lambda: self.library,
+            readiness=small_recipes.READY,
+            clock=self.clock,
+        )
+
+    def bundle(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
+        """Write a bundled recipe."""
+        whole = small_recipes.recipe(recipe_id, **fields)
+        return small_recipes.write(self.bundled, name or f"{recipe_id}.json", whole)
+
+    def add(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
+        """Write a recipe of the project."""
+        whole = small_recipes.recipe(recipe_id, **fields)
+        return small_recipes.write(self.own, name or f"{recipe_id}.json", whole)
+
+    def shown(self) -> dict[str, bool]:
+        """Return which recipes are listed, and whether they can be started."""
+        return {entry.recipe_id: entry.usable for entry in self.catalogue.all()}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return an empty project."""
+    return Project(tmp_path)
+
+
+def test_a_project_without_recipes_has_none(project: Project) -> None:
+    """Folders that do not exist are empty layers."""
+    assert project.catalogue.all() == []
+
+
+def test_recipes_of_both_layers_are_found(project: Project) -> None:
+    """Bundled recipes and the project's own are one catalogue, by id."""
+    project.bundle("second")
+    project.add("first")
+
+    assert project.shown() == {"first": True, "second": True}
+    assert project.catalogue.get("second").recipe.label == "The second"
+
+
+def test_a_projects_recipe_shadows_the_bundled_one(project: Project) -> None:
+    """The project's recipe of the same id is used, whatever its file is called, and says what it hides."""
+    project.bundle("draft", label="Bundled")
+    project.add("draft", name="other-name.json", label="Mine")
+    entry = project.catalogue.find("draft")
+
+    assert project.catalogue.get("draft").recipe.label == "Mine"
+    assert (entry.layer, entry.shadows) == ("project", ("bundled",))
+
+
+def test_a_folder_named_after_the_dialect_counts_too(project: Project) -> None:
+    """A project may keep control_room recipes in `recipes/control_room` as the bundled ones are."""
+    small_recipes.write(project.own / "control_room", "draft.json", small_recipes.recipe("draft"))
+
+    assert project.shown() == {"draft": True}
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("{", "syntax"),
+        ('{"recipe_id": "broken", "phase_a": 1}', None),
+        ("\0\0", None),
+        ("[" * 100_000, None),
+        ("", None),
+    ],
+)
+def test_a_broken_file_is_listed_and_others_work(project: Project, content: str, code: str | None) -> None:
+    """A file that cannot be parsed is listed with its faults, and keeps no other recipe from working."""
+    project.add("good")
+    path = small_recipes.write(project.own, "broken.json", content)
+    entry = project.catalogue.find("broken")
+
+    assert project.shown() == {"broken": False, "good": True}
+    assert entry.path == str(path)
+    assert entry.flaws
+    assert code is None or entry.flaws[0].code == code
+    assert project.catalogue.get("good").recipe.recipe_id == "good"
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "content", "right"),
+    [
+        ("", "flow.yaml", "version: '1.1'\nsteps:\n- {name: A, command: ['true']}\n", "orchestrate"),
+        ("", "review.yml", "name: review\ndescription: d\nversion: 1.0.0\nsteps: []\n", "amplifier"),
+        ("orchestrate", "talk.yaml", "name: talk\ndescription: d\nversion: 1.0.0\nsteps:\n- {id: a}\n", "amplifier"),
+        ("", "machine.json", '{"id": "machine", "label": "l", "description": "d", "steps": {}}', "agent_recipes"),
+    ],
+)
+def test_a_file_in_the_folder_of_another_language_is_listed(
+    project: Project, folder: str, name: str, content: str, right: str
+) -> None:
+    """A file of another language is listed with one flaw, which names the folder that it belongs in."""
+    path = small_recipes.write(project.own / folder, name, content)
+    entry = next(entry for entry in project.catalogue.all() if entry.path == str(path))
+
+    assert [flaw.code for flaw in entry.flaws] == ["misplaced"]
+    assert entry.flaws[0].message.endswith(f"move it to {project.own / right}")
+
+
+def test_a_broken_recipe_is_not_started(project: Project) -> None:
+    """Starting a broken recipe is refused with its faults and its file."""
+    path = small_recipes.write(project.own, "broken.json", '{\n"recipe_id":\n}')
+    with pytest.raises(errors.RecipeInvalid) as caught:
+        project.catalogue.get("broken")
+
+    assert caught.value.flaws[0].line == 3
+    assert caught.value.detail == {"path": str(path)}
+
+
+def test_a_broken_file_of_the_project_still_shadows(project: Project) -> None:
+    """Whoever broke an override is told so, and does not silently get the bundled recipe."""
+    project.bundle("draft")
+    small_recipes.write(project.own, "mine.json", json.dumps(small_recipes.recipe("draft", phase_a="none")))
+
+    assert project.shown() == {"draft": False}
+    with pytest.raises(errors.RecipeInvalid):
+        project.catalogue.get("draft")
+
+
+def test_a_guessed_id_does_not_hide_a_good_recipe(project: Project) -> None:
+    """A file with a syntax error claims its own name only as long as no other file has that id."""
+    project.add("draft", name="whole.json")
+    small_recipes.write(project.own, "draft.json", "{")
+
+    assert project.catalogue.get("draft").recipe.label == "The draft"
+    assert [entry.usable for entry in project.catalogue.all()] == [False, True]
+
+
+def test_a_collision_is_a_fault_of_both(project: Project) -> None:
+    """Two files of a layer with the same id are both listed with the fault, and neither is started."""
+    project.add("draft", name="one.json")
+    project.add("draft", name="two.json")
+    entries = project.catalogue.all()
+
+    assert [entry.flaws[0].code for entry in entries] == ["duplicate_recipe_id", "duplicate_recipe_id"]
+    assert "two.json" in entries[0].flaws[0].message
+    assert "one.json" in entries[1].flaws[0].message
+    with pytest.raises(errors.RecipeInvalid):
+        project.catalogue.get("draft")
+
+
+def test_what_a_recipe_refers_to_must_exist(project: Project) -> None:
+    """A recipe that names an unknown tool is listed with the fault as soon as the tool is gone."""
+    project.add("draft")
+    before = project.shown()
+    project.library = library.Library()
+
+    assert (before, project.shown()) == ({"draft": True}, {"draft": False})
+    assert project.catalogue.find("draft").flaws[0].path == "$.phase_a[0].tool"
+
+
+def test_files_are_read_again_when_they_change(project: Project) -> None:
+    """A changed, a new and a removed file are seen at the next look, and nothing else is parsed again."""
+    project.add("stays")
+    path = project.add("draft", label="Before")
+    kept = project.catalogue.get("stays")
+    project.add("draft", label="Afterwards")
+    changed = project.catalogue.get("draft").recipe.label
+    path.unlink()
+    project.add("new")
+
+    assert changed == "Afterwards"
+    assert project.shown() == {"new": True, "stays": True}
+    assert project.catalogue.get("stays") is kept
+
+
+def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
+    """As long as nothing changes every run gets the same edition, and values of its own from it."""
+    project.add("draft")
+    edition = project.catalogue.get("draft")
+    first, second = edition.frozen(), edition.frozen()
+    first["recipe"]["phase_a"].clear()
+    first["frozen"].clear()
+
+    assert project.catalogue.get("draft") is edition
+    assert edition.frozen() == second
+    assert second["recipe"]["phase_a"]
+    assert second["recipe_sha256"] == plain.sha256(plain.canonical(second["recipe"]))
+
+
+def test_an_edition_is_of_one_recipe_beside_one_library(project: Project) -> None:
+    """A changed recipe makes another edition, and so does a changed prompt, tool or agent."""
+    project.add("draft", label="Before")
+    before = project.catalogue.get("draft")
+    project.add("draft", label="After that")
+    changed = project.catalogue.get("draft")
+    project.library = library.Library(tools=small_recipes.TOOLS)
+    beside = project.catalogue.get("draft")
+
+    assert [edition.recipe.label for edition in (before, changed, beside)] == ["Before", "After that", "After that"]
+    assert len({before, changed, beside}) == 3
+    assert beside.recipe is changed.recipe
+
+
+def test_changes_are_seen_however_long_nothing_has_changed(project: Project) -> None:
+    """A new, a changed and a removed file are seen by the very next start, also where nothing changed for long."""
+    project.add("stays")
+    for _ in range(5):
+        project.catalogue.get("stays")
+        project.clock.advance(0.6)
+    added = project.add("new")
+    found = project.shown()
+    project.add("stays", label="Changed")
+    changed = project.catalogue.get("stays").recipe.label
+    added.unlink()
+
+    assert found == {"new": True, "stays": True}
+    assert changed == "Changed"
+    assert project.shown() == {"stays": True}
+
+
+def test_bundled_recipes_stay_as_they_were_at_the_start(project: Project) -> None:
+    """What belongs to the program is read once."""
+    project.bundle("draft", label="Before")
+    project.catalogue.all()
+    project.bundle("draft", label="Afterwards")
+    project.bundle("new")
+
+    assert project.shown() == {"draft": True}
+    assert project.catalogue.get("draft").recipe.label == "Before"
+
+
+def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -> None:
+    """A replaced file is told by its inode even if size and time are the same."""
+    path = project.add("draft", label="One")
+    project.catalogue.all()
+    found = path.stat()
+    replacement = small_recipes.write(project.own, "draft.new", small_recipes.recipe("draft", label="Two"))
+    os.utime(replacement, ns=(found.st_atime_ns, found.st_mtime_ns))
+    replacement.replace(path)
+
+    assert project.catalogue.get("draft").recipe.label == "Two"
+
+
+@pytest.mark.parametrize("name", [".hidden.json", "notes.txt", "draft.json~"])
+def test_other_files_are_no_recipes(project: Project, name: str) -> None:
+    """Hidden files and other endings are left alone."""
+    small_recipes.write(project.own, name, "{")
+
+    assert project.catalogue.all() == []
+
+
+def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
+    """A folder, a pipe and a dangling link with a recipe's ending are faults, and none of them blocks."""
+    (project.own / "folder.json").mkdir(parents=True)
+    os.mkfifo(project.own / "pipe.json")
+    (project.own / "dangling.json").symlink_to(tmp_path / "nowhere")
+    flaws = {entry.recipe_id: entry.flaws[0].code for entry in project.catalogue.all()}
+
+    assert flaws == {"dangling": "file_unreadable", "folder": "not_a_file", "pipe": "not_a_file"}
+
+
+def test_a_file_too_large_is_not_read(project: Project) -> None:
+    """A file over the limit is a fault."""
+    small_recipes.write(project.own, "huge.json", " " * (recipe_texts.MAX_RECIPE_BYTES + 1))
+
+    assert [entry.flaws[0].code for entry in project.catalogue.all()] == ["too_large"]
+
+
+def test_a_file_that_is_no_text_is_a_fault(project: Project) -> None:
+    """A file that is not UTF-8 is a fault that tells where."""
+    project.own.mkdir(parents=True)
+    (project.own / "binary.json").write_bytes(b'{"label": "\xff"}')
+    flaw = project.catalogue.all()[0].flaws[0]
+
+    assert flaw.code == "not_text"
+    assert "byte 11" in flaw.message
+
+
+def test_a_byte_order_mark_does_no_harm(project: Project) -> None:
+    """A file saved with a byte order mark is read."""
+    project.own.mkdir(parents=True)
+    (project.own / "draft.json").write_text(json.dumps(small_recipes.recipe("draft")), encoding="utf-8-sig")
+
+    assert project.shown() == {"draft": True}
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest(project: Project) -> None:
+    """A misspelt id is refused with the ids that are most like it, nearest first."""
+    for recipe_id in ("creative_draft_scene", "creative_draft_act", "structural_canon"):
+        project.add(recipe_id)
+    with pytest.raises(errors.UnknownRecipe) as caught:
+        project.catalogue.get("creative_draft_scenes")
+
+    assert caught.value.detail["nearest"] == ["creative_draft_scene", "creative_draft_act"]
+    assert "creative_draft_scene" in caught.value.message
+
+
+def test_a_recipe_is_described_whole(project: Project) -> None:
+    """The description has the schema of the arguments, the document and a graph."""
+    project.add("draft")
+    described = project.catalogue.describe("draft")
+
+    assert described["valid"] is True
+    assert described["args_schema"]["type"] == "object"
+    assert described["document"]["recipe_id"] == "draft"
+    assert {node["id"] for node in described["graph"]["nodes"]} >= {"discover"}
+
+
+def test_a_broken_recipe_is_described_as_far_as_it_goes(project: Project) -> None:
+    """A broken recipe is described with its faults and without what only a parsed one has."""
+    small_recipes.write(project.own, "broken.json", "{")
+    described = project.catalogue.describe("broken")
+
+    assert (described["valid"], described["document"], described["graph"]) == (False, None, None)
+    with pytest.raises(errors.NotFound):
+        project.catalogue.describe("nothing")
+
+
+def test_a_text_is_examined_without_being_kept(project: Project) -> None:
+    """A recipe's text is looked at with the project's tools, and is not in the catalogue afterwards."""
+    fine = project.catalogue.examine(json.dumps(small_recipes.recipe("draft")), "control_room")
+    project.library = library.Library()
+    unfit = project.catalogue.examine(json.dumps(small_recipes.recipe("draft")), "control_room")
+
+    assert fine.to_json()["valid"] is True
+    assert [flaw.path for flaw in unfit.flaws] == ["$.phase_a[0].tool"]
+    assert project.catalogue.all() == []
+    with pytest.raises(errors.RequestInvalid) as caught:
+        project.catalogue.examine("", "yaml")
+    assert caught.value.code == "unknown_dialect"
+
+
+def test_the_router_gets_what_can_be_parsed(project: Project) -> None:
+    """Recipes that parse are routed to even if they cannot be started: who asks then learns why."""
+    project.add("draft")
+    small_recipes.write(project.own, "broken.json", "{")
+    project.library = library.Library()
+
+    assert [recipe.recipe_id for recipe in project.catalogue.recipes()] == ["draft"]

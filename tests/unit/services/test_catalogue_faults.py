@@ -1,0 +1,72 @@
+"""The catalogue tells every fault of a broken recipe at once, those included that show only beside the library."""
+
+from __future__ import annotations
+
+import json
+
+from app import clock
+from app.dialects import registry
+from app.domain import library
+from app.services import recipes
+from tests.unit.services import small_recipes
+
+BROKEN = {
+    "recipe_id": "broken",
+    "phase_a": [
+        {"step_id": "one", "tool": "nothing", "output_slot": "a"},
+        {"step_id": "one", "tool": "finder", "args": {}, "output_slot": "b", "colour": "red"},
+    ],
+}
+TOLD = {
+    ("$.phase_a[0].tool", "unknown_tool"),
+    ("$.phase_a[1].step_id", "duplicate_step_id"),
+    ("$.phase_a[1].colour", "unknown_field"),
+    ("$.phase_a[1].args.query", "missing_field"),
+}
+
+
+def _catalogue(root):
+    schema = {"type": "object", "properties": {"query": {}}, "required": ["query"], "additionalProperties": False}
+    shelf = library.Library(tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)})
+    layers = recipes.layers(root / "bundled", root / "project", registry.DIALECTS)
+    return recipes.Catalogue(
+        layers=layers,
+        dialects=registry.DIALECTS,
+        library=lambda: shelf,
+        readiness=small_recipes.READY,
+        clock=clock.SystemClock(),
+    )
+
+
+def _told(flaws):
+    return {(flaw.path, flaw.code) for flaw in flaws}
+
+
+def test_a_text_is_told_all_its_faults(tmp_path):
+    """An unknown tool does not wait until a step id is unique."""
+    examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
+
+    assert examined.edition is None
+    assert _told(examined.flaws) == TOLD
+
+
+def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
+    """A reference to an argument that an open schema does not name is told, also where a tool needs it."""
+    (tmp_path / "project" / "recipes").mkdir(parents=True)
+    step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}
+    recipe = {"recipe_id": "open", "args_schema": {"additionalProperties": True}, "phase_a": [step]}
+    (tmp_path / "project" / "recipes" / "open.json").write_text(json.dumps(recipe))
+    (found,) = _catalogue(tmp_path).all()
+
+    assert ("$.phase_a[0].args.query", "optional_arg") in _told(found.flaws)
+
+
+def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
+    """The list says the same as the check of the text."""
+    (tmp_path / "project" / "recipes").mkdir(parents=True)
+    (tmp_path / "project" / "recipes" / "broken.json").write_text(json.dumps(BROKEN))
+    (tmp_path / "project" / "recipes" / "worse.json").write_text("{")
+    broken, worse = _catalogue(tmp_path).all()
+
+    assert (broken.recipe_id, _told(broken.flaws)) == ("broken", TOLD)
+    assert _told(worse.flaws) == {("$", "syntax")}

@@ -1,0 +1,109 @@
+"""The inbox over a pool in memory: what it costs, and what it finds where nobody executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain import gates, states
+from app.services import gate_inbox
+from tests.unit.worker import pools, toys
+
+ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"})
+
+
+def box(bench: pools.Bench) -> gate_inbox.GateInbox:
+    """Return the inbox of a bench."""
+    return gate_inbox.GateInbox(store=bench.store, engine=bench.pool, dialects=bench.dialects)
+
+
+async def waiting(bench: pools.Bench, count: int) -> list[str]:
+    """Return so many runs that wait at a gate."""
+    run_ids = [await bench.submit(*ASKING) for _ in range(count)]
+    for run_id in run_ids:
+        await bench.shown(run_id, states.RunState.WAITING)
+    await pools.idle()
+    return run_ids
+
+
+def count(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that every question to the store is noted in from now on."""
+    asks: list[str] = []
+    for name in ("list_runs", "read", "summary", "read_blob"):
+        monkeypatch.setattr(bench.store, name, _noted(getattr(bench.store, name), name, asks))
+    return asks
+
+
+def _noted(ask: Any, name: str, asks: list[str]) -> Any:
+    async def noted(*args: Any) -> Any:
+        asks.append(name)
+        return await ask(*args)
+
+    return noted
+
+
+async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inbox of a service is told from memory: three questions to the index, and no folder is read."""
+    bench = await pools.Bench(kept_loaded=2000).open()
+    run_ids = await waiting(bench, 1000)
+    asks = count(bench, monkeypatch)
+    found, more = await box(bench).page(gate_inbox.GateQuery(limit=1000))
+
+    assert {gate.run_id for gate in found} == set(run_ids)
+    assert (len(found), more) == (1000, False)
+    assert asks == ["list_runs"] * 3
+
+    await bench.close()
+
+
+async def test_only_what_a_page_shows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody executes, a page reads the folders of its own runs and no others."""
+    bench = await pools.Bench().open()
+    run_ids = await waiting(bench, 20)
+    before, _ = await box(bench).page(gate_inbox.GateQuery())
+    await bench.crash()
+    await bench.restart(recover=False)
+    asks = count(bench, monkeypatch)
+    found, more = await box(bench).page(gate_inbox.GateQuery(limit=5))
+
+    assert found == before[:5]
+    assert more
+    assert asks.count("read") == 6
+
+    rest, more = await box(bench).page(gate_inbox.GateQuery(cursor=gate_inbox.position(found[-1])))
+
+    assert found + rest == before
+    assert [gate.run_id for gate in before] == sorted(run_ids, reverse=True)
+    assert not more
+
+    await bench.close()
+
+
+async def test_a_run_that_works_on_beside_its_question_is_found() -> None:
+    """A gate in one branch is open while another branch is busy, also after the process has died."""
+    bench = await pools.Bench().open()
+    bench.toolbox.hold("slow")
+    await bench.submit({"gather": {"a": [{"gate": "ask"}], "b": [{"agent": "slow"}]}})
+    await bench.toolbox.begun("slow")
+    await bench.until(lambda: bool(bench.pool.open_gates()))
+    before, _ = await box(bench).page(gate_inbox.GateQuery())
+    await bench.crash()
+    await bench.restart(recover=False)
+    after, _ = await box(bench).page(gate_inbox.GateQuery())
+
+    assert [gate.key for gate in before] == ["ask"]
+    assert after == before
+
+    await bench.close()
+
+
+async def test_an_answer_leaves_the_inbox_at_once() -> None:
+    """What has its answer is not shown, however late the index hears of it."""
+    bench = await pools.Bench().open()
+    (run_id,) = await waiting(bench, 1)
+    await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+
+    assert await box(bench).page(gate_inbox.GateQuery()) == ([], False)
+
+    await bench.close()

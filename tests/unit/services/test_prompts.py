@@ -1,0 +1,189 @@
+"""Tests of the prompt registry: three layers, merged by type and variant, where nothing broken takes the rest down."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from app.services import prompts
+
+
+class Layers:
+    """Three prompt folders in a temporary place."""
+
+    def __init__(self, root):
+        self.folders = prompts.layers(root / "recipes", root / "home", root / "project" / ".control-room")
+
+    def write(self, layer, registry=None, **files):
+        """Fill a layer, 0 to 2, with its registry and template files."""
+        folder = self.folders[layer]
+        (folder / "templates").mkdir(parents=True, exist_ok=True)
+        if registry is not None:
+            text = registry if isinstance(registry, str) else json.dumps({"pipeline_templates": registry})
+            (folder / "prompts.json").write_text(text, encoding="utf-8")
+        for name, text in files.items():
+            content = text if isinstance(text, bytes) else text.encode()
+            (folder / "templates" / f"{name}.md").write_bytes(content)
+
+    def load(self):
+        """Return the registry."""
+        return prompts.load(self.folders)
+
+    def flaws(self):
+        """Return place and code of each flaw."""
+        return [(flaw.flaw.path, flaw.flaw.code) for flaw in self.load().flaws]
+
+
+@pytest.fixture
+def layers(tmp_path):
+    """Return layers that hold one template in the lowest."""
+    made = Layers(tmp_path)
+    made.write(0, {"plan": _entry(t3="low"), "only": _entry(t1="low")}, low="low text")
+    return made
+
+
+def _entry(label="Label", **variants):
+    return {"label": label, "variants": {tier: f"templates/{name}.md" for tier, name in variants.items()}}
+
+
+def _variants(registry, prompt_type="plan"):
+    return dict(registry.templates[prompt_type].variants)
+
+
+def test_missing_layers_are_empty(tmp_path):
+    """None of the folders need exist."""
+    registry = Layers(tmp_path).load()
+
+    assert (registry.templates, registry.flaws) == ({}, ())
+
+
+def test_one_layer(layers):
+    """A template has its type, label and text."""
+    template = layers.load().templates["plan"]
+
+    assert (template.prompt_type, template.label, dict(template.variants)) == ("plan", "Label", {"t3": "low text"})
+
+
+def test_higher_layers_win_by_variant(layers):
+    """The project's wins over the user's, the user's over the bundled; variants that they lack stay."""
+    layers.write(1, {"plan": _entry("User", t3="mid", t5="mid")}, mid="mid text")
+    layers.write(2, {"plan": {"variants": {"t5": "templates/top.md"}}, "new": _entry(t3="top")}, top="top text")
+    registry = layers.load()
+
+    assert _variants(registry) == {"t3": "mid text", "t5": "top text"}
+    assert registry.templates["plan"].label == "User"
+    assert _variants(registry, "new") == {"t3": "top text"}
+    assert _variants(registry, "only") == {"t1": "low text"}
+    assert registry.flaws == ()
+
+
+def test_a_file_alone_replaces_a_lower_one(layers):
+    """A project's template file with the same name shadows the bundled one, without a registry of its own."""
+    layers.write(2, low="project text")
+
+    assert _variants(layers.load()) == {"t3": "project text"}
+
+
+def test_windows_line_ends_and_marks_of_byte_order(layers):
+    """Templates from any editor read the same."""
+    layers.write(2, low=b"\xef\xbb\xbfone\r\ntwo")
+
+    assert _variants(layers.load()) == {"t3": "one\ntwo"}
+
+
+@pytest.mark.parametrize(
+    ("registry", "code"),
+    [
+        ("{", "syntax"),
+        ("[]", "wrong_type"),
+        ('{"pipeline_templates": []}', "wrong_type"),
+        ('{"pipeline_templates": {"a": 1}}', "wrong_type"),
+        ('{"pipeline_templates": {"a": {"variants": {"t2": "x"}}}}', "unknown_field"),
+        ('{"pipeline_templates": {"a": {"variants": {"t3": 5}}}}', "wrong_type"),
+        ('{"pipeline_templates": {"a": {"lable": "x"}}}', "unknown_field"),
+        ('{"templates": {}}', "unknown_field"),
+        ('{"a": 1, "a": 2}', "repeated_name"),
+        ('{"pipeline_templates": {"a": {"label": "\\ud800"}}}', "lone_surrogate"),
+    ],
+)
+def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code):
+    """The layers below stay, and the file is named."""
+    layers.write(2, registry)
+    loaded = layers.load()
+
+    assert code in [flaw.flaw.code for flaw in loaded.flaws]
+    assert {flaw.file for flaw in loaded.flaws} == {str(layers.folders[2] / "prompts.json")}
+    assert _variants(loaded) == {"t3": "low text"}
+
+
+def test_a_broken_entry_does_not_take_its_neighbours_down(layers):
+    """Sound entries of the same file count."""
+    layers.write(2, {"plan": {"variants": 3}, "new": _entry(t3="top")}, top="top text")
+    loaded = layers.load()
+
+    assert _variants(loaded, "new") == {"t3": "top text"}
+    assert _variants(loaded) == {"t3": "low text"}
+    assert layers.flaws() == [("$.pipeline_templates.plan.variants", "wrong_type")]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"  \n", b"a\x00b", b"x" * 70_000])
+def test_a_broken_template_file_gives_way_to_the_one_below(layers, content):
+    """Bytes that are no text, blank and huge files are told, and the lower file stands in."""
+    layers.write(2, low=content)
+    loaded = layers.load()
+
+    assert _variants(loaded) == {"t3": "low text"}
+    assert {code for _, code in layers.flaws()} <= {"not_text", "empty", "too_large"}
+    assert all(str(layers.folders[2]) in flaw.flaw.message for flaw in loaded.flaws)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x.md", "templates/../../x.md", "a\\u0000b"])
+def test_template_paths_stay_inside(layers, path):
+    """A registry cannot name files elsewhere."""
+    layers.write(2, '{"pipeline_templates": {"plan": {"variants": {"t3": "' + path + '"}}}}')
+
+    assert _variants(layers.load()) == {"t3": "low text"}
+    assert [code for _, code in layers.flaws()] in (["outside"], ["nul_character"])
+
+
+def test_links_that_lead_out_are_refused(layers, tmp_path):
+    """A symbolic link to somewhere else is not followed."""
+    secret = tmp_path / "secret.md"
+    secret.write_text("secret")
+    layers.write(2, {"plan": _entry(t3="link")})
+    os.symlink(secret, layers.folders[2] / "templates" / "link.md")
+
+    assert _variants(layers.load()) == {"t3": "low text"}
+    assert layers.flaws() == [("$.pipeline_templates.plan.variants.t3", "outside")]
+
+
+def test_a_missing_file_is_told(layers):
+    """The variant of the layer below stays."""
+    layers.write(2, {"plan": _entry(t3="gone"), "new": _entry(t3="gone")})
+
+    assert layers.flaws() == [
+        ("$.pipeline_templates.plan.variants.t3", "file_not_found"),
+        ("$.pipeline_templates.new.variants.t3", "file_not_found"),
+    ]
+    assert "new" not in layers.load().templates
+    assert _variants(layers.load()) == {"t3": "low text"}
+
+
+def test_a_registry_that_is_no_file(layers):
+    """A folder or a pipe in its place is told; nothing hangs."""
+    os.mkfifo(layers.folders[0] / "templates" / "pipe.md")
+    layers.write(1, {"plan": _entry(t3="pipe")})
+    (layers.folders[2] / "prompts.json").mkdir(parents=True)
+
+    assert sorted(code for _, code in layers.flaws()) == ["not_a_file", "not_a_file"]
+    assert _variants(layers.load()) == {"t3": "low text"}
+
+
+def test_a_flaw_as_json(layers):
+    """A flaw names its file, place, kind and sentence."""
+    layers.write(2, "{")
+    (flaw,) = layers.load().flaws
+
+    assert set(flaw.to_json()) == {"file", "path", "code", "message", "line"}

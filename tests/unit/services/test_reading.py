@@ -1,0 +1,272 @@
+"""Reading: ready bytes while nothing changes, and the truth when something does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.domain import decisions, runs, states
+from app.engine import stores
+from app.services import run_reader
+from app.storage import memory_store
+from tests.unit.worker import pools, toys
+
+DONE = states.RunState.DONE
+
+
+class CountingStore(memory_store.MemoryStore):
+    """A store in memory that counts how often a run is read."""
+
+    reads = 0
+    returned: asyncio.Event | None = None
+
+    async def read(self, run_id: str) -> stores.Loaded:
+        """Read a run; it is returned only once it may be."""
+        self.reads += 1
+        loaded = await super().read(run_id)
+        if self.returned is not None:
+            await self.returned.wait()
+        return loaded
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[pools.Bench]:
+    """Return a pool over a counting store."""
+    bench = pools.Bench(limit=2)
+    bench.take_store(CountingStore(clock=bench.clock, probes=bench.probes))
+    await bench.open()
+    yield bench
+    await bench.close()
+
+
+def reader(bench: pools.Bench) -> run_reader.RunReader:
+    """Return a reader of the bench's runs."""
+    return run_reader.RunReader(store=bench.store, engine=bench.pool, dialects=bench.dialects, clock=bench.clock)
+
+
+def reads(bench: pools.Bench) -> int:
+    """Return how often runs were read from the store."""
+    assert isinstance(bench.store, CountingStore)
+    return bench.store.reads
+
+
+async def shown(reader: run_reader.RunReader, run_id: str) -> dict[str, Any]:
+    """Return a run's consolidated answer."""
+    answer: dict[str, Any] = json.loads((await reader.ready(run_id)).body)
+    return answer
+
+
+async def test_an_unchanged_run_is_answered_with_the_same_bytes(bench: pools.Bench) -> None:
+    """As long as nothing changes, every poll gets the very same bytes, and nothing is read or encoded for it."""
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.executed("one/1")
+    reading_room = reader(bench)
+    first = await reading_room.ready(run_id)
+    again = await reading_room.ready(run_id)
+    held.set()
+    await bench.ended(run_id)
+    after = await reading_room.ready(run_id)
+
+    assert again is first
+    assert (first.finished, after.finished) == (False, True)
+    assert after.etag != first.etag
+
+
+async def test_a_run_at_rest_is_read_once(bench: pools.Bench) -> None:
+    """Many polls of an ended run at the same time share one reading, and later ones need none."""
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    reading_room, before = reader(bench), reads(bench)
+    answers = await asyncio.gather(*(reading_room.ready(run_id) for _ in range(20)))
+    view = await reading_room.view(run_id)
+
+    assert reads(bench) - before == 1
+    assert len({answer.etag for answer in answers}) == 1
+    assert [record.key for record in view.records] == ["one", "two"]
+
+
+async def test_a_run_in_the_hands_of_another_process_is_read_afresh(bench: pools.Bench) -> None:
+    """What another process does to its run is seen at the next poll, since nobody tells of it here."""
+    run_id = await bench.create(*toys.tools("one"), owner="process")
+    reading_room = reader(bench)
+    before = await shown(reading_room, run_id)
+    log = await bench.store.open(run_id)
+    await log.decide(decisions.DecisionKind.PAUSED, {"reason": "paused_by_person"})
+    await log.close()
+    after = await shown(reading_room, run_id)
+
+    assert (before["status"], after["status"]) == ("pending", "paused")
+
+
+async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
+    """A run whose workspace another one holds is pending, with the reason and the holder."""
+    held = bench.toolbox.hold("one")
+    holder = await bench.submit(*toys.tools("one"), exclusive_workspace=True)
+    await bench.executed("one/1")
+    waiting = await bench.submit(*toys.tools("two"), exclusive_workspace=True)
+    answers = [await shown(reader(bench), run_id) for run_id in (holder, waiting)]
+    held.set()
+
+    assert [(answer["status"], answer["reason"], answer["holder"]) for answer in answers] == [
+        ("running", None, None),
+        ("pending", "workspace_busy", holder),
+    ]
+
+
+async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) -> None:
+    """Whoever hears that a run has ended finds it ended in the list and in the run's files too."""
+    reading_room = reader(bench)
+    for _ in range(20):
+        run_id = await bench.submit(*toys.tools("one", "two"))
+        number = bench.pool.change_number(run_id)
+        while not (await reading_room.ready(run_id)).finished:
+            number = await bench.pool.changed(run_id, number)
+        summary = await bench.store.summary(run_id)
+        files = await bench.store.read_snapshots(run_id)
+
+        assert (summary.status, files["run.json"]["status"]) == ("done", "done")
+        assert files["run.json"]["completed_at"] == (await shown(reading_room, run_id))["completed_at"]
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
+async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: pools.Bench, end: str) -> None:
+    """Who sees a run end gets the bytes that its folder gives later, without a look at the folder."""
+    held = bench.toolbox.hold("two")
+    if end == "failed":
+        bench.toolbox.fail("two")
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.executed("two/1")
+    leaving, before = asyncio.create_task(bench.pool.left(run_id)), reads(bench)
+    await pools.idle()
+    if end == "cancelled":
+        await bench.pool.cancel(run_id)
+    held.set()
+    seen = await reader(bench).ready(run_id, await pools.soon(leaving))
+    reads_for_it = reads(bench) - before
+    folder = await reader(bench).ready(run_id)
+
+    assert json.loads(seen.body)["status"] == end
+    assert seen == folder
+    assert reads_for_it == 0
+
+
+async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -> None:
+    """What somebody saw of a run counts only if it had ended and is not back since."""
+    bench.toolbox.fail("one")
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.executed("one/1")
+    leaving = asyncio.create_task(bench.pool.left(run_id))
+    await pools.idle()
+    held.set()
+    last = await pools.soon(leaving)
+    held.clear()
+    await bench.resumed(run_id)
+    await bench.executed("one/2")
+
+    assert last is not None
+    assert last.status is states.RunState.FAILED
+    assert not (await reader(bench).ready(run_id, last)).finished
+
+    held.set()
+
+
+async def test_a_damaged_run_is_shown_as_failed(bench: pools.Bench) -> None:
+    """A run whose journal is damaged is answered as failed with the place, and its parts are refused."""
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    bench.damage(run_id, "steps.jsonl")
+    reading_room = reader(bench)
+    answer = await shown(reading_room, run_id)
+
+    assert (answer["status"], answer["error"]["code"], answer["steps"]) == ("failed", "journal_corrupt", [])
+    with pytest.raises(errors.JournalCorrupt):
+        await reading_room.view(run_id)
+
+
+async def test_a_failed_reading_is_not_remembered(bench: pools.Bench) -> None:
+    """A run that could not be read is read again when somebody asks again."""
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    whole = bench.store.disk.read(f"runs/{run_id}/steps.jsonl")
+    bench.damage(run_id, "steps.jsonl")
+    reading_room = reader(bench)
+    damaged = await shown(reading_room, run_id)
+    bench.store.disk.write(f"runs/{run_id}/steps.jsonl", whole, sync=True)
+    mended = await shown(reading_room, run_id)
+
+    assert (damaged["status"], mended["status"]) == ("failed", "done")
+
+
+async def test_a_forgotten_run_is_not_found(bench: pools.Bench) -> None:
+    """Nothing of a deleted run is answered from memory."""
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    reading_room = reader(bench)
+    await reading_room.ready(run_id)
+    await bench.store.delete(run_id)
+    reading_room.forget(run_id)
+
+    with pytest.raises(errors.NotFound):
+        await reading_room.ready(run_id)
+
+
+async def test_a_run_that_is_deleted_while_it_is_read_is_forgotten(bench: pools.Bench) -> None:
+    """Who reads a run while it is deleted still gets what was there, and nobody gets it from memory afterwards."""
+    assert isinstance(bench.store, CountingStore)
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    reading_room, bench.store.returned = reader(bench), asyncio.Event()
+    polls = [asyncio.create_task(reading_room.ready(run_id)) for _ in range(2)]
+    await pools.idle()
+    await bench.store.delete(run_id)
+    reading_room.forget(run_id)
+    bench.store.returned.set()
+    answers = [await pools.soon(poll) for poll in polls]
+
+    assert [answer.finished for answer in answers] == [True, True]
+    with pytest.raises(errors.NotFound):
+        await reading_room.ready(run_id)
+
+
+async def test_only_so_much_is_kept(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers and reviews beyond the limits are dropped, the oldest first, and made again when asked for."""
+    monkeypatch.setattr(run_reader, "READY_ANSWERS", 2)
+    monkeypatch.setattr(run_reader, "REVIEWS", 1)
+    reading_room = reader(bench)
+    run_ids = [await bench.submit(*toys.tools("one")) for _ in range(4)]
+    await bench.ended(*run_ids)
+    await asyncio.gather(*(bench.at_rest(run_id) for run_id in run_ids))
+    for run_id in run_ids:
+        await reading_room.ready(run_id)
+    before = reads(bench)
+    await reading_room.ready(run_ids[0])
+    await reading_room.ready(run_ids[3])
+
+    assert reads(bench) - before == 1
+
+
+@given(st.text(max_size=80))
+def test_only_what_can_be_an_id_is_looked_for(text: str) -> None:
+    """Any text is either the form of a run's id, or not found before it comes near a path."""
+    try:
+        run_reader.check_run_id(text)
+    except errors.NotFound:
+        return
+
+    assert 1 <= len(text) <= 64
+    assert not set(text) & set("./\\\0\n ")
+    assert runs.RUN_ID_PATTERN

@@ -1,0 +1,139 @@
+"""Sheets: the consolidated answer, the same bytes whether it was written from view to view or at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import plain, records, slots, states, views
+from app.services import run_responses
+from tests.unit.engine import samples
+
+
+def record(position: int, **fields: Any) -> records.Record:
+    """Return the record of a step."""
+    return samples.record(f"step-{position}", samples.tool("x"), position, **fields)
+
+
+def open_step(number: int) -> views.OpenStep:
+    """Return a step that is being performed."""
+    return views.OpenStep(
+        key=f"open-{number}",
+        attempt=1,
+        kind="tool_call",
+        place=records.Place(step_id=f"open-{number}", phase="a", output_slot="s" if number else None),
+        facts={"tool": "x", "agent_id": None},
+        started_at=samples.AT,
+    )
+
+
+def slot(text: str) -> slots.Slot:
+    """Return an artifact."""
+    return slots.Slot(type="artifact", sha256="", summary=text, key="k", text=text)
+
+
+def view(
+    lines: Sequence[records.Record], opened: int = 0, filled: Mapping[str, slots.Slot] | None = None, **facts: Any
+) -> views.RunView:
+    """Return a run with these lines."""
+    return views.RunView(
+        start=samples.start(labels={"ö": '"'}),
+        status=states.RunState.RUNNING,
+        records=lines,
+        open=[open_step(number) for number in range(opened)],
+        board=slots.Board(progress=slots.Progress(finished_steps=len(lines)), slots=filled or {}),
+        updated_at=samples.AT,
+        **facts,
+    )
+
+
+def plainly(shown: views.RunView, holder: str | None) -> bytes:
+    """Return the answer as one value, encoded at once."""
+    living = shown.living()
+    steps = [*map(views.finished_step, living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
+    answer = views.manifest(shown) | {
+        "steps": steps[-views.NEWEST_STEPS :],
+        "steps_total": len(steps),
+        "cache_summary": {name: views.slot_summary(filled) for name, filled in shown.board.slots.items()},
+    }
+    return plain.encode(answer | {"holder": holder, "unreadable": None})
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("step"), st.integers(1, 150)),
+        st.tuples(st.just("retry"), st.just(1)),
+        st.tuples(st.just("open"), st.sampled_from([0, 1, 2, 199, 200, 201])),
+        st.tuples(st.just("fill"), st.text(max_size=4)),
+        st.tuples(st.just("anew"), st.integers(0, 3)),
+    ),
+    max_size=8,
+)
+
+
+@given(CHANGES)
+def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[str, Any]]) -> None:
+    """Whatever happens to a run between two polls, the bytes are those of the whole value in its order."""
+    sheet, lines, opened, filled = run_responses.RunResponseCache(), list[records.Record](), 0, dict[str, slots.Slot]()
+    for kind, amount in changes:
+        if kind == "step":
+            lines += [record(len(lines) + number, output_preview='ü"\n') for number in range(amount)]
+        elif kind == "retry":
+            lines.append(record(len(lines), final=False, status="failed", error=_error()))
+        elif kind == "open":
+            opened = amount
+        elif kind == "fill":
+            filled[amount] = slot(amount)
+        else:
+            lines = [record(number, output_preview="anew") for number in range(max(0, len(lines) - amount))]
+        shown = view(lines, opened, filled)
+
+        assert sheet.written(shown, "other") == plainly(shown, "other")
+
+
+def _error() -> dict[str, Any]:
+    return {"code": "x", "message": "y", "key": None, "detail": {}}
+
+
+def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
+    """A poll of a long run stays small."""
+    answer = json.loads(run_responses.RunResponseCache().written(view([record(number) for number in range(250)]), None))
+
+    assert answer["steps_total"] == 250
+    assert len(answer["steps"]) == views.NEWEST_STEPS
+    assert answer["steps"][-1]["step_id"] == "step-249"
+    assert (list(answer)[-2:], answer["holder"]) == (["holder", "unreadable"], None)
+
+
+def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next answer of a run encodes the steps and slots that are new, and no other."""
+    asked: list[str] = []
+    step, summary = views.finished_step, views.slot_summary
+
+    def finished_step(found: records.Record) -> dict[str, plain.Json]:
+        asked.append(found.key)
+        return step(found)
+
+    def slot_summary(found: slots.Slot) -> dict[str, plain.Json]:
+        asked.append(found.summary)
+        return summary(found)
+
+    monkeypatch.setattr(views, "finished_step", finished_step)
+    monkeypatch.setattr(views, "slot_summary", slot_summary)
+    sheet, lines, filled = (
+        run_responses.RunResponseCache(),
+        [record(number) for number in range(1000)],
+        {"a": slot("first")},
+    )
+    sheet.written(view(lines, counted=lines, filled=filled), None)
+    asked.clear()
+    lines.append(record(1000))
+    filled |= {"b": slot("second")}
+    sheet.written(view(lines, counted=lines, filled=filled), None)
+
+    assert asked == ["step-1000", "second"]

@@ -1,0 +1,70 @@
+"""The shelf: what recipes can refer to, prompts as their files stand now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app import clock
+from app.services import definition_cache, prompts
+from tests.unit.services import small_recipes
+
+
+class Shelved:
+    """A shelf over three layers of prompts in a temporary folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.folders = prompts.layers(root / "bundled", root / "home", root / "project")
+        self.clock = clock.FakeClock()
+        self.shelf = definition_cache.DefinitionCache(
+            tools=small_recipes.TOOLS, agents=(), prompt_folders=self.folders, clock=self.clock
+        )
+
+    def write(self, layer: int, text: str) -> Path:
+        """Give a layer the template of `plan`."""
+        (self.folders[layer] / "templates").mkdir(parents=True, exist_ok=True)
+        entry = {"variants": {"t3": "templates/plan.md"}}
+        registry = json.dumps({"pipeline_templates": {"plan": entry}})
+        (self.folders[layer] / "prompts.json").write_text(registry, encoding="utf-8")
+        template = self.folders[layer] / "templates" / "plan.md"
+        template.write_text(text, encoding="utf-8")
+        return template
+
+    def text(self) -> str:
+        """Return the template of `plan`."""
+        return self.shelf.library().prompts["plan"].variants["t3"]
+
+
+@pytest.fixture
+def shelved(tmp_path: Path) -> Shelved:
+    """Return a shelf whose bundled layer has one template."""
+    made = Shelved(tmp_path)
+    made.write(0, "bundled")
+    return made
+
+
+def test_the_library_stays_the_same_while_nothing_changes(shelved: Shelved) -> None:
+    """Whoever compares libraries sees by the very object that no prompt has changed."""
+    library = shelved.shelf.library()
+    shelved.clock.advance(60)
+
+    assert shelved.shelf.library() is library
+    assert library.tools == small_recipes.TOOLS
+
+
+def test_a_changed_prompt_is_seen(shelved: Shelved) -> None:
+    """A template that a person adds, changes or removes counts from the next look on."""
+    found = [shelved.text()]
+    for _ in range(3):
+        shelved.clock.advance(0.6)
+        shelved.text()
+    template = shelved.write(2, "project")
+    found.append(shelved.text())
+    template.write_text("project, changed", encoding="utf-8")
+    found.append(shelved.text())
+    template.unlink()
+    found.append(shelved.text())
+
+    assert found == ["bundled", "project", "project, changed", "bundled"]

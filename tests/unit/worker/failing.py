@@ -1,0 +1,83 @@
+"""Parts of a store that fail when they are told to."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from app import errors
+from app.domain import runs
+from app.engine import stores
+from app.storage import memory_store
+from app.storage.disk import memory_disk
+from app.storage.disk.disk_port import AppendFile
+from app.storage.index import memory_index
+
+
+class FullDisk(memory_disk.MemoryDisk):
+    """A disk that has no room while `full`."""
+
+    full = False
+
+    def append_to(self, path: str) -> AppendFile:
+        """Open a file for appending."""
+        return _Appending(self, super().append_to(path))
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """Make or overwrite a file."""
+        self.refuse()
+        super().write(path, content, sync=sync)
+
+    def refuse(self) -> None:
+        """Fail if there is no room."""
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class LostIndex(memory_index.MemoryIndex):
+    """An index that cannot be reached while `lost`."""
+
+    lost = False
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """Apply a move."""
+        self._refuse()
+        return await super().move(transition)
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """Return unfinished runs."""
+        self._refuse()
+        return await super().list_unfinished()
+
+    def _refuse(self) -> None:
+        if self.lost:
+            raise errors.StorageFault("the index cannot be reached")
+
+
+class OddFolder(memory_store.MemoryStore):
+    """A store with a run at which it breaks."""
+
+    odd: str | None = None
+
+    async def open(self, run_id: str) -> stores.RunLog:  # type: ignore[override]
+        """Open a run."""
+        if run_id == self.odd:
+            raise TypeError("nobody thought of this")
+        return await super().open(run_id)
+
+
+class _Appending:
+    def __init__(self, disk: FullDisk, file: AppendFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    def write(self, content: bytes) -> None:
+        self._disk.refuse()
+        self._file.write(content)
+
+    def sync(self) -> None:
+        self._disk.refuse()
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,296 @@
+"""A pool over a store in memory, and what a test does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from app import clock
+from app.domain import operations, plain, runs, states, views
+from app.engine import ports, run_engine, runner, stores
+from app.storage import memory_store
+from app.worker import active_run, eviction, pool
+from tests.unit.worker import recording, toys
+
+T = TypeVar("T")
+
+Left = tuple[memory_store.MemoryStore, list[str]]
+"""The store that a crash left, and what was executed before it."""
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+class Bench:
+    """A pool that runs toys, and that can be killed and started again."""
+
+    def __init__(
+        self,
+        *,
+        limit: int = 8,
+        time: clock.Clock | None = None,
+        grace_seconds: float = 10.0,
+        kept_loaded: int = eviction.KEPT_LOADED,
+    ) -> None:
+        self.clock: clock.Clock = time or clock.FakeClock()
+        self.probes = recording.RecordingProbes()
+        self.toolbox = toys.Toolbox()
+        self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes)
+        self.lived: list[str] = []
+        """Points passed before the last crash."""
+        self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
+        self.performers: dict[str, ports.Performer] = {}
+        """Further performers, for every pool from the next start on."""
+        self._limit = limit
+        self._grace_seconds = grace_seconds
+        self._kept_loaded = kept_loaded
+        self._numbers = itertools.count(1)
+        self.pool = self._new_pool()
+
+    async def open(self, *, recover: bool = True) -> Bench:
+        """Start the store and the pool."""
+        await self.store.start()
+        self.pool.start(recover=recover)
+        await self.pool.recovered()
+        return self
+
+    async def close(self) -> None:
+        """Stop both."""
+        await soon(self.pool.stop())
+        await self.store.close()
+
+    async def crash(self, *, lose_unsynced: bool = False) -> None:
+        """Lose everything but the disk, at once."""
+        store = self.store.crashed(lose_unsynced=lose_unsynced)
+        await abandon()
+        self.store = store
+
+    async def crash_at(self, point: str, nth: int, order: Coroutine[Any, Any, Any]) -> None:
+        """Give an order and lose everything when it passes a point."""
+        left = self.crash_when(point, nth)
+        given = asyncio.create_task(order)
+        await self.bury(left)
+        await asyncio.gather(given, return_exceptions=True)
+
+    def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
+        """Let the store die at the nth passing of a point from now on; what is left of it is for `bury`."""
+        left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
+
+        def die() -> None:
+            self.lived = list(self.probes.story)
+            left.set_result((self.store.crashed(lose_unsynced=lose_unsynced), list(self.toolbox.executed)))
+
+        self.probes.at(point, self.probes.count(point) + nth, die)
+        return left
+
+    async def bury(self, left: asyncio.Future[Left]) -> None:
+        """Wait for a crash and end whatever lived on; what it did after the crash is not counted."""
+        self.store, executed = await soon(left)
+        await abandon()
+        self.toolbox.executed[:] = executed
+
+    async def restart(self, *, recover: bool = True) -> Bench:
+        """Come up again over what the disk holds."""
+        self.probes = recording.RecordingProbes()
+        left = self.store
+        store = memory_store.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
+        self.take_store(store)
+        return await self.open(recover=recover)
+
+    def take_store(self, store: memory_store.MemoryStore) -> None:
+        """Work over another store; before opening."""
+        self.store = store
+        self.pool = self._new_pool()
+
+    def damage(self, run_id: str, name: str) -> None:
+        """Change a byte in the first line of a file of a run."""
+        disk, path = self.store.disk, f"runs/{run_id}/{name}"
+        content = bytearray(disk.read(path))
+        content[20] ^= 1
+        disk.write(path, bytes(content), sync=True)
+
+    def remove(self, run_id: str) -> None:
+        """Take a run's folder away behind the store's back."""
+        self.store.disk.remove_tree(f"runs/{run_id}")
+
+    async def advance_until(self, holds: Callable[[], bool]) -> None:
+        """Move the time, second by second, until something holds."""
+        for _ in range(100):
+            if holds():
+                return
+            self.advance(1)
+            await idle()
+        raise AssertionError("it did not come to hold")
+
+    async def create(self, *program: toys.Step, **facts: Any) -> str:
+        """Accept a run of a program, without submitting it."""
+        run_id = facts.pop("run_id", f"20260210T143000Z-{next(self._numbers):06d}")
+        created = await self.store.create(start(run_id, program, **facts))
+        return created.run_id
+
+    async def submit(self, *program: toys.Step, **facts: Any) -> str:
+        """Accept a run of a program and submit it."""
+        run_id = await self.create(*program, **facts)
+        await self.pool.submit(run_id)
+        return run_id
+
+    async def ended(self, *run_ids: str) -> list[states.RunState]:
+        """Wait until runs have ended."""
+        return await soon(asyncio.gather(*(self.pool.ended(run_id) for run_id in run_ids)))
+
+    async def shown(self, run_id: str, status: states.RunState) -> views.RunView:
+        """Wait until a loaded run shows a state."""
+        return await soon(self._shown(run_id, status))
+
+    async def at_rest(self, run_id: str) -> None:
+        """Wait until the pool has let go of a run."""
+        await self.until(lambda: run_id not in self.pool._house.stays)
+
+    async def executed(self, tried: str) -> None:
+        """Wait until a try, `key/attempt`, was begun."""
+        await self.until(lambda: tried in self.toolbox.executed)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait, turn by turn of the loop, until something holds."""
+        await soon(_until(holds))
+
+    async def keep_busy(self, seats: int) -> asyncio.Event:
+        """Take seats, until the event returned is set."""
+        kept = self.toolbox.hold("busy")
+        for _ in range(seats):
+            await self.submit(*toys.tools("busy"))
+        await self.until(lambda: self.toolbox.busy == seats)
+        return kept
+
+    def advance(self, seconds: float) -> None:
+        """Move the time."""
+        assert isinstance(self.clock, clock.FakeClock)
+        self.clock.advance(seconds)
+
+    async def status(self, run_id: str) -> str:
+        """Return a run's state in the index."""
+        return (await self.store.summary(run_id)).status
+
+    async def run_ids(self) -> list[str]:
+        """Return every run there is."""
+        return [summary.run_id for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
+
+    async def every_status(self) -> list[str]:
+        """Return the state of every run there is."""
+        return [summary.status for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
+
+    async def asleep(self, run_id: str) -> None:
+        """Let time pass until a run has fallen asleep."""
+        await self.advance_until(lambda: self.is_asleep(run_id))
+
+    def is_asleep(self, run_id: str) -> bool:
+        """Tell whether a run was let go of while its open steps are under way."""
+        stay = self.pool._house.stays.get(run_id)
+        return stay is not None and stay.asleep is not None and stay.task is None
+
+    def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
+        """Return the stays of runs."""
+        return [self.pool._house.stays[run_id] for run_id in run_ids]
+
+    async def kinds(self, run_id: str) -> list[str]:
+        """Return the types of a run's events."""
+        return [event.type for event in await self.store.read_events(run_id)]
+
+    async def resumed(self, run_id: str, **how: Any) -> states.RunState:
+        """Resume a run."""
+        return await self.pool.resume(run_id, run_engine.Resume(**how))
+
+    async def _shown(self, run_id: str, status: states.RunState) -> views.RunView:
+        while True:
+            number = self.pool.change_number(run_id)
+            view = self.pool.view(run_id)
+            if view is not None and view.status is status:
+                return view
+            await self.pool.changed(run_id, number)
+
+    def _new_pool(self) -> pool.Pool:
+        equipment = runner.Equipment(
+            performers={
+                operations.ToolCall.kind: self.toolbox,
+                operations.AgentCall.kind: self.toolbox,
+                **self.performers,
+            },
+            clock=self.clock,
+            masker=plain.Masker(),
+            probes=self.probes,
+        )
+        return pool.Pool(
+            store=self.store,
+            dialects=self.dialects,
+            equipment=equipment,
+            start_child=self._start_child,
+            limit=self._limit,
+            stop_grace_seconds=self._grace_seconds,
+            kept_loaded=self._kept_loaded,
+        )
+
+    async def _start_child(self, call: ports.Call) -> str:
+        assert isinstance(call.operation, operations.ChildRun)
+        run_id = f"20260210T143000Z-c{next(self._numbers):05d}"
+        facts = start(
+            run_id,
+            call.operation.args["program"],
+            parent_run_id=call.run.run_id,
+            idempotency_key=f"{call.run.run_id}:{call.key}",
+            working_dir=call.run.working_dir,
+            exclusive_workspace=call.run.exclusive_workspace,
+        )
+        created = await self.store.create(facts)
+        await self.pool.submit(created.run_id)
+        return created.run_id
+
+
+def start(run_id: str, program: Sequence[toys.Step], **facts: Any) -> runs.RunStart:
+    """Return the facts of a toy run."""
+    given: dict[str, Any] = {
+        "run_id": run_id,
+        "recipe_id": "toy",
+        "dialect": "toy",
+        "driver_version": 1,
+        "created_at": AT,
+        "recipe": {"program": list(program)},
+        "recipe_sha256": "",
+        "request_sha256": "same",
+        "working_dir": "/work",
+    }
+    return runs.RunStart(**(given | facts))
+
+
+def ending(loaded: stores.Loaded) -> dict[str, tuple[str, Any]]:
+    """Return what a run's living lines add up to, whichever attempt made them."""
+    return {
+        record.key: (record.status.value, record.output)
+        for record in loaded.records
+        if record.final and record.position not in loaded.decisions.dead
+    }
+
+
+async def soon(awaited: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Wait for something that must not take long."""
+    return await asyncio.wait_for(awaited, 60)
+
+
+async def idle() -> None:
+    """Let everything that can go on go on for a while."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def abandon() -> None:
+    """Drop every other task of the loop, as the end of its process would."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - one turn of the loop at a time, no time passes
+        await asyncio.sleep(0)

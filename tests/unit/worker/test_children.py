@@ -1,0 +1,185 @@
+"""Child runs: started by the same door as every run, once, and waited for without a seat."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain import states
+from app.engine import stores
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+
+def child(key: str, *program: toys.Step, **fields: object) -> toys.Step:
+    """Return a step that starts a run."""
+    return {"child": key, "program": list(program), **fields}
+
+
+async def test_a_parent_waits_for_its_child_without_a_seat() -> None:
+    """With a single seat the child runs while its parent waits, and its slots are the step's output."""
+    bench = await Bench(limit=1).open()
+    run_id = await bench.submit(child("sub", *toys.tools("one")), {"tool": "two"})
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    output = (await bench.store.read(run_id)).records[0].output
+
+    assert output["status"] == "done"
+    assert output["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
+    assert list(output["slots"]) == ["one"]
+    assert (await bench.store.summary(output["run_id"])).parent_run_id == run_id
+    assert bench.toolbox.executed == ["one/1", "two/1"]
+
+    await bench.close()
+
+
+async def test_a_failed_child_fails_its_step() -> None:
+    """The step's error says how the child ended, and its output what came of it."""
+    bench = await Bench().open()
+    bench.toolbox.fail("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one"), forgiven=True))
+    await bench.ended(run_id)
+    (record,) = (await bench.store.read(run_id)).records
+
+    assert record.error is not None
+    assert record.error.code == "child_failed"
+    assert record.output["error"]["code"] == "run_failed"
+
+    await bench.close()
+
+
+async def test_a_restart_finds_the_child() -> None:
+    """A parent that was waiting when its process died goes on waiting for the same child."""
+    bench = await Bench().open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await bench.toolbox.begun("one")
+    await bench.crash()
+    bench.toolbox.hold("one").set()
+    await bench.restart()
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "one/2"]
+    assert len(await bench.run_ids()) == 2
+
+    await bench.close()
+
+
+async def test_cancelling_a_parent_cancels_its_children() -> None:
+    """A child, and its own child, end with the run that waits for them, wherever they are."""
+    bench = await Bench(limit=1).open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", child("subsub", *toys.tools("one"))))
+    await bench.toolbox.begun("one")
+    await bench.pool.cancel(run_id)
+
+    assert await bench.ended(run_id) == [RunState.CANCELLED]
+
+    await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
+
+    assert await bench.every_status() == ["cancelled"] * 3
+
+    await bench.close()
+
+
+async def test_cancelling_a_parent_cancels_however_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of an earlier process end with the run that started them, also those beyond a page of the list."""
+    monkeypatch.setattr(stores, "PAGE", 2)
+    bench = await Bench(limit=1).open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit({"gather": {f"b{at}": [child(f"sub{at}", *toys.tools("one"))] for at in range(5)}})
+    await bench.toolbox.begun("one")
+    while len(await bench.run_ids()) < 6:
+        await pools.idle()
+    await bench.pool.pause(run_id)
+    await bench.at_rest(run_id)
+    await bench.crash()
+    await bench.restart()
+    await bench.pool.cancel(run_id)
+    await bench.ended(*await bench.run_ids())
+
+    assert await bench.every_status() == ["cancelled"] * 6
+
+    await bench.close()
+
+
+async def test_a_crash_amid_a_cancel_reaches_the_children_too() -> None:
+    """A parent whose cancel was written down before the crash takes its children along after it."""
+    bench = await Bench(limit=1).open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await bench.toolbox.begun("one")
+    await bench.crash_at("pool.after_cancel", 1, bench.pool.cancel(run_id))
+    await bench.restart()
+    await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
+
+    assert await bench.every_status() == ["cancelled"] * 2
+
+    await bench.close()
+
+
+async def test_a_cancelled_child_is_told_to_its_parent() -> None:
+    """Cancelling only the child fails the step that waits for it."""
+    bench = await Bench().open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one"), forgiven=True))
+    await bench.toolbox.begun("one")
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+    await bench.pool.cancel(sub)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert (await bench.store.read(run_id)).records[0].output["status"] == "cancelled"
+
+    await bench.close()
+
+
+async def test_a_stop_and_a_pause_leave_the_child_alone() -> None:
+    """Only an end of the parent ends its children; a paused parent finds its child done when it goes on."""
+    bench = await Bench().open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await bench.toolbox.begun("one")
+    await bench.pool.pause(run_id)
+    await bench.at_rest(run_id)
+    bench.toolbox.hold("one").set()
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+
+    assert await bench.ended(sub) == [RunState.DONE]
+
+    await bench.pool.unpause(run_id)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_child_nobody_waits_for_any_more_is_cancelled() -> None:
+    """When a sibling branch fails the parent, the child of the other branch ends too."""
+    bench = await Bench().open()
+    bench.toolbox.hold("one")
+    bench.toolbox.hold("two")
+    bench.toolbox.fail("two")
+    run_id = await bench.submit({"gather": {"left": [child("sub", *toys.tools("one"))], "right": toys.tools("two")}})
+    await bench.toolbox.begun("one")
+    await bench.toolbox.begun("two")
+    bench.toolbox.hold("two").set()
+
+    assert await bench.ended(run_id) == [RunState.FAILED]
+
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+
+    assert await bench.ended(sub) == [RunState.CANCELLED]
+
+    await bench.close()
+
+
+async def test_a_child_shares_its_parents_workspace() -> None:
+    """A parent that holds its workspace alone does not lock out the child it waits for."""
+    bench = await Bench().open()
+    run_id = await bench.submit(child("sub", *toys.tools("one")), exclusive_workspace=True)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()

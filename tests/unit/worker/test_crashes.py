@@ -1,0 +1,111 @@
+"""Crashes: wherever a process dies, the next one brings its runs to the same end, and repeats
+nothing that is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain import views
+from app.engine import dry_replay
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+
+PROGRAM: tuple[toys.Step, ...] = (
+    {"tool": "one"},
+    {"gather": {"left": [{"agent": "two"}], "right": toys.tools("three", "big")}},
+    {"timer": "wait", "seconds": 0},
+    {"agent": "flaky", "retry": {"max_attempts": 2, "initial_seconds": 0}, "forgiven": True},
+    {"gather": {"fails": [{"tool": "failing"}], "endless": [{"endless": "more"}]}, "fail_fast": True},
+)
+"""Ends as failed, since the first failure of the last gather cancels the other branch."""
+
+GENTLE = PROGRAM[:-1]
+
+
+async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
+    """Open a bench whose failing steps fail, with a run that is not submitted yet."""
+    bench = await Bench().open()
+    bench.toolbox.fail("flaky")
+    bench.toolbox.fail("failing")
+    run_id = await bench.create(*program)
+    bench.probes.story.clear()
+    return bench, run_id
+
+
+async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str, Any]:
+    """Return what counts of a run; what a power cut may take from its snapshots is left out."""
+    loaded = await bench.store.read(run_id)
+    view = await dry_replay.review(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
+    shown = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
+    if files:
+        shown = await bench.store.read_snapshots(run_id)
+    return {
+        "status": await bench.status(run_id),
+        "manifest": {name: shown["run.json"][name] for name in ("status", "current_step_index", "error", "ending")},
+        "records": pools.ending(loaded),
+        "slots": shown["cache.json"],
+    }
+
+
+async def undisturbed(program: tuple[toys.Step, ...]) -> tuple[list[str], dict[str, Any]]:
+    """Run a program once, and return the points that it passed and what it left."""
+    bench, run_id = await begin(program)
+    await bench.pool.submit(run_id)
+    await bench.ended(run_id)
+    story, left = list(bench.probes.story), await left_by(bench, run_id)
+    await bench.close()
+    return story, left
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
+async def test_the_end_is_the_same_wherever_a_process_dies(lose_unsynced: bool) -> None:
+    """For every passing of every point, of the engine, the pool and the storage: kill, restart, same end."""
+    story, expected = await undisturbed(GENTLE)
+    for number, point in enumerate(story):
+        nth = story[: number + 1].count(point)
+        found = await disturbed(GENTLE, point, nth, lose_unsynced=lose_unsynced)
+
+        assert found == expected, (point, nth)
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
+async def test_a_failing_gather_ends_the_same_too(lose_unsynced: bool) -> None:
+    """A fail-fast gather with a sibling in flight fails with the same error and slots, wherever it is killed."""
+    story, expected = await undisturbed(PROGRAM)
+    for number, point in enumerate(story):
+        nth = story[: number + 1].count(point)
+        found = await disturbed(PROGRAM, point, nth, lose_unsynced=lose_unsynced)
+        for left in (expected, found):
+            left["records"] = {key: value for key, value in left["records"].items() if not key.startswith("more#")}
+            left["slots"] = {key: value for key, value in left["slots"].items() if not key.startswith("more#")}
+            left["manifest"].pop("current_step_index", None)
+
+        assert found == expected, (point, nth)
+
+
+async def disturbed(program: tuple[toys.Step, ...], point: str, nth: int, *, lose_unsynced: bool) -> dict[str, Any]:
+    """Run a program, kill its process at a point, go on in another one, and return what it left."""
+    bench, run_id = await begin(program)
+    left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
+    await bench.pool.submit(run_id)
+    await bench.bury(left)
+    before = {(record.key, record.attempt) for record in (await _records(bench, run_id))}
+    executed = list(bench.toolbox.executed)
+    await bench.restart()
+    await bench.ended(run_id)
+    after = bench.toolbox.executed[len(executed) :]
+    found = await left_by(bench, run_id, files=not lose_unsynced)
+    await bench.close()
+
+    assert not {f"{key}/{attempt}" for key, attempt in before} & set(after), (point, nth)
+    assert len(set(bench.toolbox.executed)) == len(bench.toolbox.executed) or lose_unsynced, (point, nth)
+    return found
+
+
+async def _records(bench: Bench, run_id: str) -> Any:
+    await bench.store.start()
+    return (await bench.store.read(run_id)).records

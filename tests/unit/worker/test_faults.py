@@ -1,0 +1,200 @@
+"""Faults: one run's trouble is its own, and what heals goes on by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.domain import states
+from app.storage import memory_store
+from app.worker import loading
+from tests.unit.worker import failing, pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+
+async def opened(store: memory_store.MemoryStore | None = None, **parts: object) -> Bench:
+    """Open a bench over a store of failing parts."""
+    bench = Bench(limit=2)
+    bench.take_store(store or memory_store.MemoryStore(clock=bench.clock, probes=bench.probes, **parts))  # type: ignore[arg-type]
+    return await bench.open()
+
+
+async def test_a_full_disk_parks_a_run_until_there_is_room() -> None:
+    """The finished step waits in memory, orders are refused with the reason, and nothing is executed twice."""
+    disk = failing.FullDisk()
+    bench = await opened(disk=disk)
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.toolbox.begun("one")
+    disk.full = True
+    bench.toolbox.hold("one").set()
+    view = await bench.shown(run_id, RunState.PAUSED)
+
+    assert view.error is not None
+    assert view.error["code"] == "storage_error"
+    with pytest.raises(errors.NoRoom):
+        await bench.pool.cancel(run_id)
+
+    disk.full = False
+    await bench.advance_until(lambda: run_id not in bench.pool._house.stays)
+
+    assert await bench.status(run_id) == "done"
+    assert bench.toolbox.executed == ["one/1", "two/1"]
+
+    await bench.close()
+
+
+async def test_a_stop_does_not_wait_for_room() -> None:
+    """A run parked by a full disk does not keep its service from stopping, and runs its step again later."""
+    disk = failing.FullDisk()
+    bench = await opened(disk=disk)
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.toolbox.begun("one")
+    disk.full = True
+    bench.toolbox.hold("one").set()
+    await bench.shown(run_id, RunState.PAUSED)
+    await pools.soon(bench.pool.stop(0))
+    await bench.crash()
+    await bench.restart()
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "one/2"]
+
+    await bench.close()
+
+
+async def test_a_lost_index_ends_nobody() -> None:
+    """A run whose row cannot be written stays unfinished there, and is settled when the index is back."""
+    index = failing.LostIndex()
+    bench = await opened(index=index)
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.toolbox.begun("one")
+    index.lost = True
+    bench.toolbox.hold("one").set()
+    await bench.at_rest(run_id)
+
+    assert await bench.status(run_id) == "running"
+    assert not bench.pool.status().stopping
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    index.lost = False
+    await pools.idle()
+    bench.advance(loading.RELOAD_SECONDS)
+    await bench.until(lambda: run_id in bench.pool._house.stays)
+    await bench.at_rest(run_id)
+
+    assert await bench.status(run_id) == "done"
+    assert bench.toolbox.executed == ["one/1"]
+
+    await bench.close()
+
+
+async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """A pool that cannot learn now what is unfinished executes what comes in, and goes on with the rest later."""
+    bench = Bench(limit=2)
+    index = failing.LostIndex()
+    bench.take_store(memory_store.MemoryStore(clock=bench.clock, probes=bench.probes, index=index))
+    await bench.store.start()
+    left = await bench.create(*toys.tools("one"))
+    index.lost = True
+    bench.pool.start()
+    await bench.until(lambda: "unfinished runs not listed" in caplog.text)
+    index.lost = False
+    fresh = await bench.submit(*toys.tools("two"))
+    first = await bench.ended(fresh)
+    waiting = await bench.status(left)
+    bench.advance(loading.RELOAD_SECONDS)
+    found = await pools.soon(bench.pool.recovered())
+
+    assert (first, waiting) == ([RunState.DONE], "pending")
+    assert (found, await bench.ended(left)) == (1, [RunState.DONE])
+    assert not bench.pool.status().stopping
+
+    await bench.close()
+
+
+async def test_a_damaged_journal_fails_its_own_run() -> None:
+    """A run whose journal is damaged before its end is shown as failed, holds nothing, and blocks nobody."""
+    bench = await Bench(limit=2).open()
+    bench.toolbox.hold("three")
+    damaged = await bench.submit(*toys.tools("one", "two", "three"), exclusive_workspace=True)
+    await bench.toolbox.begun("three")
+    waiting = await bench.submit(*toys.tools("four"), exclusive_workspace=True)
+    await bench.crash()
+    bench.damage(damaged, "steps.jsonl")
+    await bench.restart()
+
+    assert await bench.ended(damaged, waiting) == [RunState.FAILED, RunState.DONE]
+    assert (await bench.store.summary(damaged)).error_code == "journal_corrupt"
+    with pytest.raises(errors.JournalCorrupt):
+        await bench.resumed(damaged)
+    with pytest.raises(errors.WrongState):
+        await bench.pool.cancel(damaged)
+
+    await bench.close()
+
+
+async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
+    """A fault in opening one run is logged and leaves that run alone; the pool goes on."""
+    bench = Bench(limit=2)
+    store = failing.OddFolder(clock=bench.clock, probes=bench.probes)
+    bench.take_store(store)
+    await bench.open()
+    store.odd = await bench.create(*toys.tools("one"))
+    await bench.pool.submit(store.odd)
+    fine = await bench.submit(*toys.tools("two"))
+
+    assert await bench.ended(fine) == [RunState.DONE]
+
+    await bench.at_rest(store.odd)
+    with pytest.raises(errors.ControlRoomError) as refused:
+        await bench.pool.cancel(store.odd)
+
+    assert refused.value.code == "internal_error"
+
+    odd, store.odd = store.odd, None
+
+    assert await bench.pool.submit(odd) is RunState.RUNNING
+    assert await bench.ended(odd) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_busy_folder_is_tried_again() -> None:
+    """A run that another process holds for a while is queued again until it is free."""
+    bench = await Bench(limit=2).open()
+    run_id = await bench.create(*toys.tools("one"))
+    held = await bench.store.open(run_id)
+    await bench.pool.submit(run_id)
+    await bench.at_rest(run_id)
+    with pytest.raises(errors.Conflict) as refused:
+        await bench.pool.cancel(run_id)
+
+    assert refused.value.code == "run_busy"
+    assert bench.pool.status().running == 0
+
+    await held.close()
+    bench.advance(loading.RELOAD_SECONDS)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_deleted_run_is_not_missed() -> None:
+    """A run whose folder went away while it was queued leaves the queue."""
+    bench = await Bench(limit=1).open()
+    keeper = await bench.keep_busy(1)
+    gone = await bench.submit(*toys.tools("one"))
+    bench.remove(gone)
+    fine = await bench.submit(*toys.tools("two"))
+    keeper.set()
+
+    assert await bench.ended(fine) == [RunState.DONE]
+    assert gone not in bench.pool._house.stays
+
+    await bench.close()

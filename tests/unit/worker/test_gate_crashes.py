@@ -1,0 +1,96 @@
+"""Gates under crashes: a process dies between any two writes while a gate opens, waits, or gets its answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app import errors
+from app.domain import gates, states
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+PROGRAM: tuple[toys.Step, ...] = (
+    {"tool": "one"},
+    {"gate": "ask", "default": "deny", "expires_seconds": 100, "stops": True},
+    {"tool": "two"},
+)
+APPROVE = gates.Answer(decision="approve", message="go on", idempotency_key="k")
+
+
+async def lived(bench: Bench) -> str:
+    """Run the program, its gate approved, to its end."""
+    run_id = await bench.submit(*PROGRAM)
+    # Without a time limit, since Python 3.11 may lose the cancellation of what waits under one.
+    while not bench.pool.open_gates(run_id):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await bench.pool.decide(run_id, "ask", APPROVE)
+    bench.probes.story.append("answered")
+    await bench.pool.ended(run_id)
+    return run_id
+
+
+async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
+    """Crash at a point, restart, and see that the answer counts if it was accepted and can be given otherwise."""
+    bench = await Bench().open()
+    left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
+    living = asyncio.create_task(lived(bench))
+    await bench.bury(left)
+    await asyncio.gather(living, return_exceptions=True)
+    accepted = "answered" in bench.lived
+    await bench.restart()
+    run_ids = await bench.run_ids()
+    if run_ids:
+        await bench.until(lambda: bool(bench.pool.open_gates(run_ids[0])) or run_ids[0] not in bench.pool._house.stays)
+        open_again = bench.pool.open_gates(run_ids[0])
+
+        assert not (accepted and open_again), (point, nth)
+        assert [gate.gate_id for gate in open_again] in ([], [gates.gate_id(run_ids[0], "ask", 1)])
+
+        if open_again:
+            await pools.soon(bench.pool.decide(run_ids[0], "ask", APPROVE))
+        await bench.at_rest(run_ids[0])
+        lines = (await bench.store.read(run_ids[0])).records
+
+        assert await bench.status(run_ids[0]) == "done", (point, nth)
+        assert [line.key for line in lines] == ["one", "ask", "two"]
+
+    await bench.close()
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
+async def test_an_answer_is_given_or_not(lose_unsynced: bool) -> None:
+    """After a crash at any point an accepted answer counts, and any other can be given to the same gate."""
+    bench = await Bench().open()
+    bench.probes.story.clear()
+    await lived(bench)
+    story = [point for point in bench.probes.story if point != "answered"]
+    await bench.close()
+    for number, point in enumerate(story):
+        await disturbed(point, story[: number + 1].count(point), lose_unsynced)
+
+
+async def test_two_answers_race_through_a_crash() -> None:
+    """Of two answers that were both on their way when the process died, at most one counts."""
+    bench = await Bench().open()
+    run_id = await bench.submit(*PROGRAM)
+    await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
+    left = bench.crash_when("step.after_append", 1)
+    given = [
+        asyncio.create_task(bench.pool.decide(run_id, "ask", gates.Answer(decision=decision)))
+        for decision in ("approve", "deny")
+    ]
+    await bench.bury(left)
+    await asyncio.gather(*given, return_exceptions=True)
+    await bench.restart()
+    with pytest.raises(errors.Conflict) as late:
+        await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="deny")))
+
+    assert late.value.code == "gate_decided"
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
+
+    await bench.close()

@@ -1,0 +1,147 @@
+"""Orders under crashes: a process dies between any two writes of a cancel, a pause, an unpause or a resume."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from app import errors
+from app.domain import states
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An order, what comes before it, and where its run stands when it is carried out."""
+
+    before: Callable[[Bench], Awaitable[str]]
+    """Bring a run to where the order is given; the same again after a restart."""
+    order: Callable[[Bench, str], Awaitable[RunState]]
+    """The order."""
+    state: str
+    """State of the run in the index when all is quiet afterwards."""
+    durable: str
+    """Point from which on the order must have its effect without being repeated."""
+
+
+async def running(bench: Bench) -> str:
+    """Return a run whose first step is under way, and takes its time."""
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.toolbox.begun("one")
+    return run_id
+
+
+async def queued(bench: Bench) -> str:
+    """Return a run that waits for a seat."""
+    await bench.keep_busy(1)
+    return await bench.submit(*toys.tools("one", "two"))
+
+
+async def paused(bench: Bench) -> str:
+    """Return a run that rests behind its first step."""
+    run_id = await running(bench)
+    await bench.pool.pause(run_id)
+    bench.toolbox.hold("one").set()
+    await bench.at_rest(run_id)
+    return run_id
+
+
+async def failed(bench: Bench) -> str:
+    """Return a run whose second step failed, and would not fail again."""
+    bench.toolbox.fail("two")
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.ended(run_id)
+    bench.toolbox.mend("two")
+    return run_id
+
+
+async def cancel(bench: Bench, run_id: str) -> RunState:
+    """Cancel."""
+    return await bench.pool.cancel(run_id)
+
+
+async def pause(bench: Bench, run_id: str) -> RunState:
+    """Pause, and let the step under way end."""
+    answer = await bench.pool.pause(run_id)
+    bench.toolbox.hold("one").set()
+    return answer
+
+
+async def unpause(bench: Bench, run_id: str) -> RunState:
+    """Unpause."""
+    return await bench.pool.unpause(run_id)
+
+
+async def resume(bench: Bench, run_id: str) -> RunState:
+    """Resume."""
+    return await bench.resumed(run_id)
+
+
+CASES = {
+    "cancel running": Case(before=running, order=cancel, state="cancelled", durable="pool.after_cancel"),
+    "cancel queued": Case(before=queued, order=cancel, state="cancelled", durable="pool.after_cancel"),
+    "cancel paused": Case(before=paused, order=cancel, state="cancelled", durable="pool.after_cancel"),
+    "pause running": Case(before=running, order=pause, state="paused", durable="pool.after_pause"),
+    "pause queued": Case(before=queued, order=pause, state="paused", durable="pool.after_pause"),
+    "unpause": Case(before=paused, order=unpause, state="done", durable="pool.after_unpause"),
+    "resume": Case(before=failed, order=resume, state="done", durable="pool.after_resume"),
+}
+
+
+async def carried_out(case: Case) -> list[str]:
+    """Carry an order out undisturbed, and return the points passed."""
+    bench = await Bench(limit=1).open()
+    run_id = await case.before(bench)
+    bench.probes.story.clear()
+    await case.order(bench, run_id)
+    await bench.at_rest(run_id)
+    story = list(bench.probes.story)
+
+    assert await bench.status(run_id) == case.state
+
+    await bench.crash()
+    return story
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
+@pytest.mark.parametrize("name", CASES)
+async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool) -> None:
+    """After a crash the order stands if it was written, else it can be given again; the end is the same."""
+    case = CASES[name]
+    story = await carried_out(case)
+    for number, point in enumerate(story):
+        await disturbed(case, point, story[: number + 1].count(point), lose_unsynced)
+
+
+async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> None:
+    """Crash while an order is carried out, restart, and see that it stands or can be repeated."""
+    bench = await Bench(limit=1).open()
+    run_id = await case.before(bench)
+    left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
+    given = asyncio.create_task(_quietly(case.order(bench, run_id)))
+    await bench.bury(left)
+    await asyncio.gather(given, return_exceptions=True)
+    await bench.restart()
+    if case.durable not in bench.lived:
+        await _quietly(case.order(bench, run_id))
+    bench.toolbox.hold("one").set()
+    bench.toolbox.hold("busy").set()
+    await bench.at_rest(run_id)
+
+    assert await bench.status(run_id) == case.state, (point, nth)
+
+    await bench.close()
+
+
+async def _quietly(order: Awaitable[RunState]) -> None:
+    # Repeated though it stands, an order is refused; over a dead store it fails.
+    with contextlib.suppress(errors.WrongState, errors.NoRoom):
+        await order

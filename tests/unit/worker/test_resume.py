@@ -1,0 +1,147 @@
+"""Resume: an ended run is sent on, from its failed step or an earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app import errors
+from app.domain import states
+from tests.unit.worker import pools, toys
+
+Bench = pools.Bench
+RunState = states.RunState
+
+
+async def failed(bench: Bench) -> str:
+    """Run three steps of which the second fails."""
+    bench.toolbox.fail("two")
+    run_id = await bench.submit(*toys.tools("one", "two", "three"))
+    await bench.ended(run_id)
+    bench.toolbox.mend("two")
+    return run_id
+
+
+async def test_a_failed_run_goes_on_from_its_failed_step() -> None:
+    """What succeeded is kept, what made the run fail is performed again."""
+    bench = await Bench().open()
+    run_id = await failed(bench)
+
+    assert await bench.resumed(run_id) is RunState.RUNNING
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "two/1", "two/2", "three/1"]
+    assert "run.resumed" in await bench.kinds(run_id)
+
+    await bench.close()
+
+
+async def test_an_earlier_step_may_be_named() -> None:
+    """From the named step on everything is performed again."""
+    bench = await Bench().open()
+    run_id = await failed(bench)
+    await bench.resumed(run_id, from_key="one")
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "two/1", "one/2", "two/2", "three/1"]
+
+    await bench.close()
+
+
+async def test_an_unknown_step_is_refused() -> None:
+    """A step that the run does not have changes nothing, and the answer names those it has."""
+    bench = await Bench().open()
+    run_id = await failed(bench)
+    with pytest.raises(errors.RequestInvalid) as refused:
+        await bench.resumed(run_id, from_key="nine")
+
+    assert refused.value.detail["steps"] == ["one", "two"]
+    assert await bench.status(run_id) == "failed"
+
+    await bench.close()
+
+
+async def test_other_arguments_must_fit_what_is_kept() -> None:
+    """New facts are taken only if the living lines replay with them; nothing is executed before that is sure."""
+    bench = await Bench().open()
+    run_id = await failed(bench)
+    with pytest.raises(errors.RequestInvalid) as refused:
+        await bench.resumed(run_id, overrides={"args": {"program": toys.tools("other", "three")}})
+
+    assert refused.value.code == "recipe_differs"
+    assert await bench.status(run_id) == "failed"
+
+    await bench.resumed(run_id, overrides={"args": {"program": toys.tools("one", "four")}})
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "two/1", "four/1"]
+    assert (await bench.store.read(run_id)).start.args == {"program": toys.tools("one", "four")}
+
+    await bench.close()
+
+
+async def test_the_row_is_unfinished_before_the_line_is_written() -> None:
+    """A crash on either side of the line finds the run: still failed before it, going on after it."""
+    for point, state in (("pool.before_resume", RunState.FAILED), ("pool.after_resume", RunState.DONE)):
+        bench = await Bench().open()
+        run_id = await failed(bench)
+        await bench.crash_at(point, 1, bench.resumed(run_id))
+        await bench.restart()
+
+        assert await bench.ended(run_id) == [state]
+
+        await bench.close()
+
+
+async def test_a_resumed_run_waits_its_turn() -> None:
+    """A resume goes through the queue like every run, and shows the run as pending."""
+    bench = await Bench(limit=1).open()
+    run_id = await failed(bench)
+    keeper = await bench.keep_busy(1)
+
+    assert await bench.resumed(run_id) is RunState.PENDING
+    assert await bench.status(run_id) == "pending"
+    assert (await bench.store.read_snapshots(run_id))["run.json"]["status"] == "pending"
+    with pytest.raises(errors.WrongState):
+        await bench.resumed(run_id)
+
+    keeper.set()
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_run_may_fail_and_be_resumed_again() -> None:
+    """Each resume kills only the lines of the last failure."""
+    bench = await Bench().open()
+    run_id = await failed(bench)
+    bench.toolbox.fail("three")
+    await bench.resumed(run_id)
+
+    assert await bench.ended(run_id) == [RunState.FAILED]
+
+    bench.toolbox.mend("three")
+    await bench.resumed(run_id)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.executed == ["one/1", "two/1", "two/2", "three/1", "three/2"]
+
+    await bench.close()
+
+
+async def test_resuming_right_after_the_end_works() -> None:
+    """Who sees the failure and resumes at once is not told that the run is unfinished."""
+    bench = await Bench().open()
+    bench.toolbox.fail("one")
+    run_id = await bench.create(*toys.tools("one"))
+    resumes: list[asyncio.Task[RunState]] = []
+    bench.probes.at("run.after_ended", 1, lambda: resumes.append(asyncio.create_task(bench.resumed(run_id))))
+    await bench.pool.submit(run_id)
+    await bench.probes.passed("run.after_ended")
+    bench.toolbox.mend("one")
+    await pools.soon(resumes[0])
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()

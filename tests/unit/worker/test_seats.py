@@ -1,0 +1,358 @@
+"""Seats: order, limit, and workspaces that are held alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.worker import capacity, workspace_reservations
+
+ARRIVALS = itertools.count()
+
+
+class Line:
+    """Seats with a story of who was granted one."""
+
+    def __init__(self, limit: int, *, known: bool = True) -> None:
+        self.told: list[tuple[str, capacity.Obstacle | None]] = []
+        self.seats = capacity.WorkerCapacity(
+            limit, lambda run_id: self.told.append((run_id, self.seats.obstacle(run_id)))
+        )
+        self.granted: list[str] = []
+        if known:
+            self.seats.know_workspaces()
+
+    def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
+        """Ask for a seat."""
+        self.seats.join(self.ticket(run_id, priority, workspace, *ancestors))
+
+    def ticket(
+        self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str
+    ) -> capacity.CapacityRequest:
+        """Make a request."""
+        return capacity.CapacityRequest(
+            run_id=run_id,
+            priority=priority,
+            arrival=next(ARRIVALS),
+            workspace=workspace,
+            ancestors=frozenset(ancestors),
+            granted=lambda: self.granted.append(run_id),
+        )
+
+    def end(self, run_id: str) -> None:
+        """Let a run go for good."""
+        self.seats.free(run_id)
+        self.seats.release(run_id)
+
+
+def test_the_first_come_is_the_first_served() -> None:
+    """Runs of one priority are granted seats in the order of their asking, never more than the limit."""
+    line = Line(2)
+    for run_id in "abcd":
+        line.join(run_id)
+    line.end("b")
+
+    assert line.granted == ["a", "b", "c"]
+    assert (line.seats.taken, line.seats.queued) == (2, 1)
+
+
+def test_a_higher_priority_goes_first() -> None:
+    """A later request of higher priority passes those that wait, and not those that are seated."""
+    line = Line(1)
+    line.join("seated", -100)
+    line.join("low", -1)
+    line.join("middle")
+    line.join("high", 100)
+    for run_id in ("seated", "high", "middle"):
+        line.end(run_id)
+
+    assert line.granted == ["seated", "high", "middle", "low"]
+
+
+def test_a_withdrawn_request_is_forgotten() -> None:
+    """A run that no longer asks is passed over."""
+    line = Line(1)
+    for run_id in "abc":
+        line.join(run_id)
+    line.seats.withdraw("b")
+    line.end("a")
+
+    assert line.granted == ["a", "c"]
+    assert not line.seats.is_queued("b")
+
+
+def test_a_closed_queue_grants_nothing() -> None:
+    """After closing, requests are kept and nobody is seated."""
+    line = Line(1)
+    line.join("a")
+    line.seats.close()
+    line.join("b")
+    line.end("a")
+
+    assert line.granted == ["a"]
+    assert line.seats.is_queued("b")
+
+
+def test_a_held_workspace_holds_up_nobody_else() -> None:
+    """Who wants a workspace that another run holds stands aside, is told why, and is seated when it is free."""
+    line = Line(4)
+    line.join("holder", 0, "/w")
+    line.join("other", 0, "/w")
+    line.join("elsewhere", 0, "/v")
+    line.join("sharing")
+
+    assert line.granted == ["holder", "elsewhere", "sharing"]
+    assert line.seats.obstacle("other") == capacity.Obstacle(reason="workspace_busy", holder="holder")
+    assert line.seats.obstacle("holder") is None
+
+    line.end("holder")
+
+    assert line.granted[-1] == "other"
+
+
+def test_a_workspace_outlives_the_seat() -> None:
+    """A run that gives its seat back keeps its workspace, and comes back to it."""
+    line = Line(4)
+    line.join("holder", 0, "/w")
+    line.join("other", 0, "/w")
+    line.seats.free("holder")
+
+    assert line.granted == ["holder"]
+
+    line.join("holder", 0, "/w")
+    line.end("holder")
+
+    assert line.granted == ["holder", "holder", "other"]
+
+
+def test_a_child_may_enter_its_parents_workspace() -> None:
+    """A run below the holder is let in, its own siblings are not, and a stranger waits for both."""
+    line = Line(8)
+    line.join("parent", 0, "/w")
+    line.join("stranger", 0, "/w")
+    line.join("child", 0, "/w", "parent")
+    line.join("sibling", 0, "/w", "parent")
+
+    assert line.granted == ["parent", "child"]
+
+    line.end("child")
+
+    assert line.granted == ["parent", "child", "sibling"]
+
+    line.end("sibling")
+    line.end("parent")
+
+    assert line.granted[-1] == "stranger"
+
+
+def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
+    """After a restart, who holds a workspace from before gets it before everybody else."""
+    line = Line(8, known=False)
+    line.join("early", 0, "/w")
+    line.join("sharing")
+
+    assert line.granted == ["sharing"]
+    assert line.seats.obstacle("early") == capacity.Obstacle(reason="recovering")
+
+    line.seats.hold("/w", "found")
+    line.seats.know_workspaces()
+
+    assert line.granted == ["sharing"]
+    assert line.seats.obstacle("early") == capacity.Obstacle(reason="workspace_busy", holder="found")
+
+    line.end("found")
+
+    assert line.granted == ["sharing", "early"]
+
+
+def test_whoever_waits_is_told_of_another_obstacle() -> None:
+    """Each time somebody else stands in the way of a run that waits for a workspace, or nobody does, that is told."""
+    line = Line(8, known=False)
+    line.join("waiting", 0, "/w")
+    line.join("other", 0, "/v")
+    line.seats.hold("/w", "found")
+    line.seats.know_workspaces()
+    line.join("first", 1, "/w")
+    line.end("found")
+
+    assert line.granted == ["other", "first"]
+    busy = [capacity.Obstacle(reason="workspace_busy", holder=holder) for holder in ("found", "first")]
+    assert _without_repetition(told for run_id, told in line.told if run_id == "waiting") == [
+        capacity.Obstacle(reason="recovering"),
+        *busy,
+    ]
+
+    line.told.clear()
+    line.join("sharing")
+    line.end("sharing")
+
+    assert line.told == []
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_nobody_waits_behind_an_obstacle_untold(
+    limit: int, wishes: list[tuple[int, str | None]], chance: object
+) -> None:
+    """Whatever happens, what was told last of a run that waits is what stands in its way."""
+    outside = Outside("/v")
+    line = Line(limit, known=False)
+    line.seats.guard(outside.lock, lambda: None)
+    line.seats.hold("/w", "found")
+    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    seated = ["found"]
+    shown = {f"r{number}": line.seats.obstacle(f"r{number}") for number in range(len(wishes))}
+    deeds = [lambda: line.seats.know_workspaces(), lambda: outside.busy.clear(), lambda: line.seats.look_again()]
+    for number in range(2 * len(wishes) + 4):
+        before = len(line.granted)
+        line.told.clear()
+        leaving = chance.choice(seated) if seated else None  # type: ignore[attr-defined]
+        if number % 2 == 0 or leaving is None:
+            deeds[number // 2 % 3]()
+        else:
+            line.end(leaving)
+            seated.remove(leaving)
+        seated += line.granted[before:]
+        shown |= dict(line.told)
+
+        waiting = [run_id for run_id in shown if line.seats.is_queued(run_id)]
+        assert {run_id: shown[run_id] for run_id in waiting} == {
+            run_id: line.seats.obstacle(run_id) for run_id in waiting
+        }
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_everybody_is_served_once_and_in_order(
+    limit: int, wishes: list[tuple[int, str | None]], chance: object
+) -> None:
+    """Whoever ends whenever: the limit and the workspaces hold, and runs of a kind are served in order."""
+    line = Line(limit)
+    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    seated = list(line.granted)
+    while seated:
+        held = [wishes[int(run_id[1:])][1] for run_id in seated]
+
+        assert len(seated) <= limit
+        assert sorted(map(str, filter(None, held))) == sorted(map(str, {item for item in held if item}))
+
+        leaving = chance.choice(seated)  # type: ignore[attr-defined]
+        before = len(line.granted)
+        line.end(leaving)
+        seated = [run_id for run_id in seated if run_id != leaving] + line.granted[before:]
+
+    assert sorted(line.granted) == sorted(f"r{number}" for number in range(len(wishes)))
+    for kind in set(wishes):
+        served = [int(run_id[1:]) for run_id in line.granted if wishes[int(run_id[1:])] == kind]
+        assert served == sorted(served)
+
+
+def _without_repetition(told: Iterable[capacity.Obstacle | None]) -> list[capacity.Obstacle | None]:
+    return [each for each, _ in itertools.groupby(told)]
+
+
+class Outside:
+    """Other processes that may have a workspace."""
+
+    def __init__(self, *busy: str) -> None:
+        self.busy = set(busy)
+        self.ours: list[str] = []
+
+    def lock(self, workspace: str) -> workspace_reservations.Lock | None:
+        """Lock a workspace for this process."""
+        if workspace in self.busy:
+            return None
+        self.ours.append(workspace)
+        return Held(self, workspace)
+
+
+class Held:
+    """A workspace that is locked here."""
+
+    def __init__(self, outside: Outside, workspace: str) -> None:
+        self._outside = outside
+        self._workspace = workspace
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._outside.ours.remove(self._workspace)
+
+
+def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
+    """Return seats that lock their workspaces, and what was told of other processes."""
+    line, told = Line(limit), list[str]()
+    line.seats.guard(outside.lock, lambda: told.append("elsewhere"))
+    return line, told
+
+
+def test_a_workspace_of_another_process_is_waited_for() -> None:
+    """Who wants it stands aside, holds up nobody, and has it once it is free and looked at again."""
+    outside = Outside("/a")
+    line, told = guarded(2, outside)
+    line.join("one", 0, "/a")
+    line.join("two", 0, "/b")
+
+    assert (line.granted, told, outside.ours) == (["two"], ["elsewhere"], ["/b"])
+    assert line.seats.obstacle("one") == capacity.Obstacle(reason="workspace_busy")
+    assert line.seats.look_again() is True
+    assert line.granted == ["two"]
+
+    outside.busy.clear()
+
+    assert line.seats.look_again() is False
+    assert line.granted == ["two", "one"]
+    assert line.seats.obstacle("one") is None
+
+
+def test_a_lock_is_given_back_with_the_workspace() -> None:
+    """It is held once for a run and those below it, until the last of them lets go; a stop gives back the rest."""
+    outside = Outside()
+    line, _ = guarded(3, outside)
+    line.join("parent", 0, "/a")
+    line.join("child", 0, "/a", "parent")
+    line.join("other", 0, "/b")
+
+    assert outside.ours == ["/a", "/b"]
+
+    line.end("child")
+
+    assert outside.ours == ["/a", "/b"]
+
+    line.end("parent")
+
+    assert outside.ours == ["/b"]
+
+    line.seats.clear()
+
+    assert outside.ours == []
+
+
+def test_no_lock_is_taken_before_a_seat_is_free() -> None:
+    """A run that waits for its turn keeps no other process out."""
+    outside = Outside()
+    line, _ = guarded(1, outside)
+    line.join("one", 0, "/a")
+    line.join("two", 0, "/b")
+
+    assert outside.ours == ["/a"]
+
+
+def test_who_is_found_begun_goes_on_whoever_is_beside_it() -> None:
+    """A run found begun at the start holds its workspace here, though another process may have locked it."""
+    outside = Outside("/a")
+    line, told = guarded(2, outside)
+    line.seats.hold("/a", "begun")
+    line.join("begun", 0, "/a")
+    line.join("next", 0, "/a")
+
+    assert (line.granted, told) == (["begun"], [])
+    assert line.seats.obstacle("next") == capacity.Obstacle(reason="workspace_busy", holder="begun")
