@@ -172,7 +172,7 @@ class DataDirectoryBusy(ConfigurationError):
     default_code = "data_directory_busy"
 
 
-class NoRoom(ControlRoomError):
+class DiskFull(ControlRoomError):
     """The data directory cannot take new runs: its disk is full or failing."""
 
     default_code = "no_room"

@@ -33,15 +33,17 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
-        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address)) as room:
-            app.state.desk = _desk(room, chosen.server)
+        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address)) as application:
+            app.state.services = _services(application, chosen.server)
             yield
-            room.runs.release()
+            application.runs.release()
 
     return service.create(chosen.server, lifespan)
 
 
-def serve(chosen: settings.Settings, announce: Callable[[str], None], world: bootstrap.Platform | None = None) -> int:
+def serve(
+    chosen: settings.Settings, announce: Callable[[str], None], platform: bootstrap.Platform | None = None
+) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code.
 
     Args:
@@ -57,25 +59,28 @@ def serve(chosen: settings.Settings, announce: Callable[[str], None], world: boo
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(chosen, listener, announce, world))
+        return runner.run(_serve(chosen, listener, announce, platform))
 
 
 async def _serve(
     chosen: settings.Settings,
     listener: socket.socket,
     announce: Callable[[str], None],
-    world: bootstrap.Platform | None,
+    platform: bootstrap.Platform | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), world) as room:
-        telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, room.masker.mask)
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), platform) as application:
+        telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, application.masker.mask)
         app = service.create(chosen.server)
-        app.state.desk = _desk(room, chosen.server)
+        app.state.services = _services(application, chosen.server)
         server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
-        signals = stop_signals.StopSignals(lambda hurried: _stop(room, server, hurried))
+        signals = stop_signals.StopSignals(lambda hurried: _stop(application, server, hurried))
         # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
         gc.freeze()
-        helpers = [asyncio.create_task(_tell_recovered(room, announce)), asyncio.create_task(_watch(room, server))]
+        helpers = [
+            asyncio.create_task(_tell_recovered(application, announce)),
+            asyncio.create_task(_watch(application, server)),
+        ]
         try:
             with signals.caught():
                 await server.serve(sockets=[listener])
@@ -87,24 +92,24 @@ async def _serve(
         return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
 
 
-async def _stop(room: bootstrap.Application, server: uvicorn.Server, hurried: bool) -> None:
-    room.runs.release()
-    await room.engine.stop(0 if hurried else None)
+async def _stop(application: bootstrap.Application, server: uvicorn.Server, hurried: bool) -> None:
+    application.runs.release()
+    await application.engine.stop(0 if hurried else None)
     server.force_exit = hurried
     server.should_exit = True
 
 
-async def _tell_recovered(room: bootstrap.Application, announce: Callable[[str], None]) -> None:
-    found = await room.engine.recovered()
+async def _tell_recovered(application: bootstrap.Application, announce: Callable[[str], None]) -> None:
+    found = await application.engine.recovered()
     told = {0: "nothing was unfinished", 1: "1 unfinished run"}
     announce(f"recovered: {told.get(found, f'{found} unfinished runs')}")
 
 
-async def _watch(room: bootstrap.Application, server: uvicorn.Server) -> None:
+async def _watch(application: bootstrap.Application, server: uvicorn.Server) -> None:
     try:
-        await room.engine.watch()
+        await application.engine.watch()
     finally:
-        room.runs.release()
+        application.runs.release()
         server.should_exit = True
 
 
@@ -124,21 +129,21 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _desk(room: bootstrap.Application, server: settings.ServerSettings) -> dependencies.Services:
+def _services(application: bootstrap.Application, server: settings.ServerSettings) -> dependencies.Services:
     return dependencies.Services(
-        runs=room.runs,
-        gates=room.gates,
-        issues=room.issues,
-        talks=room.talks,
-        plans=room.plans,
-        conferences=room.conferences,
+        runs=application.runs,
+        gates=application.gates,
+        issues=application.issues,
+        talks=application.talks,
+        plans=application.plans,
+        conferences=application.conferences,
         max_message_bytes=server.max_body_bytes,
-        catalogue=room.catalogue,
-        route=room.route,
-        inventory=room.inventory,
-        health=room.health,
-        metrics=room.metrics,
-        upkeep=room.upkeep,
+        catalogue=application.catalogue,
+        route=application.route,
+        inventory=application.inventory,
+        health=application.health,
+        metrics=application.metrics,
+        upkeep=application.upkeep,
     )
 
 

@@ -16,7 +16,7 @@ from app import clock
 from app.domain import runs, states
 from app.storage.index import index_port
 from app.storage.index.sql import index as sql_index
-from bench import rooms
+from bench import projects
 
 RECIPES = ("draft", "revise")
 LABELS = ({"book": "one"}, {"book": "two"})
@@ -41,7 +41,7 @@ async def make(project: Path, *, finished: int, whole: bool) -> Path:
     if done.exists():
         return project
     shutil.rmtree(project, ignore_errors=True)
-    rooms.make_project(project, steps=(_STEPS,))
+    projects.make_project(project, steps=(_STEPS,))
     models = await _executed(project, 1 + finished // _LINKS)
     data = project / ".control-room"
     rows = sql_index.SqlIndex(f"sqlite:///{data / 'index.db'}")
@@ -59,9 +59,9 @@ async def make(project: Path, *, finished: int, whole: bool) -> Path:
 
 
 async def _executed(project: Path, count: int) -> list[runs.RunStart]:
-    async with rooms.opened(project) as room:
-        run_ids = [await rooms.execute(room, rooms.STEPS.format(_STEPS)) for _ in range(count)]
-        return [(await room.store.read(run_id)).start for run_id in run_ids]
+    async with projects.opened(project) as application:
+        run_ids = [await projects.execute(application, projects.STEPS.format(_STEPS)) for _ in range(count)]
+        return [(await application.store.read(run_id)).start for run_id in run_ids]
 
 
 def _row(model: runs.RunStart, number: int) -> index_port.IndexedRun:

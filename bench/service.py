@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from app import main
-from bench import rooms
+from bench import projects
 
 
 def serve() -> int:
@@ -17,8 +17,8 @@ def serve() -> int:
     parser.add_argument("--port", type=int, default=0, help="port on loopback; 0 takes a free one")
     parser.add_argument("--max-running", type=int, default=8, help="runs that execute at a time")
     given = parser.parse_args()
-    chosen = rooms.choose(given.project, max_running=given.max_running, port=given.port)
-    return main.serve(chosen, lambda line: print(line, flush=True), rooms.world())
+    chosen = projects.choose(given.project, max_running=given.max_running, port=given.port)
+    return main.serve(chosen, lambda line: print(line, flush=True), projects.platform())
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ _STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Id
 
 @router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
 async def start_conference(
-    desk: ServicesDep,
+    services: ServicesDep,
     body: conference_requests.ConferenceBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for their opinions on the same evidence, which the chief gathers with tools."""
-    started = await desk.conferences.start(body.conference(idempotency_key))
+    started = await services.conferences.start(body.conference(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return as_json(started.to_json(), status=200 if started.existed else 201, headers=headers)

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/api")
     "/recipes", tags=["recipes"], summary="List recipes", responses=lists.whole(list[response_models.RecipeListed])
 )
 async def list_recipes(
-    desk: ServicesDep,
+    services: ServicesDep,
     limit: Annotated[int | None, Query(description="Longest list; all recipes by default.", ge=1, le=1000)] = None,
     wait: lists.Wait = None,
     if_none_match: lists.IfNoneMatch = None,
@@ -30,10 +30,10 @@ async def list_recipes(
     """List every recipe, broken ones with their flaws."""
 
     async def _read() -> lists.Page:
-        await desk.catalogue.settle()
-        return (await asyncio.to_thread(desk.catalogue.listed))[:limit], {}
+        await services.catalogue.settle()
+        return (await asyncio.to_thread(services.catalogue.listed))[:limit], {}
 
-    return await lists.answer(desk, if_none_match, wait, _read)
+    return await lists.answer(services, if_none_match, wait, _read)
 
 
 @router.post(
@@ -44,10 +44,10 @@ async def list_recipes(
         response_models.Examined, *BODY, "unknown_dialect", meaning="What is wrong with it, if anything."
     ),
 )
-async def validate_recipe(desk: ServicesDep, body: request_models.ValidateBody) -> Response:
+async def validate_recipe(services: ServicesDep, body: request_models.ValidateBody) -> Response:
     """Look at a recipe without keeping it."""
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
-    examined = await asyncio.to_thread(desk.catalogue.examine, source, body.dialect)
+    examined = await asyncio.to_thread(services.catalogue.examine, source, body.dialect)
     return as_json(examined.to_json())
 
 
@@ -58,43 +58,45 @@ async def validate_recipe(desk: ServicesDep, body: request_models.ValidateBody) 
     responses=declared(response_models.RecipeDetail, "recipe_not_found"),
 )
 async def show_recipe(
-    desk: ServicesDep,
+    services: ServicesDep,
     recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
 ) -> Response:
     """Show a recipe with the JSON Schema of its arguments and its graph."""
-    await desk.catalogue.settle()
-    return as_json(await asyncio.to_thread(desk.catalogue.describe, recipe_id))
+    await services.catalogue.settle()
+    return as_json(await asyncio.to_thread(services.catalogue.describe, recipe_id))
 
 
 @router.post(
     "/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(response_models.Routed, *BODY)
 )
-async def route_task(desk: ServicesDep, body: request_models.RouteBody) -> Response:
+async def route_task(services: ServicesDep, body: request_models.RouteBody) -> Response:
     """Choose a recipe by the task's words, without a model, and find its arguments in the project."""
-    await desk.catalogue.settle()
-    return as_json((await asyncio.to_thread(desk.route, body.description)).to_json())
+    await services.catalogue.settle()
+    return as_json((await asyncio.to_thread(services.route, body.description)).to_json())
 
 
 @router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[response_models.ToolListed]))
-async def list_tools(desk: ServicesDep, if_none_match: lists.IfNoneMatch = None) -> Response:
+async def list_tools(services: ServicesDep, if_none_match: lists.IfNoneMatch = None) -> Response:
     """List the tools that recipes can name, with the JSON Schema of their arguments."""
 
     async def _read() -> lists.Page:
-        return desk.inventory.tools(), {}
+        return services.inventory.tools(), {}
 
-    return await lists.answer(desk, if_none_match, None, _read)
+    return await lists.answer(services, if_none_match, None, _read)
 
 
 @router.get(
     "/agents", tags=["library"], summary="List agents", responses=lists.whole(list[response_models.AgentListed])
 )
-async def list_agents(desk: ServicesDep, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
+async def list_agents(
+    services: ServicesDep, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """List the agents, and which run each of them speaks in."""
 
     async def _read() -> lists.Page:
-        return await desk.inventory.agents(), {}
+        return await services.inventory.agents(), {}
 
-    return await lists.answer(desk, if_none_match, wait, _read)
+    return await lists.answer(services, if_none_match, wait, _read)
 
 
 @router.get(
@@ -107,7 +109,7 @@ async def list_agents(desk: ServicesDep, wait: lists.Wait = None, if_none_match:
     ),
 )
 async def list_receipts(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     query: Annotated[queries.ReceiptsQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
@@ -116,11 +118,11 @@ async def list_receipts(
     asked = query.query()
 
     async def _read() -> lists.Page:
-        found, more = await desk.runs.receipts(asked)
+        found, more = await services.runs.receipts(asked)
         cursor = queries.receipts_cursor(found[-1]) if more else None
         return [dict(receipt.facts) for receipt in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, _read)
+    return await lists.answer(services, if_none_match, query.wait, _read)
 
 
 @router.get(
@@ -130,7 +132,7 @@ async def list_receipts(
     responses=declared(receipt_responses.Receipt, "receipt_not_found"),
 )
 async def show_receipt(
-    desk: ServicesDep, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
+    services: ServicesDep, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
 ) -> Response:
     """Show the proof of a tool execution, with its arguments and full payload."""
-    return as_json(await desk.runs.receipt(receipt_id))
+    return as_json(await services.runs.receipt(receipt_id))

@@ -63,10 +63,10 @@ async def found(request: Request) -> Services:
     Raises:
         errors.Unavailable: the service has not started.
     """
-    desk: Services | None = getattr(request.app.state, "desk", None)
-    if desk is None:
+    services: Services | None = getattr(request.app.state, "services", None)
+    if services is None:
         raise errors.Unavailable("the service is starting", code="starting")
-    return desk
+    return services
 
 
 ServicesDep = Annotated[Services, Depends(found)]

@@ -25,7 +25,7 @@ STATUS: Mapping[type[BaseException], int] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.JournalCorrupt: 409,
-    errors.NoRoom: 507,
+    errors.DiskFull: 507,
     errors.StorageFault: 507,
     errors.Unreadable: 503,
     errors.Unavailable: 503,

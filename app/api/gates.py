@@ -28,7 +28,7 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
     ),
 )
 async def list_gates(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     query: Annotated[queries.GatesQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
@@ -37,11 +37,11 @@ async def list_gates(
     asked = query.query()
 
     async def _read() -> lists.Page:
-        found, more = await desk.gates.page(asked)
+        found, more = await services.gates.page(asked)
         cursor = queries.gates_cursor(found[-1].gate) if more else None
         return [gate.to_json() for gate in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, _read)
+    return await lists.answer(services, if_none_match, query.wait, _read)
 
 
 @router.get(
@@ -51,9 +51,9 @@ async def list_gates(
         response_models.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."
     ),
 )
-async def show_gate(desk: ServicesDep, gate_id: GateId) -> Response:
+async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
     """Show a question with its answer, if it has one."""
-    return as_json((await desk.gates.show(gate_id)).to_json())
+    return as_json((await services.gates.show(gate_id)).to_json())
 
 
 @router.post(
@@ -74,10 +74,10 @@ async def show_gate(desk: ServicesDep, gate_id: GateId) -> Response:
     ),
 )
 async def answer_gate(
-    desk: ServicesDep,
+    services: ServicesDep,
     gate_id: GateId,
     body: request_models.AnswerBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Decide; the first answer counts, and a denial is final."""
-    return as_json((await desk.gates.answer(gate_id, body.reply(idempotency_key))).to_json())
+    return as_json((await services.gates.answer(gate_id, body.reply(idempotency_key))).to_json())

@@ -24,9 +24,9 @@ async def alive() -> Response:
     summary="Tell whether new runs can be taken",
     responses=declared(response_models.Readiness, "disk_failing", "planner_broken", "starting"),
 )
-async def ready(desk: ServicesDep) -> Response:
+async def ready(services: ServicesDep) -> Response:
     """Tell how busy the service is, or why it takes no runs. Needs no token."""
-    return as_json(await desk.health.ready())
+    return as_json(await services.health.ready())
 
 
 @router.get(
@@ -35,9 +35,9 @@ async def ready(desk: ServicesDep) -> Response:
     response_class=PlainTextResponse,
     responses=problem_codes.documented(()) | {200: {"description": "Metrics."}},
 )
-async def metrics(desk: ServicesDep) -> Response:
+async def metrics(services: ServicesDep) -> Response:
     """Show counts and measures in Prometheus' text format."""
-    status = desk.health.busy()
-    desk.metrics.pool(slots=status.limit, queued=status.queued)
-    desk.metrics.runs(await desk.health.census())
-    return Response(desk.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})
+    status = services.health.busy()
+    services.metrics.pool(slots=status.limit, queued=status.queued)
+    services.metrics.runs(await services.health.census())
+    return Response(services.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})

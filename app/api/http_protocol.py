@@ -56,7 +56,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._limits = counted.limits
         self._address = _UNKNOWN
         self._leave: Callable[[], None] = _nothing
-        self._no_room: str | None = None
+        self._no_space: str | None = None
         self._held = bytearray()
         self._quiet = self._found = self._begun = 0
         self._in_head = self._in_body = self._moved = self._parting = False
@@ -69,8 +69,8 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = self._flow = HeldFlow(transport)
         self._address = self.client[0] if self.client else _UNKNOWN
-        self._no_room = self._counted.enter(self._address)
-        if self._no_room is None:
+        self._no_space = self._counted.enter(self._address)
+        if self._no_space is None:
             self._leave = functools.partial(self._counted.leave, self._address)
             self._wait(self._limits.head_seconds)
         elif self._counted.enter_refused():
@@ -90,8 +90,8 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         """Parse what has come, in portions."""
         if self._parting:
             return
-        if self._no_room is not None:
-            self._refuse(503, "too_many_connections", self._no_room, {"Retry-After": "1"})
+        if self._no_space is not None:
+            self._refuse(503, "too_many_connections", self._no_space, {"Retry-After": "1"})
             return
         self._unset_keepalive_if_required()
         if self._held or len(data) > SLICE_BYTES:
@@ -263,7 +263,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
 
     def _lose_patience(self) -> None:
         self._patience = None
-        if self._parting or self._no_room is not None:
+        if self._parting or self._no_space is not None:
             self.transport.abort()
         elif self._in_body:
             seconds = self._limits.body_seconds

@@ -45,7 +45,7 @@ _WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Id
     responses=lists.page(list[issue_responses.IssueListed], meaning="A page of issues, newest first."),
 )
 async def list_issues(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     query: Annotated[queries.IssuesQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
@@ -54,21 +54,21 @@ async def list_issues(
     asked = query.query()
 
     async def _read() -> lists.Page:
-        found, more = await desk.issues.page(asked)
+        found, more = await services.issues.page(asked)
         cursor = queries.issues_cursor(found[-1]) if more else None
         return [issue.to_json() for issue in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, _read)
+    return await lists.answer(services, if_none_match, query.wait, _read)
 
 
 @router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)
 async def add_issue(
-    desk: ServicesDep,
+    services: ServicesDep,
     body: request_models.IssueBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Write an issue by hand; run, session and receipts that it names must be there and belong together."""
-    added = await desk.issues.add(body.issue(idempotency_key))
+    added = await services.issues.add(body.issue(idempotency_key))
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
 
@@ -79,9 +79,9 @@ async def add_issue(
         issue_responses.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG
     ),
 )
-async def show_issue(desk: ServicesDep, issue_id: IssueId) -> Response:
+async def show_issue(services: ServicesDep, issue_id: IssueId) -> Response:
     """Show an issue as its file has it."""
-    return _shown(await desk.issues.show(issue_id))
+    return _shown(await services.issues.show(issue_id))
 
 
 @router.patch(
@@ -100,7 +100,7 @@ async def show_issue(desk: ServicesDep, issue_id: IssueId) -> Response:
     ),
 )
 async def edit_issue(
-    desk: ServicesDep,
+    services: ServicesDep,
     issue_id: IssueId,
     body: request_models.IssueEditBody,
     if_match: Annotated[
@@ -109,7 +109,7 @@ async def edit_issue(
     ] = None,
 ) -> Response:
     """Change title, body or status, or add a note. With `revision` or `If-Match`, only if nobody else has meanwhile."""
-    return _shown(await desk.issues.edit(issue_id, body.edit(queries.revision(if_match))))
+    return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match))))
 
 
 def _shown(issue: issues.Issue, status: int = 200, **headers: str) -> Response:

@@ -49,7 +49,7 @@ def page(shape: Any, *codes: str, meaning: str) -> problem_codes.Responses:
 
 
 async def answer(
-    desk: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
+    services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
 ) -> Response:
     """Return a list, or 304 to a client that knows it; with `wait`, as soon as it has news."""
     known = polling.entity_tags(if_none_match)
@@ -62,7 +62,7 @@ async def answer(
     found = await _look()
     if wait:
         old = known or {found[2]}
-        found = await desk.runs.look(found, _look, wait, lambda seen: seen[2] not in old and "*" not in old)
+        found = await services.runs.look(found, _look, wait, lambda seen: seen[2] not in old and "*" not in old)
     body, headers, etag = found
     told = {**headers, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in known or "*" in known:

@@ -24,9 +24,9 @@ _LARGEST_PAGE = 200
     summary="Verify a run",
     responses=declared(maintenance_responses.Verification, "run_not_found", meaning="What was found in each file."),
 )
-async def verify_run(desk: ServicesDep, run_id: RunId) -> Response:
+async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     """Check a run's start, journals and blobs; nothing is changed."""
-    return as_json(await desk.upkeep.verify(run_id))
+    return as_json(await services.upkeep.verify(run_id))
 
 
 @router.post(
@@ -43,10 +43,10 @@ async def verify_run(desk: ServicesDep, run_id: RunId) -> Response:
     ),
 )
 async def repair_run(
-    desk: ServicesDep, run_id: RunId, body: Annotated[maintenance_responses.RepairBody | None, Body()] = None
+    services: ServicesDep, run_id: RunId, body: Annotated[maintenance_responses.RepairBody | None, Body()] = None
 ) -> Response:
     """Cut a damaged run back to what can be believed and leave it paused; the damaged files are kept beside it."""
-    return as_json(await desk.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
+    return as_json(await services.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
 
 
 @router.get(
@@ -61,7 +61,7 @@ async def repair_run(
     ),
 )
 async def verify_all(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     limit: Annotated[
         int,
@@ -77,5 +77,5 @@ async def verify_all(
     ] = None,
 ) -> Response:
     """Check everything that has a chain, a hash or a shape, page by page; nothing is changed."""
-    found = await desk.upkeep.verify_page(cursor, limit)
+    found = await services.upkeep.verify_page(cursor, limit)
     return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

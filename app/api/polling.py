@@ -35,13 +35,13 @@ class Polls:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a poll, and let everything else through."""
         poll = _polled(scope)
-        desk: Services | None = getattr(scope["app"].state, "desk", None) if poll else None
-        if poll is None or desk is None:
+        services: Services | None = getattr(scope["app"].state, "services", None) if poll else None
+        if poll is None or services is None:
             await self._app(scope, receive, send)
             return
         scope["route"] = self._route
         (run_id, seconds), known = poll, _known(scope)
-        found = await (desk.runs.wait(run_id, seconds, known) if seconds else desk.runs.ready(run_id))
+        found = await (services.runs.wait(run_id, seconds, known) if seconds else services.runs.ready(run_id))
         await answer(found, known)(scope, receive, send)
 
 

@@ -34,7 +34,7 @@ _LAST_SEQ = 2**53
     ),
 )
 async def show_steps(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     run_id: RunId,
     limit: Annotated[
@@ -44,7 +44,7 @@ async def show_steps(
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """Show the journal's lines whole, those of dead and repeated tries included."""
-    lines, more = await desk.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
+    lines, more = await services.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
     following = str(lines[-1].position) if more else None
     headers = {**queries.next_link(request, following), "ETag": _etag(lines), "Cache-Control": "no-cache"}
     if polling.entity_tags(if_none_match) & {headers["ETag"], "*"}:
@@ -60,14 +60,16 @@ async def show_steps(
     ),
 )
 async def show_slot(
-    desk: ServicesDep, run_id: RunId, slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])]
+    services: ServicesDep,
+    run_id: RunId,
+    slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])],
 ) -> Response:
     """Show a pointer's receipt, or an artifact's whole text."""
-    return as_json(await desk.runs.slot(run_id, slot))
+    return as_json(await services.runs.slot(run_id, slot))
 
 
 async def _followed(
-    desk: ServicesDep,
+    services: ServicesDep,
     run_id: RunId,
     last_event_id: Annotated[
         str | None,
@@ -79,7 +81,7 @@ async def _followed(
     ] = None,
     after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
 ) -> AsyncGenerator[event_feeds.Batch, None]:
-    return await desk.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
+    return await services.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
 
 
 @router.get(
@@ -100,14 +102,14 @@ async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, N
     "/{run_id}/logs", summary="List a run's logs", responses=lists.whole(list[str], "run_not_found", meaning="Names.")
 )
 async def list_logs(
-    desk: ServicesDep, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+    services: ServicesDep, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
 ) -> Response:
     """List the prompts, replies and outputs that were kept."""
 
     async def _read() -> lists.Page:
-        return await desk.runs.logs(run_id), {}
+        return await services.runs.logs(run_id), {}
 
-    return await lists.answer(desk, if_none_match, wait, _read)
+    return await lists.answer(services, if_none_match, wait, _read)
 
 
 @router.get(
@@ -117,12 +119,12 @@ async def list_logs(
     responses=problem_codes.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
 )
 async def show_log(
-    desk: ServicesDep,
+    services: ServicesDep,
     run_id: RunId,
     name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
 ) -> Response:
     """Show a prompt, a reply or an output, masked as it was written."""
-    content = await desk.runs.log(run_id, name)
+    content = await services.runs.log(run_id, name)
     return Response(content, media_type="text/plain")
 
 

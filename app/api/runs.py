@@ -48,12 +48,12 @@ _NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be le
 
 @router.post("", summary="Start a run", status_code=201, responses=_STARTED)
 async def start_run(
-    desk: ServicesDep,
+    services: ServicesDep,
     body: request_models.StartBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Accept a run of a recipe; without `recipe_id`, of the one that fits the description."""
-    started = await desk.runs.start(body.request(idempotency_key))
+    started = await services.runs.start(body.request(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     told = {"run_id": started.run_id, "status": started.status.value}
     return as_json(told, status=200 if started.existed else 201, headers=headers)
@@ -65,7 +65,7 @@ async def start_run(
     responses=lists.page(list[response_models.RunListed], meaning="A page of runs."),
 )
 async def list_runs(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     query: Annotated[queries.RunsQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
@@ -74,11 +74,11 @@ async def list_runs(
     asked = query.query()
 
     async def _read() -> lists.Page:
-        found, more = await desk.runs.page(asked)
+        found, more = await services.runs.page(asked)
         cursor = queries.runs_cursor(found[-1]) if more else None
-        return await desk.runs.rows(found), queries.next_link(request, cursor)
+        return await services.runs.rows(found), queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, _read)
+    return await lists.answer(services, if_none_match, query.wait, _read)
 
 
 @router.get(
@@ -94,7 +94,7 @@ async def list_runs(
     | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
 )
 async def show_run(
-    desk: ServicesDep,
+    services: ServicesDep,
     run_id: RunId,
     wait: Annotated[
         float | None,
@@ -110,30 +110,30 @@ async def show_run(
 ) -> Response:
     """Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given."""
     known = polling.entity_tags(if_none_match)
-    found = await desk.runs.wait(run_id, wait, known) if wait else await desk.runs.ready(run_id)
+    found = await services.runs.wait(run_id, wait, known) if wait else await services.runs.ready(run_id)
     return polling.answer(found, known)
 
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(response_models.Accepted, *_MOVED))
-async def cancel_run(desk: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
+async def cancel_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """End an unfinished run; it never ends as done after the answer."""
-    return as_json((await desk.runs.cancel(run_id)).to_json())
+    return as_json((await services.runs.cancel(run_id)).to_json())
 
 
 @router.post("/{run_id}/pause", summary="Pause a run", responses=declared(response_models.Accepted, *_MOVED))
 async def pause_run(
-    desk: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
+    services: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
 ) -> Response:
     """Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once."""
-    return as_json((await desk.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
+    return as_json((await services.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
 
 
 @router.post(
     "/{run_id}/unpause", summary="Let a paused run go on", responses=declared(response_models.Accepted, *_MOVED)
 )
-async def unpause_run(desk: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
+async def unpause_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """Let a paused or parked run go on, by way of the queue."""
-    return as_json((await desk.runs.unpause(run_id)).to_json())
+    return as_json((await services.runs.unpause(run_id)).to_json())
 
 
 @router.post(
@@ -153,11 +153,11 @@ async def unpause_run(desk: ServicesDep, run_id: RunId, _body: _NoBody = None) -
     ),
 )
 async def resume_run(
-    desk: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
+    services: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
 ) -> Response:
     """Send an ended run on from what made it fail, or from an earlier step."""
     how = body.request() if body else requests.ResumeRequest()
-    return as_json((await desk.runs.resume(run_id, how)).to_json())
+    return as_json((await services.runs.resume(run_id, how)).to_json())
 
 
 @router.delete(
@@ -166,7 +166,7 @@ async def resume_run(
     status_code=204,
     responses=problem_codes.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
-async def delete_run(desk: ServicesDep, run_id: RunId) -> Response:
+async def delete_run(services: ServicesDep, run_id: RunId) -> Response:
     """Delete a finished run; its receipts stay."""
-    await desk.runs.delete(run_id)
+    await services.runs.delete(run_id)
     return Response(status_code=204)

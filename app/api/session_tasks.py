@@ -48,7 +48,7 @@ _ADDED[200] = _ADDED[201] | {"description": "An earlier request with this Idempo
 
 @router.post("", status_code=201, summary="Add a task", responses=_ADDED)
 async def add_task(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     body: plan_requests.NewTaskBody,
     if_match: IfMatch = None,
@@ -56,7 +56,7 @@ async def add_task(
 ) -> Response:
     """Add a task behind the others; a finished plan is paused then."""
     revision = body.seen(queries.revision(if_match))
-    added = await desk.plans.add_task(session_id, body.task(idempotency_key), revision)
+    added = await services.plans.add_task(session_id, body.task(idempotency_key), revision)
     return sessions.shown(added.plan, 200 if added.existed else 201)
 
 
@@ -64,7 +64,7 @@ async def add_task(
     "/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK)
 )
 async def edit_task(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.TaskEditBody,
@@ -74,7 +74,7 @@ async def edit_task(
     its recipe.
     """
     revision = body.seen(queries.revision(if_match))
-    return sessions.shown(await desk.plans.edit_task(session_id, task_id, body.edit(), revision))
+    return sessions.shown(await services.plans.edit_task(session_id, task_id, body.edit(), revision))
 
 
 @router.delete(
@@ -83,7 +83,7 @@ async def edit_task(
     responses=sessions.moved("task_not_found", "task_begun", "task_needed"),
 )
 async def remove_task(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
     revision: SeenRevision = None,
@@ -91,7 +91,7 @@ async def remove_task(
 ) -> Response:
     """Remove a task that does not run and that no other one depends on."""
     seen = request_models.seen_revision(revision, queries.revision(if_match))
-    return sessions.shown(await desk.plans.remove_task(session_id, task_id, seen))
+    return sessions.shown(await services.plans.remove_task(session_id, task_id, seen))
 
 
 @router.post(
@@ -100,7 +100,7 @@ async def remove_task(
     responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK),
 )
 async def answer_task(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.ScopingAnswerBody,
@@ -110,22 +110,22 @@ async def answer_task(
     next question is asked.
     """
     revision = body.seen(queries.revision(if_match))
-    return sessions.shown(await desk.plans.answer(session_id, task_id, body.answered(), revision))
+    return sessions.shown(await services.plans.answer(session_id, task_id, body.answered(), revision))
 
 
 @router.post(
     "/{task_id}/force-start", summary="Begin a blocked task", responses=sessions.moved("task_not_found", "task_begun")
 )
 async def force_start_task(
-    desk: ServicesDep, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin a task although something that it depends on is not done; at the caller's own risk."""
-    return sessions.shown(await desk.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
+    return sessions.shown(await services.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
 
 
 @router.post("/{task_id}/retry", summary="Try a failed task again", responses=sessions.moved("task_not_found"))
 async def retry_task(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     task_id: TaskId,
     body: Annotated[plan_requests.RetryBody | None, Body(description="May be left out.")] = None,
@@ -133,4 +133,4 @@ async def retry_task(
 ) -> Response:
     """Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed."""
     revision = sessions.seen(body, if_match)
-    return sessions.shown(await desk.plans.retry(session_id, task_id, body is not None and body.fresh, revision))
+    return sessions.shown(await services.plans.retry(session_id, task_id, body is not None and body.fresh, revision))

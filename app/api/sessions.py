@@ -80,14 +80,14 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 
 @router.post("", status_code=201, summary="Make a plan", responses=_CREATED)
 async def create_plan(
-    desk: ServicesDep,
+    services: ServicesDep,
     body: plan_requests.PlanBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
     """
-    created = await desk.plans.create(body.plan(idempotency_key))
+    created = await services.plans.create(body.plan(idempotency_key))
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
 
@@ -97,7 +97,7 @@ async def create_plan(
     responses=lists.page(list[plan_responses.PlanListed], meaning="A page of plans."),
 )
 async def list_plans(
-    desk: ServicesDep,
+    services: ServicesDep,
     request: Request,
     query: Annotated[queries.PlansQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
@@ -106,11 +106,11 @@ async def list_plans(
     asked = query.query()
 
     async def _read() -> lists.Page:
-        found, more = await desk.plans.page(asked)
+        found, more = await services.plans.page(asked)
         cursor = queries.plans_cursor(found[-1]) if more else None
         return [plan.to_json() for plan in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, _read)
+    return await lists.answer(services, if_none_match, query.wait, _read)
 
 
 @router.get(
@@ -127,7 +127,7 @@ async def list_plans(
     | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
 )
 async def show_plan(
-    desk: ServicesDep,
+    services: ServicesDep,
     session_id: SessionId,
     wait: Annotated[
         float | None,
@@ -145,9 +145,9 @@ async def show_plan(
     happens by itself is not waited for.
     """
     known = polling.entity_tags(if_none_match)
-    plan = await desk.plans.show(session_id)
+    plan = await services.plans.show(session_id)
     if wait and (not known or _is_known(plan, known)):
-        plan = await desk.plans.wait(session_id, wait, plan.revision)
+        plan = await services.plans.wait(session_id, wait, plan.revision)
     if _is_known(plan, known):
         return Response(status_code=304, headers={"ETag": _etag(plan), "Cache-Control": "no-cache"})
     return shown(plan)
@@ -155,10 +155,10 @@ async def show_plan(
 
 @router.patch("/{session_id}", summary="Put the tasks in another order", responses=moved(*_ORDER))
 async def reorder_plan(
-    desk: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
 ) -> Response:
     """Change the order in which tasks are shown and begun; no task may stand before one that it depends on."""
-    return shown(await desk.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
+    return shown(await services.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
 
 
 @router.delete(
@@ -170,46 +170,46 @@ async def reorder_plan(
     ),
 )
 async def delete_plan(
-    desk: ServicesDep, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
 ) -> Response:
     """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
-    await desk.plans.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
+    await services.plans.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
     return Response(status_code=204)
 
 
 @router.post("/{session_id}/approve", summary="Approve a plan", responses=moved("backend_not_ready"))
 async def approve_plan(
-    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Say that a draft is good as it is; it can be started then."""
-    return shown(await desk.plans.approve(session_id, seen(body, if_match)))
+    return shown(await services.plans.approve(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/start", summary="Start a plan", responses=moved("backend_not_ready"))
 async def start_plan(
-    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or
     finished plan is started where something of it can go on, and a plan that the chief failed to make asks the chief
     again.
     """
-    return shown(await desk.plans.start(session_id, seen(body, if_match)))
+    return shown(await services.plans.start(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/pause", summary="Pause a plan", responses=moved())
 async def pause_plan(
-    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin no further task; those that run go on to their end."""
-    return shown(await desk.plans.pause(session_id, seen(body, if_match)))
+    return shown(await services.plans.pause(session_id, seen(body, if_match)))
 
 
 @router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved("backend_not_ready"))
 async def resume_plan(
-    desk: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
+    services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
     """Begin tasks again."""
-    return shown(await desk.plans.resume(session_id, seen(body, if_match)))
+    return shown(await services.plans.resume(session_id, seen(body, if_match)))
 
 
 def seen(body: plan_requests.RevisedBody | None, if_match: str | None) -> int | None:

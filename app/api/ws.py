@@ -21,13 +21,13 @@ router = APIRouter()
 @router.websocket(PATH)
 async def converse(socket: WebSocket) -> None:
     """Serve a client for as long as it stays."""
-    desk: Services | None = getattr(socket.app.state, "desk", None)
-    if desk is None:
+    services: Services | None = getattr(socket.app.state, "services", None)
+    if services is None:
         refusal = problems.of_status(503, "the service is starting", code="starting")
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
-    await Connection(socket, desk.talks, clock.RandomIds(), desk.max_message_bytes).serve()
+    await Connection(socket, services.talks, clock.RandomIds(), services.max_message_bytes).serve()
 
 
 @router.get(PATH, include_in_schema=False)

@@ -43,7 +43,7 @@ class Connection:
         self, socket: WebSocket, talks: conversations.ConversationService, ids: clock.Ids, max_bytes: int
     ) -> None:
         self._socket = socket
-        self._talks = talks
+        self._conversation_service = talks
         self._ids = ids
         self._max_bytes = max_bytes
         self._sending = asyncio.Lock()
@@ -54,9 +54,9 @@ class Connection:
 
     async def serve(self) -> None:
         """Take messages in their order; whatever is wrong with one is told, and the next is taken."""
-        with self._talks.heard_by(self._begun):
+        with self._conversation_service.heard_by(self._begun):
             try:
-                await aio.wait_first(self._receive_all(), self._talks.released())
+                await aio.wait_first(self._receive_all(), self._conversation_service.released())
             finally:
                 telling = list(self._telling.values())
                 for task in telling:
@@ -97,20 +97,20 @@ class Connection:
     async def _obey(self, message: ws_messages.Received) -> None:
         match message:
             case ws_messages.GetAvailableRecipes():
-                found = await self._talks.available()
+                found = await self._conversation_service.available()
                 await self._send(conversation_messages.Message(type="available_recipes", fields={"recipes": found}))
             case ws_messages.StartRecipe():
                 await self._start_recipe(message)
             case ws_messages.Prompt():
                 await self._prompt(message)
             case ws_messages.ExitRecipe():
-                await self._talks.exit(message.session_id)
+                await self._conversation_service.exit(message.session_id)
             case ws_messages.Subscribe():
                 await self._subscribe(message)
 
     async def _start_recipe(self, message: ws_messages.StartRecipe) -> None:
         with self._place():
-            begun = await self._talks.start_recipe(
+            begun = await self._conversation_service.start_recipe(
                 recipe_id=message.recipe_id,
                 agent_session_id=message.session_id,
                 working_dir=message.working_directory,
@@ -122,7 +122,7 @@ class Connection:
     async def _prompt(self, message: ws_messages.Prompt) -> None:
         chosen = {"backend": message.backend, "model": message.model, "system_prompt": message.system_prompt}
         with self._place():
-            begun = await self._talks.prompt(
+            begun = await self._conversation_service.prompt(
                 text=message.text,
                 agent_session_id=message.session_id,
                 working_dir=message.working_directory,
@@ -140,7 +140,7 @@ class Connection:
             self._tell(begun.run_id, self._tell_run(begun.run_id, 0))
 
     async def _subscribe(self, message: ws_messages.Subscribe) -> None:
-        found = await self._talks.runs_of(message.session_id, message.run_id)
+        found = await self._conversation_service.runs_of(message.session_id, message.run_id)
         self._refuse_without_place()
         self._remember(message.session_id)
         for run_id in found:
@@ -190,7 +190,7 @@ class Connection:
 
     async def _tell_run(self, run_id: str, after: int) -> None:
         try:
-            async with aclosing(self._talks.tell(run_id, after)) as told:
+            async with aclosing(self._conversation_service.tell(run_id, after)) as told:
                 async for message in told:
                     await self._send(message)
                     self._note(message)

@@ -14,15 +14,15 @@ from app.bootstrap.checks import (
 )
 from app.bootstrap.container import Application, build, prepare_project, rebuild_index
 from app.bootstrap.definitions import conceal
-from app.bootstrap.platform import OpenMode, Platform, Store, real_world
+from app.bootstrap.platform import OpenMode, Platform, Store, real_platform
 from app.bootstrap.samples import SAMPLES, add_sample
 
 __all__ = [
     "SAMPLES",
     "Application",
-    "Store",
     "OpenMode",
     "Platform",
+    "Store",
     "add_sample",
     "agents",
     "backend_names",
@@ -34,7 +34,7 @@ __all__ = [
     "examine_backend",
     "examine_backends",
     "prepare_project",
-    "real_world",
+    "real_platform",
     "rebuild_index",
     "speak_locally",
 ]

@@ -15,7 +15,7 @@ from app.bootstrap.definitions import (
     sound_roster,
     unused_backends,
 )
-from app.bootstrap.platform import real_world
+from app.bootstrap.platform import real_platform
 from app.processes import containment
 from app.services import prompts
 from app.storage.disk import disk_health
@@ -24,7 +24,7 @@ from app.storage.disk import disk_health
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
     """Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed."""
     people = roster_of(chosen)
-    reference = reference_of(chosen, people, real_world({}))
+    reference = reference_of(chosen, people, real_platform({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
     remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]

@@ -27,7 +27,7 @@ from app.bootstrap.definitions import (
     surroundings_of,
 )
 from app.bootstrap.plans import planning_of
-from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_world
+from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain, secret_spellings
 from app.engine import conversation_claims, ports, refusals, runner
@@ -107,41 +107,43 @@ _USUAL = OpenMode()
 
 @asynccontextmanager
 async def build(
-    chosen: settings.Settings, use: OpenMode = _USUAL, world: Platform | None = None
+    chosen: settings.Settings, use: OpenMode = _USUAL, platform: Platform | None = None
 ) -> AsyncIterator[Application]:
     """Put a project's room together, and take it apart in the reverse order.
 
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
     """
-    world = world or real_world(os.environ)
+    platform = platform or real_platform(os.environ)
     people = roster_of(chosen)
     if not use.look_only:
         refuse_broken(people)
-    reference = reference_of(chosen, people, world)
+    reference = reference_of(chosen, people, platform)
     async with AsyncExitStack() as closing:
-        kept = await _store(closing, chosen, use, world, reference)
-        running = await _supervisor(closing, chosen, people, use, world)
+        kept = await _store(closing, chosen, use, platform, reference)
+        running = await _supervisor(closing, chosen, people, use, platform)
         sessions = _agent_sessions(closing, chosen, use, kept)
-        speaking = backends.Backends(people.backends, surroundings_of(chosen, world.clock, running, sessions))
+        speaking = backends.Backends(people.backends, surroundings_of(chosen, platform.clock, running, sessions))
         closing.push_async_callback(speaking.close)
-        talks = conversation_claims.ConversationClaims(sessions, kept, world.drivers)
+        talks = conversation_claims.ConversationClaims(sessions, kept, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
         places = tool_workspaces.Workspaces(roots, reference.workspaces.reserved)
         asking = agent_performer.AgentPerformer(speaking, talks, places.check)
-        equipment = _equipment(chosen, people, world, places, reference, asking, running, kept)
-        room = _room(chosen, world, reference, equipment, kept, talks, sessions)
-        closing.push_async_callback(room.engine.stop)
+        equipment = _equipment(chosen, people, platform, places, reference, asking, running, kept)
+        application = _application(chosen, platform, reference, equipment, kept, talks, sessions)
+        closing.push_async_callback(application.engine.stop)
         serves = use.address is not None
-        room.engine.start(recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None)
+        application.engine.start(
+            recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None
+        )
         if serves or use.alone:
-            closing.push_async_callback(room.planner.stop)
-            room.planner.start(recover=serves)
+            closing.push_async_callback(application.planner.stop)
+            application.planner.start(recover=serves)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
-            sweeping = asyncio.create_task(conversation_retention.sweep(sessions, kept, world.clock.now() - age))
+            sweeping = asyncio.create_task(conversation_retention.sweep(sessions, kept, platform.clock.now() - age))
             closing.push_async_callback(_end, sweeping)
-        yield room
+        yield application
 
 
 def prepare_project(project: settings.ProjectSettings) -> Path:
@@ -151,7 +153,7 @@ def prepare_project(project: settings.ProjectSettings) -> Path:
     Raises:
         errors.ConfigurationError: it cannot be made.
     """
-    kept = directory_of(project, real_world(os.environ))
+    kept = directory_of(project, real_platform(os.environ))
     kept.prepare()
     names = [f"recipes/{name}" for name in dialects.DIALECTS if name != recipes.PROJECT_DIALECT]
     for folder in ("recipes", *names, "prompts/templates"):
@@ -165,21 +167,21 @@ async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
     Raises:
         errors.ConfigurationError: a service holds the data directory, or it cannot be used.
     """
-    async with build(chosen, OpenMode(alone=True)) as room:
-        return await room.store.rebuild_index()
+    async with build(chosen, OpenMode(alone=True)) as application:
+        return await application.store.rebuild_index()
 
 
 async def _store(
-    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, world: Platform, reference: Definitions
+    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, platform: Platform, reference: Definitions
 ) -> Store:
     adopter = adoption.Adopter(
         catalogue=reference.catalogue,
         workspaces=reference.workspaces,
-        clock=world.clock,
+        clock=platform.clock,
     )
-    kept = directory_of(chosen.project, world)
+    kept = directory_of(chosen.project, platform)
     if use.look_only and not kept.is_used:
-        nothing = memory_store.MemoryStore(clock=world.clock)
+        nothing = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(nothing)
         return nothing
     if not use.look_only:
@@ -189,19 +191,21 @@ async def _store(
         closing.callback(lock.release)
         if use.address is not None:
             lock.announce(use.address)
-    opened = world.make_store(kept, chosen.project.database_url or kept.index_url(), world, adopter.adopt)
+    opened = platform.make_store(kept, chosen.project.database_url or kept.index_url(), platform, adopter.adopt)
     closing.push_async_callback(opened.close)
     await opened.start(serve=use.address is not None)
     return opened
 
 
 async def _supervisor(
-    closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: OpenMode, world: Platform
+    closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: OpenMode, platform: Platform
 ) -> supervisor.Supervisor:
     usual_files = closing.enter_context(descriptor_limit.many_files()) if use.address is not None else None
     folder = chosen.project.data_directory / "processes"
     patterns = secret_patterns(chosen, people)
-    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment, patterns)
+    running = supervisor.Supervisor(
+        folder, platform.ids, os.environ, usual_files, chosen.processes.containment, patterns
+    )
     closing.push_async_callback(running.close)
     if not use.look_only:
         await running.sweep()
@@ -226,7 +230,7 @@ async def _end(task: asyncio.Task[int]) -> None:
 def _equipment(
     chosen: settings.Settings,
     people: configuration.Roster,
-    world: Platform,
+    platform: Platform,
     places: tool_workspaces.Workspaces,
     reference: Definitions,
     asking: agent_performer.AgentPerformer,
@@ -245,21 +249,21 @@ def _equipment(
         operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         **dict.fromkeys(
-            issue_performer.KINDS, issue_performer.IssuePerformer(kept.issues, world.clock, project.project)
+            issue_performer.KINDS, issue_performer.IssuePerformer(kept.issues, platform.clock, project.project)
         ),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
         file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
-        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, world.clock),
+        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, platform.clock),
         file_operations.MoveFile.kind: move_file.MoveFilePerformer(places),
-        **world.performers,
+        **platform.performers,
     }
     return runner.Equipment(
         performers=performers,
-        clock=world.clock,
+        clock=platform.clock,
         masker=plain.Masker(secrets),
-        probes=world.probes,
+        probes=platform.probes,
         environ=os.environ,
     )
 
@@ -278,9 +282,9 @@ def _workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspac
     return lock
 
 
-def _room(
+def _application(
     chosen: settings.Settings,
-    world: Platform,
+    platform: Platform,
     reference: Definitions,
     equipment: runner.Equipment,
     kept: Store,
@@ -292,30 +296,30 @@ def _room(
     async def start_child(call: ports.Call) -> str:
         return await offspring.start(call)
 
-    engine = _pool(chosen, world, equipment, kept, metrics, start_child)
+    engine = _pool(chosen, platform, equipment, kept, metrics, start_child)
     use_cases = runs.Runs(
         store=kept,
         engine=engine,
         starter=reference.starter,
         joining=conversation_binding.ConversationBinding(kept, engine, talks),
-        dialects=world.drivers,
-        clock=world.clock,
-        beginnings=begun,
+        dialects=platform.drivers,
+        clock=platform.clock,
+        started_listeners=begun,
     )
     offspring = child_runs.Children(runs=use_cases, engine=engine)
-    plans, planner = planning_of(use_cases, kept, engine, reference, begun, world, equipment.masker)
+    plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker)
     return Application(
         runs=use_cases,
-        gates=_gates(use_cases, kept, engine, world, equipment.masker),
-        issues=_issues(kept, world, equipment.masker),
-        talks=_talks(use_cases, kept, sessions, reference, begun, world),
+        gates=_gates(use_cases, kept, engine, platform, equipment.masker),
+        issues=_issues(kept, platform, equipment.masker),
+        talks=_conversation_service(use_cases, kept, sessions, reference, begun, platform),
         plans=plans,
         planner=planner,
-        conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.shelf.library),
+        conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.definition_cache.library),
         starter=reference.starter,
         catalogue=reference.catalogue,
         route=reference.starter.route,
-        inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+        inventory=inventory.Inventory(library=reference.definition_cache.library, store=kept, engine=engine),
         health=health.Health(store=kept, engine=engine, working=planner.check),
         metrics=metrics,
         masker=equipment.masker,
@@ -328,7 +332,7 @@ def _room(
 
 def _pool(
     chosen: settings.Settings,
-    world: Platform,
+    platform: Platform,
     equipment: runner.Equipment,
     kept: Store,
     metrics: telemetry.Metrics,
@@ -336,12 +340,12 @@ def _pool(
 ) -> pool.Pool:
     pace = pacing.Pace()
     measuring: dict[str, ports.Performer] = {
-        name: measured_performers.Measured(world.watch(each), metrics, world.clock, pace)
+        name: measured_performers.Measured(platform.watch(each), metrics, platform.clock, pace)
         for name, each in equipment.performers.items()
     }
     return pool.Pool(
         store=kept,
-        dialects=world.drivers,
+        dialects=platform.drivers,
         equipment=dataclasses.replace(equipment, performers=measuring),
         start_child=start_child,
         limit=chosen.pool.max_running,
@@ -350,30 +354,30 @@ def _pool(
 
 
 def _gates(
-    use_cases: runs.Runs, kept: Store, engine: pool.Pool, world: Platform, masker: plain.Masker
+    use_cases: runs.Runs, kept: Store, engine: pool.Pool, platform: Platform, masker: plain.Masker
 ) -> control_gates.Gates:
-    return control_gates.Gates(store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=masker)
+    return control_gates.Gates(store=kept, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker)
 
 
-def _issues(kept: Store, world: Platform, masker: plain.Masker) -> control_issues.Issues:
-    return control_issues.Issues(kept=kept.issues, store=kept, clock=world.clock, ids=world.ids, masker=masker)
+def _issues(kept: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
+    return control_issues.Issues(kept=kept.issues, store=kept, clock=platform.clock, ids=platform.ids, masker=masker)
 
 
-def _talks(
+def _conversation_service(
     use_cases: runs.Runs,
     kept: Store,
     sessions: agent_sessions.StoredAgentSessions,
     reference: Definitions,
     begun: run_started.RunStartedListeners,
-    world: Platform,
+    platform: Platform,
 ) -> control_talks.ConversationService:
     return control_talks.ConversationService(
         runs=use_cases,
         store=kept,
         sessions=sessions,
         catalogue=reference.catalogue,
-        beginnings=begun,
-        ids=world.ids,
+        started_listeners=begun,
+        ids=platform.ids,
     )
 
 

@@ -24,7 +24,7 @@ class Definitions:
 
     registry: tools.ToolRegistry
     """Tools."""
-    shelf: definition_cache.DefinitionCache
+    definition_cache: definition_cache.DefinitionCache
     """Everything that recipes may refer to."""
     catalogue: recipes.Catalogue
     """Recipes."""
@@ -36,7 +36,7 @@ class Definitions:
     """Makes requests complete."""
 
 
-def reference_of(chosen: settings.Settings, people: configuration.Roster, world: Platform) -> Definitions:
+def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
     """Return what runs of a project are made from."""
     project = chosen.project
 
@@ -49,21 +49,21 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
         agents=people.agents,
         backends=backends.models(people.backends),
         prompt_folders=prompt_folders(project),
-        clock=world.clock,
+        clock=platform.clock,
     )
     unused = unused_backends(chosen, people)
     catalogue = recipes.Catalogue(
-        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, world.dialects),
-        dialects=world.dialects,
+        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, platform.dialects),
+        dialects=platform.dialects,
         library=shelved.library,
         readiness=readiness.Readiness(
             backend_lack=lambda name, continues: unused.lack(name, continues=continues),
             program_lack=readiness.program_lack,
             default_backend=people.default_backend,
-            clock=world.clock,
+            clock=platform.clock,
         ),
-        clock=world.clock,
-        is_shelf_read=lambda: shelved.stands,
+        clock=platform.clock,
+        is_cache_read=lambda: shelved.stands,
     )
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
@@ -72,8 +72,8 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
         catalogue=catalogue,
         route=route,
         workspaces=allowed,
-        clock=world.clock,
-        ids=world.ids,
+        clock=platform.clock,
+        ids=platform.ids,
         rules=starting.StartRules(
             max_depth=chosen.pool.max_depth,
             inline_recipes=project.inline_recipes,
@@ -82,7 +82,12 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
         ),
     )
     return Definitions(
-        registry=registry, shelf=shelved, catalogue=catalogue, route=route, workspaces=allowed, starter=starter
+        registry=registry,
+        definition_cache=shelved,
+        catalogue=catalogue,
+        route=route,
+        workspaces=allowed,
+        starter=starter,
     )
 
 

@@ -16,24 +16,32 @@ def planning_of(
     engine: run_engine.RunEngine,
     reference: Definitions,
     begun: run_started.RunStartedListeners,
-    world: Platform,
+    platform: Platform,
     masker: plain.Masker,
 ) -> tuple[plans.Plans, planner.Planner]:
     """Return the use cases of session plans, and the planner, which is not started yet."""
-    keeper = repository.PlanRepository(kept=kept.plans, issues=kept.issues, clock=world.clock, masker=masker)
+    plan_repository = repository.PlanRepository(
+        kept=kept.plans, issues=kept.issues, clock=platform.clock, masker=masker
+    )
     scoper = scoping.Scoper(route=reference.route, starter=reference.starter, catalogue=reference.catalogue)
     chief = adopt_tasks.Chief(
-        runs=use_cases, library=reference.shelf.library, catalogue=reference.catalogue, scoper=scoper
+        runs=use_cases, library=reference.definition_cache.library, catalogue=reference.catalogue, scoper=scoper
     )
     known = facts.Facts(runs=use_cases, store=kept, engine=engine)
-    advance = advancing.Advance(keeper=keeper, facts=known, scoper=scoper, chief=chief, runs=use_cases, engine=engine)
-    working = planner.Planner(keeper=keeper, advance=advance, facts=known, beginnings=begun, clock=world.clock)
+    advance = advancing.Advance(
+        repository=plan_repository, facts=known, scoper=scoper, chief=chief, runs=use_cases, engine=engine
+    )
+    working = planner.Planner(
+        repository=plan_repository, advance=advance, facts=known, started_listeners=begun, clock=platform.clock
+    )
     answered = plans.Plans(
-        keeper=keeper,
-        maker=making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=world.ids),
+        repository=plan_repository,
+        maker=making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids),
         chief=chief,
         advance=advance,
         planner=working,
-        waiter=waiting.Waiter(keeper=keeper, planner=working, facts=known, runs=use_cases, clock=world.clock),
+        waiter=waiting.Waiter(
+            repository=plan_repository, planner=working, facts=known, runs=use_cases, clock=platform.clock
+        ),
     )
     return answered, working

@@ -30,8 +30,10 @@ class OpenMode:
     """Whether it changes nothing; a data directory that does not exist is not made then."""
 
 
-def _in_folders(kept: data_directory.DataDirectory, url: str, world: Platform, adopt: opener.Adopt) -> Store:
-    return folder_store.FolderStore(kept, index.SqlIndex(url), clock=world.clock, probes=world.probes, adopt=adopt)
+def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:
+    return folder_store.FolderStore(
+        kept, index.SqlIndex(url), clock=platform.clock, probes=platform.probes, adopt=adopt
+    )
 
 
 def _unwatched(performer: ports.Performer) -> ports.Performer:
@@ -67,7 +69,7 @@ class Platform:
         return {**flows.DRIVERS, **self.dialects}
 
 
-def real_world(environ: Mapping[str, str]) -> Platform:
+def real_platform(environ: Mapping[str, str]) -> Platform:
     """Return the machine's own clock and chance.
 
     `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL at the Nth passing
@@ -85,6 +87,6 @@ def real_world(environ: Mapping[str, str]) -> Platform:
     return Platform(clock=clock.SystemClock(), ids=clock.RandomIds(), probes=points)
 
 
-def directory_of(project: settings.ProjectSettings, world: Platform) -> data_directory.DataDirectory:
+def directory_of(project: settings.ProjectSettings, platform: Platform) -> data_directory.DataDirectory:
     """Return the data directory of a project; nothing is touched."""
-    return data_directory.DataDirectory(project.data_directory, clock=world.clock, ids=world.ids)
+    return data_directory.DataDirectory(project.data_directory, clock=platform.clock, ids=platform.ids)

@@ -49,7 +49,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.NotReady, ExitCode.CONFIGURATION),
     (errors.InputRefused, ExitCode.USAGE),
     (errors.ConfigurationError, ExitCode.CONFIGURATION),
-    (errors.NoRoom, ExitCode.CONFIGURATION),
+    (errors.DiskFull, ExitCode.CONFIGURATION),
     (errors.StorageFault, ExitCode.CONFIGURATION),
     (OSError, ExitCode.CONFIGURATION),
 )

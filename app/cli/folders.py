@@ -18,7 +18,7 @@ from app.worker import stop_signals
 class Opened:
     """A project's folder, open for a command."""
 
-    room: bootstrap.Application
+    application: bootstrap.Application
     """The use cases."""
     held: workspace_claims.WorkspaceClaims
     """Takes workspaces for runs of this process."""
@@ -28,7 +28,7 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(
-    chosen: settings.Settings, access: Access, world: bootstrap.Platform | None = None
+    chosen: settings.Settings, access: Access, platform: bootstrap.Platform | None = None
 ) -> AsyncIterator[Opened]:
     """Open the project's folder, for a client of it.
 
@@ -41,22 +41,22 @@ async def opened(
     use = bootstrap.OpenMode(look_only=look_only, alone=access is Access.CHANGE)
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
     with contextlib.closing(locks):
-        async with bootstrap.build(chosen, use, world) as room:
-            held = workspace_claims.WorkspaceClaims(room.store, locks.take)
+        async with bootstrap.build(chosen, use, platform) as application:
+            held = workspace_claims.WorkspaceClaims(application.store, locks.take)
             if look_only:
-                yield Opened(room=room, held=held, signals=None)
+                yield Opened(application=application, held=held, signals=None)
                 return
             grace = chosen.pool.stop_grace_seconds > 0
-            signals = stop_signals.StopSignals(lambda hurried: _stop(room, grace, hurried))
+            signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
             with signals.caught():
-                yield Opened(room=room, held=held, signals=signals)
+                yield Opened(application=application, held=held, signals=signals)
 
 
-async def _stop(room: bootstrap.Application, grace: bool, hurried: bool) -> None:
+async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) -> None:
     if grace and not hurried:
         terminal.warn("stopping after the step in flight; once more to cut it off")
-    room.runs.release()
-    await room.engine.stop(0 if hurried else None)
+    application.runs.release()
+    await application.engine.stop(0 if hurried else None)
 
 
 def _refuse_faults(chosen: settings.Settings) -> None:

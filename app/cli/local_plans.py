@@ -14,10 +14,10 @@ from app.services.plans import requests
 class FolderPlans:
     """Ask the use cases directly; tasks of plans that go on execute in this process."""
 
-    def __init__(self, room: bootstrap.Application, stopped: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, application: bootstrap.Application, stopped: Callable[[], Awaitable[None]]) -> None:
         """Args: stopped: Waits until a stop that was asked for is over; not at all if none was."""
-        self._plans = room.plans
-        self._planner = room.planner
+        self._plans = application.plans
+        self._planner = application.planner
         self._stopped = stopped
         self._moves = {
             Move.APPROVE: self._plans.approve,

@@ -16,7 +16,7 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     409: errors.Conflict,
     413: errors.TooLarge,
     422: errors.Unroutable,
-    507: errors.NoRoom,
+    507: errors.DiskFull,
 }
 
 

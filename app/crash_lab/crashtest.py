@@ -111,7 +111,7 @@ def _by_operations(
 
 def _by_reads(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
     expected, story = in_memory
-    done, begun = [], read_fault_sweeps.beginnings(bench, story)
+    done, begun = [], read_fault_sweeps.started_listeners(bench, story)
     for trouble in (Trouble.READ_EIO, Trouble.READ_EMFILE):
         done.append(read_fault_sweeps.by_reads(bench, trouble, begun, expected))
         tell(_summary(done[-1]))

@@ -115,9 +115,11 @@ class Machine:
         names = self.disk.crashed(lose_unsynced=False).names(layout.RUNS)
         return not {name, layout.new_folder(name).rpartition("/")[2]}.isdisjoint(names)
 
-    def _make_store(self, _kept: object, _url: str, world: bootstrap.Platform, adopt: opener.Adopt) -> bootstrap.Store:
+    def _make_store(
+        self, _kept: object, _url: str, platform: bootstrap.Platform, adopt: opener.Adopt
+    ) -> bootstrap.Store:
         return memory_store.MemoryStore(
-            clock=world.clock, probes=world.probes, adopt=adopt, disk=self.disk, index=self._index
+            clock=platform.clock, probes=platform.probes, adopt=adopt, disk=self.disk, index=self._index
         )
 
     def _go_dark(self) -> None:
@@ -166,15 +168,15 @@ def _by_run(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {run_id: files[f"{folder}/{run_id}/{name}"] for folder, run_id, name in names}
 
 
-async def _mended(room: bootstrap.Application) -> None:
+async def _mended(application: bootstrap.Application) -> None:
     # What a person does about a run that is parked for its damaged journal: keep the prefix, and let it go on.
-    for shown in await room.store.list_runs(stores.RunQuery()):
+    for shown in await application.store.list_runs(stores.RunQuery()):
         if shown.error_code != errors.JournalCorrupt.default_code:
             continue
-        await room.store.care.repair(shown.run_id)
-        if (await room.store.summary(shown.run_id)).status == states.RunState.PAUSED.value:
-            await room.runs.unpause(shown.run_id)
-            await workload.run_rests(room, shown.run_id)
+        await application.store.maintenance.repair(shown.run_id)
+        if (await application.store.summary(shown.run_id)).status == states.RunState.PAUSED.value:
+            await application.runs.unpause(shown.run_id)
+            await workload.run_rests(application, shown.run_id)
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
@@ -230,7 +232,7 @@ def _after_refusal(
 def _after_restart(
     machine: Machine, lived: Experiment, operation: Operation, expected: trials.Seen, cut: trials.Seen
 ) -> Trial:
-    lived.portrait.unlink(missing_ok=True)
+    lived.outcome.unlink(missing_ok=True)
     with _Heard() as heard:
         why = machine.live()
     after = trials.look(lived, machine.journals())

@@ -40,12 +40,12 @@ class Experiment:
         return self.settings.project.data_directory
 
     @property
-    def diary(self) -> Path:
+    def experiment_log(self) -> Path:
         """Return the file, outside the data directory, that says what was answered and executed."""
         return self.place / "diary.jsonl"
 
     @property
-    def portrait(self) -> Path:
+    def outcome(self) -> Path:
         """Return the file, outside the data directory, that says how the run ended."""
         return self.place / "portrait.json"
 

@@ -64,17 +64,17 @@ class ExperimentLog:
 class Noted:
     """A performer that notes each try before it performs it."""
 
-    def __init__(self, inner: ports.Performer, diary: ExperimentLog) -> None:
+    def __init__(self, inner: ports.Performer, experiment_log: ExperimentLog) -> None:
         self._inner = inner
-        self._diary = diary
+        self._experiment_log = experiment_log
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Note the try, and perform it."""
-        self._diary.executed(call)
+        self._experiment_log.executed(call)
         try:
             return await self._inner.perform(call)
         except errors.StorageFault:
-            self._diary.withdrawn(call)
+            self._experiment_log.withdrawn(call)
             raise
 
 

@@ -102,7 +102,7 @@ def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> No
     try:
         asyncio.run(trial_runs.live(experiment, trial_runs.Surroundings(probes=points)))
     except (Exception, errors.Fault) as error:  # noqa: BLE001 - the boundary of the process
-        experiment_log.ExperimentLog(experiment.diary).trouble(f"{type(error).__name__}: {error}")
+        experiment_log.ExperimentLog(experiment.experiment_log).trouble(f"{type(error).__name__}: {error}")
         sys.exit(FAILED)
 
 

@@ -27,35 +27,35 @@ _ISSUE_ID = re.compile("iss_[0-9a-f]+")
 Portrait = dict[str, Any]
 
 
-async def of_run(room: bootstrap.Application, run_id: str) -> Portrait:
+async def of_run(application: bootstrap.Application, run_id: str) -> Portrait:
     """Return how a run stands for whoever asks the service."""
-    detail = json.loads((await room.runs.ready(run_id)).body)
+    detail = json.loads((await application.runs.ready(run_id)).body)
     view = None
     with contextlib.suppress(errors.JournalCorrupt):
-        view = await room.runs.view(run_id)
-    summary = await room.store.summary(run_id)
-    kinds = [event.type for event in await room.store.read_events(run_id)]
+        view = await application.runs.view(run_id)
+    summary = await application.store.summary(run_id)
+    kinds = [event.type for event in await application.store.read_events(run_id)]
     lines = list(_in_order(view.living())) if view else []
-    found = await _issues(room, run_id)
+    found = await _issues(application, run_id)
     damaged = {issue["error"] for issue in found if "error" in issue}
-    slots = {name: await room.runs.slot(run_id, name) for name in detail["cache_summary"]}
+    slots = {name: await application.runs.slot(run_id, name) for name in detail["cache_summary"]}
     return {
         "manifest": {name: detail.get(name) for name in _MANIFEST},
-        "listed": {"status": summary.status, "rows": await _rows(room)},
+        "listed": {"status": summary.status, "rows": await _rows(application)},
         "records": [_line(record) for record in lines] if view else None,
-        "receipts": [await _receipt(room, record) for record in lines] if view else None,
+        "receipts": [await _receipt(application, record) for record in lines] if view else None,
         "slots": {name: _lasting(slot) for name, slot in slots.items()},
         "issues": found,
         "events": {"created": kinds.count("run.created"), "ended": kinds.count("run.ended")},
-        "intact": (await room.store.care.verify(run_id))["ok"],
+        "intact": (await application.store.maintenance.verify(run_id))["ok"],
         "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))} | damaged),
         "attempts": {record.key: record.attempt for record in lines},
     }
 
 
-def comparable(portrait: Portrait) -> Portrait:
+def comparable(outcome: Portrait) -> Portrait:
     """Leave out what a disturbance may change: which try it was, and what was told about it."""
-    return {name: value for name, value in portrait.items() if name not in ("told", "attempts")}
+    return {name: value for name, value in outcome.items() if name not in ("told", "attempts")}
 
 
 def of_workspace(project: Path) -> dict[str, str]:
@@ -90,29 +90,29 @@ def _in_order(lines: Iterable[records.Record]) -> Iterator[records.Record]:
         yield from sorted(block, key=lambda record: record.key) if side_by_side else block
 
 
-async def _rows(room: bootstrap.Application) -> int:
-    return len(await room.store.list_runs(stores.RunQuery(limit=1000)))
+async def _rows(application: bootstrap.Application) -> int:
+    return len(await application.store.list_runs(stores.RunQuery(limit=1000)))
 
 
-async def _issues(room: bootstrap.Application, run_id: str) -> list[dict[str, Any]]:
-    found, _ = await room.issues.page(issues.IssueQuery(run_id=run_id, limit=1000))
-    shown = [await _issue(room, summary.issue_id) for summary in found]
+async def _issues(application: bootstrap.Application, run_id: str) -> list[dict[str, Any]]:
+    found, _ = await application.issues.page(issues.IssueQuery(run_id=run_id, limit=1000))
+    shown = [await _issue(application, summary.issue_id) for summary in found]
     return sorted(shown, key=lambda issue: str(issue.get("key")))
 
 
-async def _issue(room: bootstrap.Application, issue_id: str) -> dict[str, Any]:
+async def _issue(application: bootstrap.Application, issue_id: str) -> dict[str, Any]:
     try:
-        issue = await room.issues.show(issue_id)
+        issue = await application.issues.show(issue_id)
     except errors.Conflict as error:
         return {"error": error.code}
     return {name: issue[name] for name in _ISSUE} | {"receipts": len(issue["receipts"])}
 
 
-async def _receipt(room: bootstrap.Application, record: records.Record) -> Any:
+async def _receipt(application: bootstrap.Application, record: records.Record) -> Any:
     if record.receipt_id is None:
         return None
     try:
-        receipt = await room.store.find_receipt(record.receipt_id)
+        receipt = await application.store.find_receipt(record.receipt_id)
     except errors.NotFound:
         return "missing"
     return {name: receipt.get(name) for name in ("key", "tool", "sha256")}

@@ -100,7 +100,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
     output = lived.place / "trace"
     code = fork_server.live(lived, lambda pid: tracing.traced(pid, output))
     seen = trials.look(lived)
-    if code != 0 or seen.portrait is None:
+    if code != 0 or seen.outcome is None:
         told = "; ".join(seen.told.trouble) or f"its process ended with {code}"
         raise errors.ControlRoomError(f"the undisturbed run did not come to rest: {told}", code="undisturbed_failed")
     return seen, tracing.points(output, lived.data_directory)
@@ -141,7 +141,7 @@ def reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.S
         died: Whether it ended before the run did.
     """
     first = None if died else trials.judge(point, expected, cut, cut, restarted=False)
-    lived.portrait.unlink(missing_ok=True)
+    lived.outcome.unlink(missing_ok=True)
     code = fork_server.live(lived)
     after = trials.look(lived)
     last = [fork_server.said(code), *after.told.trouble[len(cut.told.trouble) :]]

@@ -66,7 +66,7 @@ class _Point:
         return f"{self.operation.kind} {self.beginning.machine is None}"
 
 
-def beginnings(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beginning]:
+def started_listeners(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beginning]:
     """Return the beginning of the run, and that of the service after its power was lost in the midst of it.
 
     Args:
@@ -117,8 +117,8 @@ class Watched(Machine):
         return dataclasses.replace(super()._surroundings(), beside=self._looked_at, on_rest=self._readable)
 
     @asynccontextmanager
-    async def _looked_at(self, room: bootstrap.Application) -> AsyncIterator[None]:
-        looking = asyncio.ensure_future(self._look(room))
+    async def _looked_at(self, application: bootstrap.Application) -> AsyncIterator[None]:
+        looking = asyncio.ensure_future(self._look(application))
         try:
             yield
             if self.fragile.refuses:
@@ -126,34 +126,34 @@ class Watched(Machine):
         finally:
             looking.cancel()
 
-    async def _look(self, room: bootstrap.Application) -> None:
+    async def _look(self, application: bootstrap.Application) -> None:
         await self._refused.wait()
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         try:
-            for row in await _rows(room):
-                await self._compare(room, row)
+            for row in await _rows(application):
+                await self._compare(application, row)
         except errors.Unreadable:
             self.shown = True
         finally:
             self.fragile.lift()
 
-    async def _compare(self, room: bootstrap.Application, row: dict[str, Any]) -> None:
+    async def _compare(self, application: bootstrap.Application, row: dict[str, Any]) -> None:
         run_id = row["run_id"]
-        detail = json.loads((await room.runs.ready(run_id)).body)
+        detail = json.loads((await application.runs.ready(run_id)).body)
         # What moves on between two looks is no difference.
-        after = next((later for later in await _rows(room) if later["run_id"] == run_id), row)
+        after = next((later for later in await _rows(application) if later["run_id"] == run_id), row)
         self.shown = self.shown or detail["unreadable"] is not None
         shown = _facts(detail["status"], detail["unreadable"], (detail["error"] or {}).get("code"))
         listed = [_facts(each["status"], each["unreadable"], each["error_code"]) for each in (row, after)]
         if shown not in listed:
             self.differences.append(f"listed as {listed}, shown as {shown}")
-        await self._judge("verify", room.store.care.verify(run_id))
+        await self._judge("verify", application.store.maintenance.verify(run_id))
         if states.RunState.FAILED.value not in (detail["status"], after["status"]):
             # One that has failed would be sent on by it.
-            await self._judge("resume", room.runs.resume(run_id, requests.ResumeRequest()))
-        await self._judge("repair", room.store.care.repair(run_id))
-        await self._judge("steps", room.runs.steps(run_id))
+            await self._judge("resume", application.runs.resume(run_id, requests.ResumeRequest()))
+        await self._judge("repair", application.store.maintenance.repair(run_id))
+        await self._judge("steps", application.runs.steps(run_id))
 
     async def _judge(self, order: str, given: Awaitable[Any]) -> None:
         try:
@@ -167,11 +167,11 @@ class Watched(Machine):
             if "corrupt" in states or (order == "repair" and answered["changed"]):
                 self.differences.append(f"{order} answers {answered}")
 
-    async def _readable(self, room: bootstrap.Application) -> None:
+    async def _readable(self, application: bootstrap.Application) -> None:
         self.rested = len(self.fragile.looks)
         async with asyncio.timeout(_READABLE_SECONDS):
-            for row in await _rows(room):
-                await room.store.until_readable(row["run_id"])
+            for row in await _rows(application):
+                await application.store.until_readable(row["run_id"])
 
 
 def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
@@ -185,7 +185,7 @@ def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
 
     if died := bool(why):
         cut = trials.look(lived, machine.journals())
-        lived.portrait.unlink(missing_ok=True)
+        lived.outcome.unlink(missing_ok=True)
         why = machine.live()
     after = trials.look(lived, machine.journals())
     if beginning.machine is None and not died:
@@ -210,5 +210,5 @@ def _facts(status: str, unreadable: dict[str, Any] | None, error_code: str | Non
     return status, (unreadable or {}).get("file"), error_code
 
 
-async def _rows(room: bootstrap.Application) -> list[dict[str, Any]]:
-    return await room.runs.rows(await room.runs.list_runs(stores.RunQuery(limit=1000)))
+async def _rows(application: bootstrap.Application) -> list[dict[str, Any]]:
+    return await application.runs.rows(await application.runs.list_runs(stores.RunQuery(limit=1000)))

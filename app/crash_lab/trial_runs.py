@@ -50,19 +50,19 @@ class Surroundings:
 
 async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
     """Ask for something, or find it, follow it to its rest, and note how it stands then."""
-    notes = experiment_log.ExperimentLog(experiment.diary)
-    world = _world(experiment, surroundings, notes)
-    async with bootstrap.build(experiment.settings, bootstrap.OpenMode(address=_ADDRESS), world) as room:
-        async with surroundings.beside(room) if surroundings.beside else nullcontext():
-            await room.engine.recovered()
+    notes = experiment_log.ExperimentLog(experiment.experiment_log)
+    platform = _world(experiment, surroundings, notes)
+    async with bootstrap.build(experiment.settings, bootstrap.OpenMode(address=_ADDRESS), platform) as application:
+        async with surroundings.beside(application) if surroundings.beside else nullcontext():
+            await application.engine.recovered()
             asked = experiment.asked
-            begun = await workload.begin(room, asked, _pause)
+            begun = await workload.begin(application, asked, _pause)
             notes.accepted(begun.name, begun.existed)
-            await workload.rest(room, asked, begun.name, _pause)
+            await workload.rest(application, asked, begun.name, _pause)
         if surroundings.on_rest is not None:
-            await surroundings.on_rest(room)
-        portrait = await workload.portrait(room, asked, begun.name)
-        experiment.portrait.write_text(json.dumps(portrait), encoding="utf-8")
+            await surroundings.on_rest(application)
+        outcome = await workload.outcome(application, asked, begun.name)
+        experiment.outcome.write_text(json.dumps(outcome), encoding="utf-8")
 
 
 class HastyClock(clock.SystemClock):
@@ -108,14 +108,14 @@ def _as_it_is(performer: ports.Performer) -> ports.Performer:
 
 
 def _in_folders(
-    kept: data_directory.DataDirectory, url: str, world: bootstrap.Platform, adopt: opener.Adopt
+    kept: data_directory.DataDirectory, url: str, platform: bootstrap.Platform, adopt: opener.Adopt
 ) -> bootstrap.Store:
     # A tracer counts calls thread by thread, so that each file must have one thread that writes it.
     return folder_store.FolderStore(
         kept,
         index.SqlIndex(url),
-        clock=world.clock,
-        probes=world.probes,
+        clock=platform.clock,
+        probes=platform.probes,
         adopt=adopt,
         threads=folder_store.ThreadCounts(commit=1, other=1),
     )

@@ -54,7 +54,7 @@ class Seen:
     """Every try whose line in a journal is whole."""
     final: frozenset[tuple[str, str]]
     """Run and key of each step that has its final line."""
-    portrait: outcomes.Portrait | None
+    outcome: outcomes.Portrait | None
     """How the run stood at the end of the last life that came to its end."""
     workspace: dict[str, str]
     """Hash of each file in the workspace."""
@@ -68,12 +68,12 @@ def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Se
     """
     found = _in_folders(experiment.data_directory) if journals is None else journals
     lines = [(run_id, line) for run_id, content in found.items() for line in _whole(content)]
-    shown = experiment.portrait
+    shown = experiment.outcome
     return Seen(
-        told=experiment_log.read(experiment.diary),
+        told=experiment_log.read(experiment.experiment_log),
         recorded=frozenset((run_id, line["key"], line["attempt"]) for run_id, line in lines),
         final=frozenset((run_id, line["key"]) for run_id, line in lines if line["final"]),
-        portrait=json.loads(shown.read_text(encoding="utf-8")) if shown.exists() else None,
+        outcome=json.loads(shown.read_text(encoding="utf-8")) if shown.exists() else None,
         workspace=outcomes.of_workspace(experiment.settings.project.project),
     )
 
@@ -97,7 +97,7 @@ def judge(
         logged: Whether the service logged an error that names the run.
     """
     note = why or _difference(undisturbed, after)
-    told = logged or (after.portrait is not None and _tells(after.portrait, undisturbed))
+    told = logged or (after.outcome is not None and _tells(after.outcome, undisturbed))
     lost = _lost(cut, after)
     return Trial(
         point=point,
@@ -112,18 +112,18 @@ def judge(
 
 
 def _difference(undisturbed: Seen, after: Seen) -> str:
-    if undisturbed.portrait is None or after.portrait is None:
+    if undisturbed.outcome is None or after.outcome is None:
         return "the run did not come to rest"
-    expected, found = map(outcomes.comparable, (undisturbed.portrait, after.portrait))
+    expected, found = map(outcomes.comparable, (undisturbed.outcome, after.outcome))
     return outcomes.difference(expected, found) or outcomes.difference(
         undisturbed.workspace, after.workspace, "workspace"
     )
 
 
-def _tells(portrait: outcomes.Portrait, undisturbed: Seen) -> bool:
-    usual = undisturbed.portrait or {}
-    again = any(attempt > usual["attempts"].get(key, 1) for key, attempt in portrait["attempts"].items())
-    return again or portrait["manifest"]["error"] is not None or bool(set(portrait["told"]) - set(usual["told"]))
+def _tells(outcome: outcomes.Portrait, undisturbed: Seen) -> bool:
+    usual = undisturbed.outcome or {}
+    again = any(attempt > usual["attempts"].get(key, 1) for key, attempt in outcome["attempts"].items())
+    return again or outcome["manifest"]["error"] is not None or bool(set(outcome["told"]) - set(usual["told"]))
 
 
 def _lost(cut: Seen, after: Seen) -> tuple[str, ...]:

@@ -60,32 +60,32 @@ def title(asked: Asked) -> str:
     return asked.recipe_id or ""
 
 
-async def begin(room: bootstrap.Application, asked: Asked, pause: Pause) -> Begun:
+async def begin(application: bootstrap.Application, asked: Asked, pause: Pause) -> Begun:
     """Ask for it, or find it; again and again as long as there is no room."""
     match asked:
         case plan_requests.NewPlan():
-            created = await _tried(lambda: room.plans.create(asked), pause)
+            created = await _tried(lambda: application.plans.create(asked), pause)
             return Begun(name=created.plan.session_id, existed=created.existed)
         case conferences.NewConference():
-            held = await _tried(lambda: room.conferences.start(asked), pause)
+            held = await _tried(lambda: application.conferences.start(asked), pause)
             return Begun(name=held.run_id, existed=held.existed)
-    started = await _tried(lambda: room.runs.start(asked), pause)
+    started = await _tried(lambda: application.runs.start(asked), pause)
     return Begun(name=started.run_id, existed=started.existed)
 
 
-async def rest(room: bootstrap.Application, asked: Asked, name: str, pause: Pause) -> None:
+async def rest(application: bootstrap.Application, asked: Asked, name: str, pause: Pause) -> None:
     """Wait until it has come to its end, or waits for a person; a plan is approved and started on the way."""
     if isinstance(asked, plan_requests.NewPlan):
-        await _plan_rests(room, name, pause)
+        await _plan_rests(application, name, pause)
     else:
-        await run_rests(room, name)
+        await run_rests(application, name)
 
 
-async def run_rests(room: bootstrap.Application, run_id: str) -> bool:
+async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
     """Wait until a run has ended, or is parked for a person; tell whether it has ended."""
     known: frozenset[str] = frozenset()
     while True:
-        ready = await room.runs.wait(run_id, _WAIT_SECONDS, known)
+        ready = await application.runs.wait(run_id, _WAIT_SECONDS, known)
         shown = json.loads(ready.body)
         healing = (shown["error"] or {}).get("code") == errors.StorageFault.default_code
         if ready.finished or (shown["status"] == states.RunState.PAUSED.value and not healing):
@@ -93,12 +93,12 @@ async def run_rests(room: bootstrap.Application, run_id: str) -> bool:
         known = frozenset({ready.etag})
 
 
-async def portrait(room: bootstrap.Application, asked: Asked, name: str) -> outcomes.Portrait:
+async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Portrait:
     """Return how it stands for whoever asks the service."""
     if not isinstance(asked, plan_requests.NewPlan):
-        return await outcomes.of_run(room, name)
-    plan = await room.plans.show(name)
-    first, *others = [await outcomes.of_run(room, run_id) for run_id in _runs_of(plan)]
+        return await outcomes.of_run(application, name)
+    plan = await application.plans.show(name)
+    first, *others = [await outcomes.of_run(application, run_id) for run_id in _runs_of(plan)]
     shown = first | {"plan": _lasting(plan.to_json()), "tasks": [outcomes.comparable(each) for each in others]}
     numbered = enumerate([first, *others])
     shown["attempts"] = {
@@ -108,21 +108,21 @@ async def portrait(room: bootstrap.Application, asked: Asked, name: str) -> outc
     return shown
 
 
-async def _plan_rests(room: bootstrap.Application, session_id: str, pause: Pause) -> None:
+async def _plan_rests(application: bootstrap.Application, session_id: str, pause: Pause) -> None:
     while True:
-        plan = await room.plans.rested(session_id)
+        plan = await application.plans.rested(session_id)
         running = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
         running += [plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else []
         if running:
-            ended = [await run_rests(room, run_id) for run_id in running]
+            ended = [await run_rests(application, run_id) for run_id in running]
             if not any(ended):
                 return
             # The plan hears of it by itself.
-            await room.plans.wait(session_id, _WAIT_SECONDS, plan.revision)
+            await application.plans.wait(session_id, _WAIT_SECONDS, plan.revision)
         elif plan.status is plans.PlanState.DRAFT and plan.tasks:
-            await _tried(lambda: room.plans.approve(session_id), pause)
+            await _tried(lambda: application.plans.approve(session_id), pause)
         elif plan.status is plans.PlanState.APPROVED:
-            await _tried(lambda: room.plans.start(session_id), pause)
+            await _tried(lambda: application.plans.start(session_id), pause)
         else:
             return
 
@@ -147,7 +147,7 @@ async def _tried(ask: Callable[[], Awaitable[T]], pause: Pause) -> T:
     for tried in range(_TRIES):
         try:
             return await ask()
-        except (errors.NoRoom, errors.StorageFault):
+        except (errors.DiskFull, errors.StorageFault):
             if tried + 1 == _TRIES:
                 raise
             await pause()

@@ -25,9 +25,11 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 class Completion:
     """Bring one run to rest."""
 
-    def __init__(self, log: RunLog, portrait: RunProjection, durability: RetryUntilSpace, equipment: Equipment) -> None:
+    def __init__(
+        self, log: RunLog, projection: RunProjection, durability: RetryUntilSpace, equipment: Equipment
+    ) -> None:
         self._run_log = log
-        self._portrait = portrait
+        self._projection = projection
         self._durability = durability
         self._masker = equipment.masker
         self._reach = equipment.probes.reach
@@ -35,9 +37,9 @@ class Completion:
         # A pause that stood in the journal already has had its event at the latest when the run was loaded.
         self._pause_is_told = log.loaded.decisions.paused is not None
 
-    async def end(self, conductor: DriverScheduler) -> RunState:
+    async def end(self, scheduler: DriverScheduler) -> RunState:
         """End the run as its driver did, unless a cancel was written first."""
-        ending, failure = _outcome(conductor)
+        ending, failure = _outcome(scheduler)
         ending = ending.with_cut_off(self._cut_off())
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
         error = self._masker.mask_cut(failure.to_json()) if failure else None
@@ -82,8 +84,8 @@ class Completion:
     async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
         """Show the run as failed because of its damaged journal; nothing is written to it."""
         self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
-        self._portrait.rest(RunState.FAILED, None, error.to_json())
-        await self._portrait.move(Transition.end(self._run_id, RunState.FAILED, self._portrait.now(), error.code))
+        self._projection.rest(RunState.FAILED, None, error.to_json())
+        await self._projection.move(Transition.end(self._run_id, RunState.FAILED, self._projection.now(), error.code))
         return RunState.FAILED
 
     async def _end(self, ending: Ending, error: Mapping[str, plain.Json] | None, causes: list[int]) -> RunState:
@@ -97,7 +99,7 @@ class Completion:
         if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
-        self._portrait.end(ending.status, error, ending.to_json())
+        self._projection.end(ending.status, error, ending.to_json())
         told = {"status": ending.status.value, "error": error, "ending": ending.to_json()}
         self._run_log.add_event(EventType.RUN_ENDED, None, told)
         await self._show_end(ending.status, error)
@@ -105,27 +107,27 @@ class Completion:
 
     async def _show_end(self, status: RunState, error: Mapping[str, plain.Json] | None) -> None:
         code = str(error["code"]) if error else None
-        self._portrait.touch()
+        self._projection.touch()
         await self._durability.commit(self._run_log.rest)
         ended = self._run_log.loaded.decisions.ended
-        at = ended.at if ended else self._portrait.now()
+        at = ended.at if ended else self._projection.now()
         await self._run_log.move(Transition.end(self._run_id, status, at, code))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
-        self._portrait.rest(RunState.PAUSED, reason, error)
+        self._projection.rest(RunState.PAUSED, reason, error)
         if not self._pause_is_told:
             self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
         await self._durability.commit(self._run_log.rest)
-        await self._run_log.move(Transition.pause(self._run_id, self._portrait.now(), code))
+        await self._run_log.move(Transition.pause(self._run_id, self._projection.now(), code))
         return RunState.PAUSED
 
     def _cut_off(self) -> tuple[str, ...]:
-        kept = (record.key for record in self._portrait.view().living() if record.done and record.finish is not None)
+        kept = (record.key for record in self._projection.view().living() if record.done and record.finish is not None)
         return tuple(dict.fromkeys(kept))
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:
-        latest = {record.key: record.position for record in self._portrait.records if record.final}
+        latest = {record.key: record.position for record in self._projection.records if record.final}
         return sorted(latest[key] for key in keys if key in latest)
 
 
@@ -139,10 +141,10 @@ def noter(log: RunLog) -> Callable[[str, Mapping[str, plain.Json]], None]:
     return note
 
 
-def _outcome(conductor: DriverScheduler) -> tuple[Ending, errors.ControlRoomError | None]:
-    failure = conductor.failure
+def _outcome(scheduler: DriverScheduler) -> tuple[Ending, errors.ControlRoomError | None]:
+    failure = scheduler.failure
     if failure is None:
-        return conductor.result or Ending(), None
+        return scheduler.result or Ending(), None
     if not isinstance(failure, errors.ControlRoomError):
         raise errors.DriverFault(f"the recipe's driver broke: {type(failure).__name__}: {failure}") from failure
     reason = failure.reason if isinstance(failure, errors.RunFailed) else failure.code

@@ -104,7 +104,7 @@ class _Join:
     children: dict[str, _Branch] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         limit = self.request.limit
         return limit is None or len(self.children) - len(self.waiting) - len(self.results) < limit
 
@@ -267,7 +267,7 @@ class DriverScheduler:
 
     def _collect(self, join: _Join, branch: _Branch, value: Any) -> None:
         join.results[branch.name] = value
-        if join.waiting and join.has_room():
+        if join.waiting and join.has_space():
             self._ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 

@@ -74,12 +74,12 @@ async def _rehearsed(
     loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob
 ) -> tuple[DriverContext, Mapping[str, Ask]]:
     context = DriverContext(loaded.start, lambda key, facts: None)
-    conductor = DriverScheduler(lambda: dialect.drive(context))
+    scheduler = DriverScheduler(lambda: dialect.drive(context))
     try:
-        await replay(conductor, loaded, read_blob)
-        return context, dict(conductor.asks)
+        await replay(scheduler, loaded, read_blob)
+        return context, dict(scheduler.asks)
     finally:
-        conductor.close()
+        scheduler.close()
 
 
 def _bare(view: views.RunView) -> Board:

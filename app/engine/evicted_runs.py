@@ -37,7 +37,7 @@ class EvictedRun:
 
     def give_up(self) -> list[asyncio.Task[None]]:
         """Cut off every open step, and return their tasks; nobody will take the run up again from here."""
-        self.stepper.home.desert()
+        self.stepper.writer.desert()
         return [*self._cut()]
 
     def _cut(self) -> Iterator[asyncio.Task[None]]:

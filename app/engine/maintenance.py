@@ -67,7 +67,7 @@ class KeptUp(Protocol):
     """A store whose folders are looked after."""
 
     @property
-    def care(self) -> Maintenance:
+    def maintenance(self) -> Maintenance:
         """Return what checks and repairs runs."""
 
     @property

@@ -36,14 +36,14 @@ class MissingLines:
         return errors.StepError(message, code=LINES_MISSING, detail=dataclasses.asdict(self))
 
 
-def unled(records: Iterable[Record], decisions: Decisions, conductor: DriverScheduler) -> MissingLines | None:
+def unled(records: Iterable[Record], decisions: Decisions, scheduler: DriverScheduler) -> MissingLines | None:
     """Return what is missing where steps were begun that a driver with this journal would not have asked for."""
     lines = list(records)
-    known = {record.key for record in lines} | conductor.asks.keys()
+    known = {record.key for record in lines} | scheduler.asks.keys()
     begun = [
         key
         for key, tries in decisions.tries.items()
-        if key not in known and not conductor.was_cancelled(tries[-1].branch)
+        if key not in known and not scheduler.was_cancelled(tries[-1].branch)
     ]
     if not begun:
         return None

@@ -19,58 +19,58 @@ _LINES_BETWEEN_BREATHS = 64
 ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
 
-async def replay(conductor: DriverScheduler, loaded: Loaded, read_blob: ReadBlob) -> None:
+async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob) -> None:
     """Start a driver and hand it every living final line; nothing is performed.
 
     Raises:
         errors.NondeterminismFault: the driver does not ask for what a line holds.
     """
-    conductor.start()
-    await satisfy(conductor, read_blob)
+    scheduler.start()
+    await satisfy(scheduler, read_blob)
     for count, record in enumerate(loaded.records):
         if record.position not in loaded.decisions.dead:
             # Where lines are dead, a branch may have had its turn when one was over that is not any more.
-            if loaded.decisions.dead and record.key not in conductor.asks and conductor.start_waiting(record.branch):
-                await satisfy(conductor, read_blob)
-            hand_out(conductor, record, loaded)
-            await satisfy(conductor, read_blob)
+            if loaded.decisions.dead and record.key not in scheduler.asks and scheduler.start_waiting(record.branch):
+                await satisfy(scheduler, read_blob)
+            hand_out(scheduler, record, loaded)
+            await satisfy(scheduler, read_blob)
         if count % _LINES_BETWEEN_BREATHS == _LINES_BETWEEN_BREATHS - 1:
             await asyncio.sleep(0)
 
 
-async def satisfy(conductor: DriverScheduler, read_blob: ReadBlob) -> None:
+async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
     """Let every branch go on until it is blocked, in portions, and answer every open request for a
     content, in order.
     """
-    while conductor.busy or conductor.reads:
-        if conductor.busy:
+    while scheduler.busy or scheduler.reads:
+        if scheduler.busy:
             await asyncio.sleep(0)
-            conductor.go_on()
+            scheduler.go_on()
         else:
-            read = conductor.reads[0]
-            conductor.answer(read, await read_blob(read.blob))
+            read = scheduler.reads[0]
+            scheduler.answer(read, await read_blob(read.blob))
 
 
-def hand_out(conductor: DriverScheduler, record: Record, loaded: Loaded) -> None:
+def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None:
     """Give one line to the branch that asks for its key; a try that is not final is only compared.
 
     Raises:
         errors.NondeterminismFault: nobody asks for it, or another operation is asked for under its key.
     """
-    ask = conductor.asks.get(record.key)
+    ask = scheduler.asks.get(record.key)
     if ask is None:
-        if not conductor.was_cancelled(record.branch):
-            raise _unasked(conductor, record, loaded)
+        if not scheduler.was_cancelled(record.branch):
+            raise _unasked(scheduler, record, loaded)
         return
     adopted = loaded.start.adopted and record.operation == ADOPTED
     if ask.fingerprint != record.operation and not adopted:
         raise _differs(record, loaded, ask.fingerprint, ask.body)
     if record.final:
-        conductor.deliver(record)
+        scheduler.deliver(record)
 
 
-def _unasked(conductor: DriverScheduler, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
-    asked = list(conductor.asks) or (["nothing more"] if conductor.finished else ["nothing yet"])
+def _unasked(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
+    asked = list(scheduler.asks) or (["nothing more"] if scheduler.finished else ["nothing yet"])
     return errors.NondeterminismFault(
         f"run {loaded.start.run_id}: line {record.position + 1} of its journal holds the step {record.key!r}, but the "
         f"recipe's driver asks for {', '.join(asked[:5])}. Nothing was written; the version that began the run "
@@ -80,7 +80,7 @@ def _unasked(conductor: DriverScheduler, record: Record, loaded: Loaded) -> erro
             "run_id": loaded.start.run_id,
             "line": record.position + 1,
             "recorded": record.line.get("operation"),
-            "asked": {key: dict(ask.body) for key, ask in list(conductor.asks.items())[:5]},
+            "asked": {key: dict(ask.body) for key, ask in list(scheduler.asks.items())[:5]},
         },
     )
 

@@ -45,7 +45,7 @@ class Runner:
         equipment: Equipment,
         slots: ports.Capacity,
         changed: Callable[[], None],
-        asleep: EvictedRun | None = None,
+        evicted: EvictedRun | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
         if isinstance(dialect, ports.SecretiveDialect):
@@ -56,15 +56,15 @@ class Runner:
         self._reach = equipment.probes.reach
         self._context = DriverContext(start, completion.noter(log), equipment.masker)
         self._exchanges = Exchanges(start.begun_again)
-        self._conductor = DriverScheduler(lambda: dialect.drive(self._context), self._exchanges.note)
-        self._portrait = RunProjection(log, self._context, equipment.clock, changed)
+        self._scheduler = DriverScheduler(lambda: dialect.drive(self._context), self._exchanges.note)
+        self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)
-        self._portrait.durability = self._durability
-        self._stepper = asleep.stepper if asleep else StepExecutor(start, equipment)
-        if asleep is not None:
-            self._portrait.wake(asleep.status, asleep.updated_at, asleep.works)
-        self._settlement = completion.Completion(log, self._portrait, self._durability, equipment)
-        self._works = self._portrait.works
+        self._projection.durability = self._durability
+        self._stepper = evicted.stepper if evicted else StepExecutor(start, equipment)
+        if evicted is not None:
+            self._projection.wake(evicted.status, evicted.updated_at, evicted.works)
+        self._completion = completion.Completion(log, self._projection, self._durability, equipment)
+        self._works = self._projection.works
         self._retried = retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
         self._closing: list[asyncio.Task[None]] = []
@@ -72,7 +72,7 @@ class Runner:
         self._wake = LightEvent()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
-        self._wakes = asleep is not None
+        self._wakes = evicted is not None
         self._sleeps = False
         self._waits = False
         self._turns = 0
@@ -91,19 +91,19 @@ class Runner:
         except errors.Fault as fault:
             return await self._give_up(fault)
         except errors.JournalCorrupt as error:
-            return await self._settlement.declare_corrupt(error)
+            return await self._completion.declare_corrupt(error)
         except Exception as error:  # noqa: BLE001 - one run must not take the others down
             _log.exception("the engine failed", extra={"run_id": self._run_id})
             return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
         finally:
             if not self._sleeps:
                 await self._drop_works()
-            self._conductor.close()
+            self._scheduler.close()
 
     async def _go(self) -> RunState:
         await self._replay()
         if self._at_rest() and not self._works:
-            return await self._settlement.rest_again()
+            return await self._completion.rest_again()
         if (missing := self._missing()) is not None:
             return await self._park_for_lines(missing)
         await self._take()
@@ -118,7 +118,7 @@ class Runner:
         """Cut off every open step and end as cancelled; the request is durable already."""
         self._cancelled = True
         self._durability.cancel()
-        self._portrait.tell()
+        self._projection.tell()
         self._wake.give()
 
     def pause(self, *, interrupt: bool = False) -> None:
@@ -126,7 +126,7 @@ class Runner:
         self._halt_at_boundary("pause")
         if interrupt:
             self._cut_all()
-        self._portrait.tell()
+        self._projection.tell()
 
     def stop(self) -> None:
         """Begin no further step, since the service stops."""
@@ -148,7 +148,7 @@ class Runner:
         """Tell whether every open step is with its performer, and nothing else is under way or asked for."""
         asked_to = self._halt or self._cancelled or self._sleeps or self._run_log.loaded.decisions.paused
         under_way = self._landed or self._failures or self._closing or self._durability.fault
-        if asked_to or under_way or not self._waits or not self._stepper.home.is_quiet:
+        if asked_to or under_way or not self._waits or not self._stepper.writer.is_quiet:
             return False
         away = all(work.away for work in self._works.values())
         return away and bool(self._works) and not self._run_log.owes_move
@@ -163,21 +163,21 @@ class Runner:
         works, self._works = self._works, {}
         for work in works.values():
             work.ask.forget_body()
-        self._stepper.home.detach(call)
+        self._stepper.writer.detach(call)
         self._stepper.know(())
         self._wake.give()
-        status, updated_at = self._portrait.status, self._portrait.moved_at()
+        status, updated_at = self._projection.status, self._projection.moved_at()
         return EvictedRun(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
 
     def view(self) -> views.RunView:
         """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
-        return self._portrait.view()
+        return self._projection.view()
 
     # -- replay, take
 
     async def _replay(self) -> None:
         try:
-            await replay.replay(self._conductor, self._run_log.loaded, self._durability.get_blob)
+            await replay.replay(self._scheduler, self._run_log.loaded, self._durability.get_blob)
         except (errors.NondeterminismFault, errors.DriverFault):
             if not (self._cancelled or self._at_rest()):
                 raise
@@ -192,34 +192,34 @@ class Runner:
         self._reach("run.before_taken")
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.TAKEN, {}))
         self._reach("run.after_taken")
-        taken, lines = self._run_log.loaded.decisions.taken, len(self._portrait.records)
+        taken, lines = self._run_log.loaded.decisions.taken, len(self._projection.records)
         self._run_log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
         if taken > 1:
             self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
-        await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
+        await self._projection.move(Transition.take(self._run_id, self._projection.now()))
 
     def _missing(self) -> MissingLines | None:
         loaded = self._run_log.loaded
         if self._cancelled or self._wakes:
             return None
-        return loaded.missing or unled(self._portrait.records, loaded.decisions, self._conductor)
+        return loaded.missing or unled(self._projection.records, loaded.decisions, self._scheduler)
 
     async def _park_for_lines(self, missing: MissingLines) -> RunState:
         error = missing.error(self._run_id)
         _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
         self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
-        return await self._settlement.pause(Parked(LINES_MISSING, error))
+        return await self._completion.pause(Parked(LINES_MISSING, error))
 
     def _move_in(self) -> None:
         for key, work in list(self._works.items()):
-            asked = self._conductor.asks.get(key)
+            asked = self._scheduler.asks.get(key)
             if asked is not None and asked.fingerprint == work.ask.fingerprint:
                 work.ask = asked
             else:
                 work.committing = False
                 self._cut(key)
-        self._stepper.know(self._portrait.records)
-        self._stepper.home.attach(
+        self._stepper.know(self._projection.records)
+        self._stepper.writer.attach(
             self._run_log,
             self._durability,
             self._slots.enter,
@@ -233,14 +233,14 @@ class Runner:
     # -- drive
 
     def _goes_on(self) -> bool:
-        if self._conductor.finished or self._cancelled or self._sleeps:
+        if self._scheduler.finished or self._cancelled or self._sleeps:
             return False
         return self._halt is None or bool(self._works)
 
     async def _drive(self) -> None:
-        for key in [key for key, work in self._works.items() if self._conductor.asks.get(key) is not work.ask]:
+        for key in [key for key, work in self._works.items() if self._scheduler.asks.get(key) is not work.ask]:
             self._cut(key)
-        unopened = [ask for key, ask in self._conductor.asks.items() if key not in self._works]
+        unopened = [ask for key, ask in self._scheduler.asks.items() if key not in self._works]
         for count, ask in enumerate(unopened, 1):
             if self._halt is None and not self._cancelled:
                 self._open(ask)
@@ -254,7 +254,7 @@ class Runner:
         history = [record for record in self._retried.get(ask.key, ()) if record.position not in dead]
         work = self._works[ask.key] = Work(ask=ask, history=history, exchanges=self._exchanges.before(ask))
         work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._run_id}:{ask.key}")
-        work.task.add_done_callback(self._stepper.home.note_over)
+        work.task.add_done_callback(self._stepper.writer.note_over)
 
     def _work_over(self, task: asyncio.Task[None]) -> None:
         if task in self._closing:
@@ -278,16 +278,16 @@ class Runner:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
         # Whoever hears that the run waits may ask at once for what.
         waits = bool(gates) and all(work.idle and work.begun for work in self._works.values())
-        if waits and self._portrait.status is RunState.RUNNING:
+        if waits and self._projection.status is RunState.RUNNING:
             self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": gates})
-            await self._portrait.move(Transition.wait(self._run_id, self._portrait.now()))
-        elif not waits and self._portrait.status is RunState.WAITING:
-            await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
+            await self._projection.move(Transition.wait(self._run_id, self._projection.now()))
+        elif not waits and self._projection.status is RunState.WAITING:
+            await self._projection.move(Transition.take(self._run_id, self._projection.now()))
 
     # -- record
 
     def _begun(self, idle: bool) -> None:
-        self._portrait.tell()
+        self._projection.tell()
         if idle:
             self._wake.give()
 
@@ -296,19 +296,19 @@ class Runner:
         self._wake.give()
 
     async def _record(self) -> None:
-        while (record := self._landed.pop(len(self._portrait.records), None)) is not None:
-            self._portrait.add(record)
+        while (record := self._landed.pop(len(self._projection.records), None)) is not None:
+            self._projection.add(record)
             await self._hand_out(record)
             self._reach("step.delivered")
-            self._portrait.touch()
+            self._projection.touch()
         self._raise_failures()
 
     async def _hand_out(self, record: Record) -> None:
         if record.final:
             self._works.pop(record.key, None)
-        if not self._conductor.finished:
-            replay.hand_out(self._conductor, record, self._run_log.loaded)
-            await replay.satisfy(self._conductor, self._durability.get_blob)
+        if not self._scheduler.finished:
+            replay.hand_out(self._scheduler, record, self._run_log.loaded)
+            await replay.satisfy(self._scheduler, self._durability.get_blob)
 
     def _raise_failures(self) -> None:
         failures, self._failures = self._failures, []
@@ -324,16 +324,16 @@ class Runner:
 
     async def _settle(self) -> RunState:
         if self._sleeps:
-            return self._portrait.status
+            return self._projection.status
         await self._drop_works()
         await self._record_late()
         if self._cancelled:
-            return await self._settlement.cancel()
-        if self._conductor.finished:
-            return await self._settlement.end(self._conductor)
+            return await self._completion.cancel()
+        if self._scheduler.finished:
+            return await self._completion.end(self._scheduler)
         if self._halt == "stop":
-            return await self._settlement.release()
-        return await self._settlement.pause(self._parked)
+            return await self._completion.release()
+        return await self._completion.pause(self._parked)
 
     async def _record_late(self) -> None:
         try:
@@ -345,14 +345,14 @@ class Runner:
     async def _give_up(self, fault: errors.Fault) -> RunState:
         await self._drop_works()
         if not isinstance(fault, errors.Unreadable):
-            return await self._settlement.park(fault)
+            return await self._completion.park(fault)
         if not self._cancelled:
             raise fault
-        return await self._settlement.cancel()
+        return await self._completion.cancel()
 
     async def _drop_works(self) -> None:
-        if not self._stepper.home.is_attached:
-            self._stepper.home.desert()
+        if not self._stepper.writer.is_attached:
+            self._stepper.writer.desert()
         self._cut_all()
         while self._closing:
             await asyncio.gather(*self._closing, return_exceptions=True)
@@ -384,4 +384,4 @@ class Runner:
     def _storage_changed(self) -> None:
         if self._durability.fault is not None:
             self._slots.leave()
-        self._portrait.touch()
+        self._projection.touch()

@@ -73,7 +73,7 @@ class StepExecutor:
         self._start = start
         self._equipment = equipment
         self._recorded: dict[str, tuple[int, ...]] = {}
-        self.home = RunWriter(start.run_id)
+        self.writer = RunWriter(start.run_id)
         """What it writes with."""
 
     def know(self, records: Iterable[Record]) -> None:
@@ -103,7 +103,7 @@ class StepExecutor:
             result = None
 
     def _rescue(self, work: Work) -> Result | None:
-        key, decisions = work.ask.key, self.home.log.loaded.decisions
+        key, decisions = work.ask.key, self.writer.log.loaded.decisions
         tries = decisions.tries.get(key, [])
         match step_decisions.rescue(work.ask.operation, tries, self._recorded.get(key, ())):
             case step_decisions.Rescue.CRASH_LOOP:
@@ -119,7 +119,7 @@ class StepExecutor:
             due = clock.instant(work.history[-1].retry_at)
             await self._equipment.clock.sleep((due - self._equipment.clock.now()).total_seconds())
         if not work.idle:
-            await self.home.enter()
+            await self.writer.enter()
 
     async def _begin(self, work: Work) -> None:
         self._reach("step.before_started")
@@ -132,10 +132,10 @@ class StepExecutor:
             self._tell_asked(work, work.ask.operation)
         self._reach("step.after_started")
         work.begun = True
-        self.home.began(work.idle)
+        self.writer.began(work.idle)
 
     def _goes_on_waiting(self, work: Work) -> bool:
-        key, decisions = work.ask.key, self.home.log.loaded.decisions
+        key, decisions = work.ask.key, self.writer.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if not work.idle or highest == 0 or highest in self._recorded.get(key, ()):
             return False
@@ -145,7 +145,7 @@ class StepExecutor:
         return _due_seconds(work.ask.operation) is None or key in decisions.due
 
     async def _note_start(self, work: Work) -> None:
-        ask, decisions = work.ask, self.home.log.loaded.decisions
+        ask, decisions = work.ask, self.writer.log.loaded.decisions
         work.attempt = max(decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()), 0) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": work.attempt, "operation": ask.fingerprint}
         if ask.branch:
@@ -157,12 +157,12 @@ class StepExecutor:
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, work.attempt)
             facts["asked_at"] = clock.stamp(began)
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
-        await self.home.durability.commit(lambda: self.home.log.decide(DecisionKind.STARTED, facts, sync=sync))
+        await self.writer.durability.commit(lambda: self.writer.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
-        self.home.log.add_event(EventType.STEP_STARTED, ask.key, told)
+        self.writer.log.add_event(EventType.STEP_STARTED, ask.key, told)
 
     def _tell_asked(self, work: Work, gate: operations.Gate) -> None:
-        log = self.home.log
+        log = self.writer.log
         # Its time began when it was asked, perhaps in a process before this one.
         work.started_at = clock.instant(log.loaded.decisions.asked[work.ask.key])
         asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, gate, log.loaded.decisions)
@@ -170,8 +170,8 @@ class StepExecutor:
 
     async def _begin_again(self, work: Work) -> Result | None:
         # As after a kill of the service: a further try, so that the journal shows that there was one before.
-        await self.home.reach()
-        self.home.log.add_event(EventType.STEP_INTERRUPTED, work.ask.key, {"attempt": work.attempt})
+        await self.writer.reach()
+        self.writer.log.add_event(EventType.STEP_INTERRUPTED, work.ask.key, {"attempt": work.attempt})
         return self._rescue(work)
 
     async def _perform(self, work: Work) -> Result | None:
@@ -211,19 +211,19 @@ class StepExecutor:
                 if work.ask.operation.outside:
                     raise
                 # What is kept beside the folder, as issues are, waits for room too; a run asleep holds no old home.
-                await self.home.durability.heal(fault)
+                await self.writer.durability.heal(fault)
             else:
                 if times:
-                    async with self.home.visit() as log:
+                    async with self.writer.visit() as log:
                         log.add_event(EventType.STORAGE_HEALED)
                 break
         return result
 
     async def _wait_for_workspace(self, fault: errors.WorkspaceFault, work: Work, times: int) -> None:
-        async with self.home.visit():
-            await self.home.durability.postpone(fault, times)
+        async with self.writer.visit():
+            await self.writer.durability.postpone(fault, times)
             if not work.idle:
-                await self.home.enter()
+                await self.writer.enter()
 
     def _call(self, work: Work) -> ports.Call:
         return ports.Call(
@@ -232,10 +232,10 @@ class StepExecutor:
             attempt=work.attempt,
             operation=work.ask.operation,
             place=work.ask.place,
-            due_at=self.home.log.loaded.decisions.due.get(work.ask.key),
+            due_at=self.writer.log.loaded.decisions.due.get(work.ask.key),
             read_blob=self._read_blob if not work.ask.operation.outside else self._read_blob_for_outside,
             write_log=self._write_log,
-            asked_at=self.home.log.loaded.decisions.asked.get(work.ask.key),
+            asked_at=self.writer.log.loaded.decisions.asked.get(work.ask.key),
             insist=self._insist,
             masker=self._equipment.masker,
             recorded=self._recorded.get(work.ask.key, ()),
@@ -244,37 +244,37 @@ class StepExecutor:
 
     async def _write_log(self, name: str, text: str) -> None:
         # A reply that was paid for must not be lost because its log cannot be written now.
-        async with self.home.visit() as log:
-            await self.home.durability.commit(lambda: log.write_log(name, self._equipment.masker.mask(text)))
+        async with self.writer.visit() as log:
+            await self.writer.durability.commit(lambda: log.write_log(name, self._equipment.masker.mask(text)))
 
     async def _insist(self, write: Callable[[], Awaitable[T]]) -> T:
         try:
             return await write()
         except errors.StorageFault as fault:
             # Only now does the run have to be awake.
-            async with self.home.visit():
-                await self.home.durability.heal(fault)
-                return await self.home.durability.commit(write)
+            async with self.writer.visit():
+                await self.writer.durability.heal(fault)
+                return await self.writer.durability.commit(write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
-        async with self.home.visit():
-            return await self.home.durability.get_blob(blob)
+        async with self.writer.visit():
+            return await self.writer.durability.get_blob(blob)
 
     async def _read_blob_for_outside(self, blob: BlobRef) -> plain.Json:
         content = await self._read_blob(blob)
         if self._start.run_id in (content if isinstance(content, str) else plain.encode(content).decode()):
-            async with self.home.visit():
+            async with self.writer.visit():
                 await self._show()
         return content
 
     async def _show(self) -> None:
         """Bring the snapshots up to date, because a program that is told of the run's folder may look into it."""
-        await self.home.durability.commit(self.home.log.rest)
+        await self.writer.durability.commit(self.writer.log.rest)
 
     async def _record(self, work: Work, result: Result) -> Record:
         work.committing = True
         try:
-            await self.home.reach()
+            await self.writer.reach()
             return await self._commit(work, result)
         finally:
             work.committing = work.performing = False
@@ -284,13 +284,13 @@ class StepExecutor:
         blob = await self._keep(done.content) if len(done.content.encoded) > BLOB_BYTES else None
         line = journal_lines.line(self._start.run_id, ask, done, blob=blob, operation=await self._operation(ask))
         self._reach("step.before_append")
-        record = await self.home.durability.commit(lambda: self.home.log.append_step(line))
+        record = await self.writer.durability.commit(lambda: self.writer.log.append_step(line))
         self._reach("step.after_append")
         self._note_recorded(ask.key, work.attempt)
         work.history.append(record)
         await self._prove(record)
         self._tell(record)
-        self.home.landed(record)
+        self.writer.landed(record)
         return record
 
     def _try(self, work: Work, result: Result) -> Try:
@@ -308,7 +308,7 @@ class StepExecutor:
         )
 
     async def _keep(self, content: Content) -> BlobRef:
-        return await self.home.durability.commit(lambda: self.home.log.put_blob(content.encoded, text=content.text))
+        return await self.writer.durability.commit(lambda: self.writer.log.put_blob(content.encoded, text=content.text))
 
     async def _operation(self, ask: Ask) -> dict[str, plain.Json]:
         masked = self._equipment.masker.mask(ask.body)
@@ -323,7 +323,7 @@ class StepExecutor:
     async def _prove(self, record: Record) -> None:
         if record.receipt_id is not None:
             self._reach("step.before_receipt")
-            await self.home.durability.commit(lambda: self.home.log.add_receipt(record))
+            await self.writer.durability.commit(lambda: self.writer.log.add_receipt(record))
             self._reach("step.after_receipt")
 
     def _tell(self, record: Record) -> None:
@@ -331,15 +331,15 @@ class StepExecutor:
         told |= {"duration_ms": record.line["duration_ms"], "attempt": record.attempt}
         if not record.final:
             told |= {"error": record.line["error"], "retry_at": record.retry_at}
-            self.home.log.add_event(EventType.STEP_RETRYING, record.key, told)
+            self.writer.log.add_event(EventType.STEP_RETRYING, record.key, told)
         elif record.status is StepState.FAILED:
-            self.home.log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
+            self.writer.log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
         else:
             told |= {"status": record.status.value, "preview": record.summary}
             # First the answer: an opened run gets the events of a line again whose last one is missing.
             if (answer := gates.answer_in(record)) is not None:
-                self.home.log.add_event(EventType.GATE_DECIDED, record.key, gates.told(answer))
-            self.home.log.add_event(EventType.STEP_FINISHED, record.key, told)
+                self.writer.log.add_event(EventType.GATE_DECIDED, record.key, gates.told(answer))
+            self.writer.log.add_event(EventType.STEP_FINISHED, record.key, told)
 
     def _masked(self, result: Result) -> Result:
         masker, error = self._equipment.masker, result.error

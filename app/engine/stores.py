@@ -304,7 +304,7 @@ class RunStore(Readable, KeptUp, Protocol):
             errors.Conflict: `receipt_altered`, its line has been changed since.
         """
 
-    async def has_room(self) -> bool:
+    async def has_space(self) -> bool:
         """Tell whether new runs can be taken: no write has failed since the last that succeeded."""
 
 

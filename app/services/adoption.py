@@ -31,8 +31,8 @@ class Adopter:
         if recipe_id is None:
             raise errors.RequestInvalid("run.json names no recipe", code="recipe_id_missing")
         await self._catalogue.settle()
-        edition = self._catalogue.get(recipe_id)
-        recipe = edition.recipe
+        recipe_version = self._catalogue.get(recipe_id)
+        recipe = recipe_version.recipe
         task = _Manifest(told.object("task"))
         return runs.RunStart(
             run_id=told.text("run_id") or "",
@@ -46,7 +46,7 @@ class Adopter:
             priority=told.number("priority") or 0,
             working_dir=self._workspaces.choose(told.text("working_dir")),
             parent_run_id=told.text("parent_run_id"),
-            **edition.frozen(),
+            **recipe_version.frozen(),
         )
 
 

@@ -104,7 +104,7 @@ class Conferences:
         if repeated is not None:
             view = await self._runs.view(repeated)
             return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
-        started = await self._runs.start(request, self._edition(new))
+        started = await self._runs.start(request, self._recipe_version(new))
         view = await self._runs.view(started.run_id)
         return Started(
             run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed
@@ -116,16 +116,16 @@ class Conferences:
             return None
         return await self._store.find_repeated(request.idempotency_key, request.sha256())
 
-    def _edition(self, new: NewConference) -> RecipeVersion:
-        shelf = self._library()
+    def _recipe_version(self, new: NewConference) -> RecipeVersion:
+        definition_cache = self._library()
         flaws = list(_message_flaws(new.message))
-        recipe = self._dialect.recipe(_document(new, _chosen(new.agents, shelf)))
-        edition = RecipeVersion(recipe, shelf, self._dialect)
-        flaws += edition.flaws
+        recipe = self._dialect.recipe(_document(new, _chosen(new.agents, definition_cache)))
+        recipe_version = RecipeVersion(recipe, definition_cache, self._dialect)
+        flaws += recipe_version.flaws
         if flaws:
             code = flaws[0].code if flaws[0].code == "no_chief" else None
             raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", code=code, flaws=flaws)
-        return edition
+        return recipe_version
 
 
 def _request(new: NewConference) -> StartRequest:
@@ -157,18 +157,18 @@ def _document(new: NewConference, agents: Sequence[str] | None) -> dict[str, pla
     }
 
 
-def _chosen(named: Sequence[str] | None, shelf: library.Library) -> list[str]:
+def _chosen(named: Sequence[str] | None, definition_cache: library.Library) -> list[str]:
     if named is None:
-        asked = (agent for agent in shelf.agents if agent.takes_part_in(conference.NAME))
+        asked = (agent for agent in definition_cache.agents if agent.takes_part_in(conference.NAME))
         return [agent.id for agent in asked if agent.archetype != conference.CHIEF]
-    return [_id_of(name, shelf) for name in named]
+    return [_id_of(name, definition_cache) for name in named]
 
 
-def _id_of(name: str, shelf: library.Library) -> str:
+def _id_of(name: str, definition_cache: library.Library) -> str:
     """Return the id of the agent that a name stands for; the name itself where there is none."""
-    if any(agent.id == name for agent in shelf.agents):
+    if any(agent.id == name for agent in definition_cache.agents):
         return name
-    players = [agent for agent in shelf.agents if agent.archetype == name]
+    players = [agent for agent in definition_cache.agents if agent.archetype == name]
     conferring = [agent for agent in players if agent.takes_part_in(conference.NAME)]
     return next((agent.id for agent in (*conferring, *players)), name)
 

@@ -50,18 +50,18 @@ class ConversationService:
         store: stores.RunStore,
         sessions: agent_sessions.AgentSessions,
         catalogue: Catalogue,
-        beginnings: RunStartedListeners,
+        started_listeners: RunStartedListeners,
         ids: clock.Ids,
     ) -> None:
         self._runs = runs
         self._store = store
         self._sessions = sessions
         self._catalogue = catalogue
-        self._beginnings = beginnings
+        self._started_listeners = started_listeners
         self._ids = ids
         self._newest: OrderedDict[str, str] = OrderedDict()
         self._prompt = RecipeVersion(catalogue.adapted(prompt.RECIPE), library.Library(), prompt.Prompt())
-        beginnings.listen(self._note)
+        started_listeners.listen(self._note)
 
     async def available(self) -> list[dict[str, plain.Json]]:
         """Return the recipes that can be started here, with what a menu shows of them."""
@@ -176,11 +176,11 @@ class ConversationService:
     @contextmanager
     def heard_by(self, listener: Listener) -> Iterator[None]:
         """Tell somebody of each run that is accepted or sent on, for the block."""
-        self._beginnings.listen(listener)
+        self._started_listeners.listen(listener)
         try:
             yield
         finally:
-            self._beginnings.forget(listener)
+            self._started_listeners.forget(listener)
 
     async def released(self) -> None:
         """Wait until the service stops."""

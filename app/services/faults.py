@@ -24,7 +24,7 @@ def told() -> Iterator[None]:
     except errors.Unreadable:
         raise
     except errors.StorageFault as fault:
-        raise errors.NoRoom(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
+        raise errors.DiskFull(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
     except errors.InterruptionFault as fault:
         raise errors.Unavailable("the service is stopping", code=_STOPPING) from fault
     except errors.Conflict as error:

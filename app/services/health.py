@@ -29,7 +29,7 @@ class Health:
         status = self.busy()
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
-        if not await self._store.has_room():
+        if not await self._store.has_space():
             raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
         self._working()
         return {

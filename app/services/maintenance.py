@@ -25,7 +25,7 @@ class Maintenance:
             errors.NotFound: there is no such run.
         """
         run_reader.check_run_id(run_id)
-        return await self._store.care.verify(run_id)
+        return await self._store.maintenance.verify(run_id)
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
         """Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
@@ -33,7 +33,7 @@ class Maintenance:
         Raises:
             errors.RequestInvalid: `bad_cursor`.
         """
-        return await self._store.care.verify_page(after, most)
+        return await self._store.maintenance.verify_page(after, most)
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
         """Cut a damaged run back to what can be believed and leave it paused, or tell what that would keep.
@@ -46,11 +46,11 @@ class Maintenance:
         """
         run_reader.check_run_id(run_id)
         with faults.told():
-            told = await self._store.care.repair(run_id, dry_run=True)
+            told = await self._store.maintenance.repair(run_id, dry_run=True)
             if dry_run or not told["changed"]:
                 return told | {"dry_run": dry_run}
             # One that is queued or asleep leaves, since it cannot be loaded.
             await self._engine.reload(run_id)
-            told = await self._store.care.repair(run_id)
+            told = await self._store.maintenance.repair(run_id)
         self._forget(run_id)
         return told

@@ -54,21 +54,21 @@ class Readiness:
         described = {**properties.get(name, {}), "default": self._default_backend}
         return dataclasses.replace(recipe, args_schema={**schema, "properties": {**properties, name: described}})
 
-    def lacks(self, edition: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
+    def lacks(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
         """Return everything that is known to be missing, each backend and program once.
 
         Args:
             args: The run's arguments; the default backend counts where they name none.
         """
-        name = edition.recipe.speaks_through
+        name = recipe_version.recipe.speaks_through
         if name is not None and self._default_backend is not None:
             args = {name: self._default_backend, **args}
         found: dict[_Asked, tuple[str, int]] = {}
-        for use, path in _reached(edition, args, find):
+        for use, path in _reached(recipe_version, args, find):
             first, count = found.get(use, (path, 0))
             found[use] = first, count + 1
         told = ((self._lack(use), path, count) for use, (path, count) in found.items())
-        line_of = edition.recipe.line_of
+        line_of = recipe_version.recipe.line_of
         return [_flaw(lack, path, line_of(path), count) for lack, path, count in told if lack is not None]
 
     def _lack(self, use: _Asked) -> str | None:
@@ -95,9 +95,9 @@ def program_lack(program: str) -> str | None:
     return f"The program {program} is not installed: no folder of PATH contains it."
 
 
-def _reached(edition: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
+def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
     """Return each use without its place, and the place, which names the recipe where it is another one."""
-    waiting, seen = [(edition, args, "")], {edition.recipe.recipe_id}
+    waiting, seen = [(recipe_version, args, "")], {recipe_version.recipe.recipe_id}
     while waiting:
         at, given, through = waiting.pop()
         for use in at.uses(given):

@@ -54,7 +54,7 @@ class Entry:
 class Examined:
     """What came of looking at a recipe's text."""
 
-    edition: RecipeVersion | None
+    recipe_version: RecipeVersion | None
     """The recipe, ready to be started; None where it cannot be parsed."""
     flaws: tuple[errors.Flaw, ...]
     """Everything wrong with it."""
@@ -63,7 +63,7 @@ class Examined:
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the finding as plain JSON."""
-        recipe = self.edition.recipe if self.edition else None
+        recipe = self.recipe_version.recipe if self.recipe_version else None
         return {
             "valid": recipe is not None and not self.flaws,
             "recipe_id": recipe.recipe_id if recipe else None,

@@ -17,10 +17,10 @@ from app.services.story_args import Question
 class RecipeVersion:
     """A recipe as it stands beside the tools, agents and prompts of the project."""
 
-    def __init__(self, recipe: library.Recipe, shelf: library.Library, dialect: ports.Driver) -> None:
+    def __init__(self, recipe: library.Recipe, definition_cache: library.Library, dialect: ports.Driver) -> None:
         self.recipe = recipe
         """The recipe."""
-        self.shelf = shelf
+        self.definition_cache = definition_cache
         """What it stands beside."""
         self._dialect = dialect
 
@@ -29,7 +29,7 @@ class RecipeVersion:
         """Return everything wrong with it that shows only beside the shelf."""
         try:
             with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
-                return tuple(self._dialect.check(self.recipe, self.shelf))
+                return tuple(self._dialect.check(self.recipe, self.definition_cache))
         except errors.InputRefused as error:
             return error.flaws
 
@@ -71,7 +71,7 @@ class RecipeVersion:
         if not isinstance(self._dialect, ports.AskingDriver):
             return ()
         with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
-            return tuple(self._dialect.uses(self.recipe, self.shelf, args))
+            return tuple(self._dialect.uses(self.recipe, self.definition_cache, args))
 
     @functools.cached_property
     def _validator(self) -> arguments.Validator:
@@ -85,6 +85,6 @@ class RecipeVersion:
             "driver_version": self._dialect.driver_version,
             "recipe": document,
             "recipe_sha256": plain.sha256(plain.canonical(document)),
-            "frozen": plain.plain(self._dialect.freeze(self.recipe, self.shelf)),
+            "frozen": plain.plain(self._dialect.freeze(self.recipe, self.definition_cache)),
         }
         return plain.encode(fields)

@@ -33,11 +33,13 @@ _RESEMBLANCE = 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
     files: Sequence[Sequence[RecipeFile]]
-    shelf: library.Library
+    definition_cache: library.Library
     entries: Mapping[str, Sequence[Entry]]
 
-    def holds(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> bool:
-        return shelf is self.shelf and all(now is then for now, then in zip(files, self.files, strict=True))
+    def holds(self, files: Sequence[Sequence[RecipeFile]], definition_cache: library.Library) -> bool:
+        return definition_cache is self.definition_cache and all(
+            now is then for now, then in zip(files, self.files, strict=True)
+        )
 
 
 class Catalogue:
@@ -51,7 +53,7 @@ class Catalogue:
         library: Callable[[], library.Library],
         readiness: Readiness,
         clock: clock.Clock,
-        is_shelf_read: Callable[[], bool] = lambda: True,
+        is_cache_read: Callable[[], bool] = lambda: True,
     ) -> None:
         """Args:
         library: Returns what recipes can refer to, and may have to read it first.
@@ -64,9 +66,9 @@ class Catalogue:
         self._sharing = tuple(reversed(layers))
         self._dialects = dialects
         self._library = library
-        self._is_shelf_read = is_shelf_read
+        self._is_cache_read = is_cache_read
         self._readiness = readiness
-        self._editions: dict[str, RecipeVersion] = {}
+        self._recipe_versions: dict[str, RecipeVersion] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
         self._settling = asyncio.Lock()
@@ -113,7 +115,7 @@ class Catalogue:
                 flaws=entry.flaws,
                 detail={"path": entry.path},
             )
-        return self._editions[entry.path]
+        return self._recipe_versions[entry.path]
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
         """Return a recipe of no file as this project runs it."""
@@ -123,7 +125,7 @@ class Catalogue:
         """Return what lists show of every recipe, with what a run of it would lack here."""
         return [self._shown(entry) for entry in self.all()]
 
-    def refuse_unready(self, edition: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
+    def refuse_unready(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
         """Refuse a run that is known to lack a backend or program.
 
         Args:
@@ -132,9 +134,9 @@ class Catalogue:
         Raises:
             errors.NotReady: with every backend and program that cannot be asked.
         """
-        flaws = self._readiness.lacks(edition, args, self._startable)
+        flaws = self._readiness.lacks(recipe_version, args, self._startable)
         if flaws:
-            message = f"recipe {edition.recipe.recipe_id} cannot run here: {flaws[0].message}"
+            message = f"recipe {recipe_version.recipe.recipe_id} cannot run here: {flaws[0].message}"
             raise errors.NotReady(message, flaws=flaws)
 
     def recipes(self) -> list[library.Recipe]:
@@ -167,13 +169,15 @@ class Catalogue:
         shared = recipe_texts.Shared(folders(dialect, self._sharing))
         composed = recipe_texts.compose(self.dialect(dialect), source, shared, stem)
         recipe, flaws = parsed(self.dialect(dialect), composed, stem)
-        shelf = self._stocked()
+        definition_cache = self._stocked()
         if recipe is None:
-            unsound = self._unsound(dialect, composed.source, stem, shelf)
-            return Examined(edition=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
-        edition = RecipeVersion(self._readiness.adapted(recipe), shelf, self._dialects[recipe.dialect])
-        lacks = self._readiness.lacks(edition, {}, self._startable)
-        return Examined(edition=edition, flaws=edition.flaws, lacks=tuple(lacks))
+            unsound = self._unsound(dialect, composed.source, stem, definition_cache)
+            return Examined(recipe_version=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
+        recipe_version = RecipeVersion(
+            self._readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect]
+        )
+        lacks = self._readiness.lacks(recipe_version, {}, self._startable)
+        return Examined(recipe_version=recipe_version, flaws=recipe_version.flaws, lacks=tuple(lacks))
 
     def dialect(self, name: str) -> ports.Dialect:
         """Return a dialect.
@@ -197,7 +201,7 @@ class Catalogue:
             return None
 
     def _shown(self, entry: Entry) -> dict[str, plain.Json]:
-        lacks = self._readiness.lacks(self._editions[entry.path], {}, self._startable) if entry.usable else []
+        lacks = self._readiness.lacks(self._recipe_versions[entry.path], {}, self._startable) if entry.usable else []
         return entry.to_json() | {"ready": entry.usable and not lacks, "lacks": [lack.to_json() for lack in lacks]}
 
     def _stocked(self) -> library.Library:
@@ -206,9 +210,11 @@ class Catalogue:
 
     def _entries(self) -> Mapping[str, Sequence[Entry]]:
         with self._reading:
-            files, shelf = [layer.read() for layer in self._layers], self._library()
-            if self._listing is None or not self._listing.holds(files, shelf):
-                self._listing = _Listing(files=files, shelf=shelf, entries=self._listed(files, shelf))
+            files, definition_cache = [layer.read() for layer in self._layers], self._library()
+            if self._listing is None or not self._listing.holds(files, definition_cache):
+                self._listing = _Listing(
+                    files=files, definition_cache=definition_cache, entries=self._listed(files, definition_cache)
+                )
             return self._listing.entries
 
     def _stands(self) -> bool:
@@ -217,15 +223,17 @@ class Catalogue:
             return False
         try:
             listed = self._listing
-            if listed is None or not self._is_shelf_read() or self._library() is not listed.shelf:
+            if listed is None or not self._is_cache_read() or self._library() is not listed.definition_cache:
                 return False
             return all(layer.stands for layer in self._layers)
         finally:
             self._reading.release()
 
-    def _listed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> Mapping[str, Sequence[Entry]]:
-        stocked = dataclasses.replace(shelf, recipes=_by_id(files))
-        self._editions = self._renewed(files, shelf, stocked)
+    def _listed(
+        self, files: Sequence[Sequence[RecipeFile]], definition_cache: library.Library
+    ) -> Mapping[str, Sequence[Entry]]:
+        stocked = dataclasses.replace(definition_cache, recipes=_by_id(files))
+        self._recipe_versions = self._renewed(files, definition_cache, stocked)
         entries: dict[str, list[Entry]] = {}
         for layer, read in zip(self._layers, files, strict=True):
             for recipe_id, group in _grouped(read).items():
@@ -237,40 +245,46 @@ class Catalogue:
         return dict(sorted(entries.items()))
 
     def _renewed(
-        self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library, stocked: library.Library
+        self, files: Sequence[Sequence[RecipeFile]], definition_cache: library.Library, stocked: library.Library
     ) -> dict[str, RecipeVersion]:
         # Only a recipe that leads to others has to be looked at anew when one of the others may have changed.
         found = [(str(file.path), file.recipe) for read in files for file in read if file.recipe is not None]
         return {
-            path: self._renewed_edition(self._editions.get(path), recipe, stocked if recipe.leads_to else shelf)
+            path: self._renewed_recipe_version(
+                self._recipe_versions.get(path), recipe, stocked if recipe.leads_to else definition_cache
+            )
             for path, recipe in found
         }
 
-    def _renewed_edition(
-        self, known: RecipeVersion | None, recipe: library.Recipe, shelf: library.Library
+    def _renewed_recipe_version(
+        self, known: RecipeVersion | None, recipe: library.Recipe, definition_cache: library.Library
     ) -> RecipeVersion:
-        if known is not None and known.recipe is recipe and known.shelf is shelf:
+        if known is not None and known.recipe is recipe and known.definition_cache is definition_cache:
             return known
-        return RecipeVersion(recipe, shelf, self._dialects[recipe.dialect])
+        return RecipeVersion(recipe, definition_cache, self._dialects[recipe.dialect])
 
-    def _judged(self, entry: Entry, file: RecipeFile, group: list[RecipeFile], shelf: library.Library) -> Entry:
+    def _judged(
+        self, entry: Entry, file: RecipeFile, group: list[RecipeFile], definition_cache: library.Library
+    ) -> Entry:
         if file.recipe is None:
-            unsound = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
+            unsound = self._unsound(file.dialect, file.source, file.path.stem, definition_cache) if file.source else ()
             return dataclasses.replace(entry, flaws=recipe_texts.all_flaws(file.unmade, unsound) or file.flaws)
-        edition = self._editions[entry.path]
-        judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *edition.flaws))
+        recipe_version = self._recipe_versions[entry.path]
+        judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *recipe_version.flaws))
         if not (judged.usable and file.is_long):
             return judged
         try:
-            edition.prepare()
+            recipe_version.prepare()
         except errors.RecipeInvalid as error:
             return dataclasses.replace(judged, flaws=error.flaws)
         return judged
 
-    def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
+    def _unsound(
+        self, dialect: str, source: str, stem: str, definition_cache: library.Library
+    ) -> tuple[errors.Flaw, ...]:
         try:
             with recipe_texts.looked_at(stem, dialect):
-                return tuple(self._dialects[dialect].flaws(source, stem, shelf))
+                return tuple(self._dialects[dialect].flaws(source, stem, definition_cache))
         except errors.InputRefused as error:
             return error.flaws
 

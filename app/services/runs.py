@@ -35,14 +35,14 @@ class Runs:
         joining: ConversationBinding,
         dialects: Mapping[str, ports.Driver],
         clock: clock.Clock,
-        beginnings: RunStartedListeners | None = None,
+        started_listeners: RunStartedListeners | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._starter = starter
         self._joining = joining
         self._clock = clock
-        self._beginnings = beginnings or RunStartedListeners()
+        self._started_listeners = started_listeners or RunStartedListeners()
         self._reader = RunReader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
@@ -70,7 +70,7 @@ class Runs:
         if created.existed:
             return await self._found(created.run_id)
         status = await self._engine.submit(created.run_id)
-        self._beginnings.tell(start)
+        self._started_listeners.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
 
     async def check(self, request: StartRequest) -> int:
@@ -280,7 +280,7 @@ class Runs:
         how = run_engine.Resume(from_key=request.from_key, overrides=overrides)
         with faults.told():
             await self._joining.resume(run_id, view, how)
-        self._beginnings.tell(view.start)
+        self._started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
 
     async def delete(self, run_id: str) -> None:

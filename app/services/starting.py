@@ -93,14 +93,14 @@ class Starter:
         """
         requests.check(request)
         depth = self._depth(request, parent)
-        edition, seeds = (own, {}) if own is not None else self._chosen(request)
+        recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
         # An argument that was given as an option is missed as an argument, too.
-        arguments.check_options(request.options, edition.recipe)
+        arguments.check_options(request.options, recipe_version.recipe)
         working_dir = self._workspaces.choose(request.working_dir)
-        recipe, found = edition.recipe, self._found(edition.recipe, request, seeds, working_dir)
-        args = edition.fit({**seeds, **found.args, **request.args}, found.questions)
+        recipe, found = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
+        args = recipe_version.fit({**seeds, **found.args, **request.args}, found.questions)
         self._refuse_unknown_backend(recipe, args)
-        self._catalogue.refuse_unready(edition, args)
+        self._catalogue.refuse_unready(recipe_version, args)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
         return runs.RunStart(
@@ -122,7 +122,7 @@ class Starter:
             parent_run_id=parent.run_id if parent else None,
             depth=depth,
             owner=request.owner,
-            **edition.frozen(),
+            **recipe_version.frozen(),
         )
 
     def route(self, description: str) -> RoutingResult:
@@ -170,8 +170,8 @@ class Starter:
             recipe = self._as_frozen(start)
             fields = {"args": arguments.fit(args, recipe)}
         else:
-            edition = self._catalogue.get(start.recipe_id)
-            recipe, fields = edition.recipe, {"args": edition.fit(args), **edition.frozen()}
+            recipe_version = self._catalogue.get(start.recipe_id)
+            recipe, fields = recipe_version.recipe, {"args": recipe_version.fit(args), **recipe_version.frozen()}
         arguments.check_options(options, recipe)
         self._refuse_unknown_backend(recipe, fields["args"])
         return fields | {"options": options}
@@ -203,16 +203,16 @@ class Starter:
         routed = self._route(request.description or "")
         if not routed.routable or routed.recipe_id is None:
             raise self._unroutable(routed.reason)
-        edition = self._catalogue.get(routed.recipe_id)
-        known = arguments.declared(edition.recipe.args_schema)
-        return edition, {name: value for name, value in routed.initial_args.items() if name in known}
+        recipe_version = self._catalogue.get(routed.recipe_id)
+        known = arguments.declared(recipe_version.recipe.args_schema)
+        return recipe_version, {name: value for name, value in routed.initial_args.items() if name in known}
 
     def _is_to_be_found(self, request: StartRequest) -> bool:
         try:
-            edition, seeds = self._chosen(request)
+            recipe_version, seeds = self._chosen(request)
         except errors.ControlRoomError:
             return False
-        return bool(seeds) or bool(story_args.wanted(edition.recipe, request.args))
+        return bool(seeds) or bool(story_args.wanted(recipe_version.recipe, request.args))
 
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
@@ -248,9 +248,9 @@ class Starter:
             raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])
         source = request.recipe if isinstance(request.recipe, str) else json.dumps(request.recipe)
         examined = self._catalogue.examine(source, request.dialect, "inline")
-        if examined.edition is None or examined.flaws:
+        if examined.recipe_version is None or examined.flaws:
             raise errors.RecipeInvalid("the recipe brought along is not valid", flaws=examined.flaws)
-        return examined.edition
+        return examined.recipe_version
 
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
         source = json.dumps(start.recipe, ensure_ascii=False)

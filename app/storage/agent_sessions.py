@@ -48,7 +48,7 @@ class StoredAgentSessions:
         # One worker: what is written about a session is written in the order in which it was asked for.
         self._disk = files
         self._workers = workers
-        self._room = DiskHealth()
+        self._disk_health = DiskHealth()
         self._held: dict[str, _Hold] = {}
         self._forgetting = asyncio.Lock()
 
@@ -154,7 +154,7 @@ class StoredAgentSessions:
             self._disk.write(f"{folder}/{_HOLDER}", plain.encode({"holder": plain.plain(holder)}), sync=False)
         except OSError as error:
             self._let_go(folder)
-            raise self._room.failed(folder, error) from error
+            raise self._disk_health.failed(folder, error) from error
 
     def _let_go(self, folder: str) -> None:
         held = self._held.get(folder)
@@ -203,7 +203,7 @@ class StoredAgentSessions:
         try:
             await self._workers.run(job)
         except OSError as error:
-            raise self._room.failed(path, error) from error
+            raise self._disk_health.failed(path, error) from error
 
     def _forget(self, path: str) -> None:
         if self._disk.has_file(path):

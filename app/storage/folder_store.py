@@ -57,23 +57,23 @@ class FolderStore(DiskStore):
 
     def _prepare(self) -> tuple[StorageContext, str]:
         identity = self._directory.prepare()
-        faults, room = ReadFaults(self._clock), DiskHealth()
+        faults, disk_health = ReadFaults(self._clock), DiskHealth()
         disk = CheckedDisk(OsDisk(self._directory.path), faults)
         # Whoever lives beside the service has few rows, and shows them at once.
-        self._queue = IndexQueue(self._index, room) if self._serves else None
-        means = StorageContext(
+        self._queue = IndexQueue(self._index, disk_health) if self._serves else None
+        context = StorageContext(
             disk=disk,
             read_faults=faults,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
             near=InlineWorker(self._others),
             index=self._queue or self._index,
-            room=room,
+            disk_health=disk_health,
             clock=self._clock,
             probes=self._probes,
-            pace=WriteThrottle(_PAUSE_SECONDS),
+            throttle=WriteThrottle(_PAUSE_SECONDS),
         )
-        return means, identity
+        return context, identity
 
     def _let_go(self) -> None:
         if self._queue is not None:

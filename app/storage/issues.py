@@ -38,13 +38,13 @@ class Issues:
     start reads the file again. Whoever marks rows or takes marks off has the folder alone until rows and files agree.
     """
 
-    def __init__(self, means: StorageContext) -> None:
-        self._means = means
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
         self._compared = False
         self._unread: errors.Unreadable | None = None
         self._comparing = asyncio.Lock()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._folder = FolderLocks(means.disk, layout.ISSUES, means.workers)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._folder = FolderLocks(context.disk, layout.ISSUES, context.workers)
 
     async def open(self, issue: issues.Issue) -> None:
         """Keep what a step has found."""
@@ -57,7 +57,7 @@ class Issues:
 
     async def get(self, issue_id: str) -> issues.Issue:
         """Return an issue as its file has it."""
-        found = await self._means.workers.run(lambda: _read(self._means.disk, issue_id))
+        found = await self._context.workers.run(lambda: _read(self._context.disk, issue_id))
         if found is None:
             raise _unknown(issue_id)
         return issues.whole(found)
@@ -75,18 +75,18 @@ class Issues:
                     await self._compare(everything=False)
             if self._unread is not None:
                 raise errors.Unreadable(self._unread.message, detail=self._unread.detail)
-        return await self._means.index.list_issues(query)
+        return await self._context.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
         """Tell whether a work session has runs, receipts or a plan."""
         may_have_plan = layout.can_have_plan(session_id)
 
         def look() -> bool:
-            files = self._means.disk
+            files = self._context.disk
             planned = may_have_plan and files.has_file(layout.plan_file(session_id))
             return files.has_folder(layout.session_folder(session_id)) or planned
 
-        return await self._means.workers.run(look) or await self._means.index.has_session(session_id)
+        return await self._context.workers.run(look) or await self._context.index.has_session(session_id)
 
     async def compare(self, *, everything: bool = False) -> int:
         """Bring rows in line with files and return how many issues there are; files whose row is sound are not read."""
@@ -94,9 +94,9 @@ class Issues:
             return await self._compare(everything=everything)
 
     async def _compare(self, *, everything: bool) -> int:
-        index, files = self._means.index, self._means.disk
+        index, files = self._context.index, self._context.disk
         rows = await index.issue_rows()
-        names = set(await self._means.workers.run(lambda: files.names(layout.ISSUES)))
+        names = set(await self._context.workers.run(lambda: files.names(layout.ISSUES)))
         sound = {
             issue_id for issue_id, marked in rows.items() if _name(issue_id) in names and not (marked or everything)
         }
@@ -117,44 +117,44 @@ class Issues:
     async def _forget(self, gone: Set[str], listed: int) -> None:
         if not gone:
             return
-        for row in await self._means.index.list_issues(issues.IssueQuery(limit=listed)):
+        for row in await self._context.index.list_issues(issues.IssueQuery(limit=listed)):
             if row.issue_id in gone:
                 told = "the issue %s was %s, and its file is gone or cannot be read"
                 _log.error(told, row.issue_id, row.status, extra={"run_id": row.run_id})
-        await self._means.index.remove_issues(gone)
+        await self._context.index.remove_issues(gone)
 
     async def _read_again(self, names: Sequence[str]) -> _Read:
         async with self._folder.taken():
-            found = await self._means.workers.run(partial(_summaries, self._means.disk, names))
-            await self._means.index.put_issues(found.summaries, doubtful=True)
+            found = await self._context.workers.run(partial(_summaries, self._context.disk, names))
+            await self._context.index.put_issues(found.summaries, doubtful=True)
         return found
 
     async def _change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         path = layout.issue_file(issue_id)
-        turn = self._turns.setdefault(issue_id, asyncio.Lock())
+        turn = self._locks.setdefault(issue_id, asyncio.Lock())
         async with turn:
-            if await self._means.workers.run(lambda: self._means.disk.has_file(path)):
+            if await self._context.workers.run(lambda: self._context.disk.has_file(path)):
                 async with self._folder.taken():
-                    await self._means.index.mark_issue(issue_id)
+                    await self._context.index.mark_issue(issue_id)
                     left = await self._replaced(issue_id, change)
-                    await self._means.index.put_issues([issues.summary(left)])
+                    await self._context.index.put_issues([issues.summary(left)])
             else:
                 # A new one is its maker's alone, but may be changed as soon as it is there.
                 left = await self._replaced(issue_id, change)
-                await self._means.index.put_issues([issues.summary(left)], doubtful=True)
+                await self._context.index.put_issues([issues.summary(left)], doubtful=True)
             return left
 
     async def _replaced(self, issue_id: str, change: issues.Change) -> issues.Issue:
         try:
-            left = await self._means.workers.run(lambda: self._written(issue_id, change))
+            left = await self._context.workers.run(lambda: self._written(issue_id, change))
         except OSError as error:
-            raise self._means.room.failed(layout.issue_file(issue_id), error) from error
+            raise self._context.disk_health.failed(layout.issue_file(issue_id), error) from error
         if left is None:
             raise _unknown(issue_id)
         return left
 
     def _written(self, issue_id: str, change: issues.Change) -> issues.Issue | None:
-        files, reach = self._means.disk, self._means.probes.reach
+        files, reach = self._context.disk, self._context.probes.reach
         known = _read(files, issue_id)
         left = change(known)
         if left is None or left is known:

@@ -62,20 +62,20 @@ class MemoryStore(DiskStore):
         workers, points = Inline(), self._probes or _NO_PROBES
         faults = ReadFaults(self._clock)
         disk = CheckedDisk(self.disk, faults)
-        means = StorageContext(
+        context = StorageContext(
             disk=disk,
             read_faults=faults,
             committer=self._make_committer(disk, workers, workers, points),
             workers=workers,
             near=workers,
             index=self.index,
-            room=DiskHealth(),
+            disk_health=DiskHealth(),
             clock=self._clock,
             probes=points,
             # No timer of the real world: in memory everything happens in the same order each time.
-            pace=WriteThrottle(math.inf),
+            throttle=WriteThrottle(math.inf),
         )
-        return means, _IDENTITY
+        return context, _IDENTITY
 
     def _let_go(self) -> None:
         """Do nothing; nothing is held."""

@@ -48,19 +48,19 @@ class _Known:
 class Plans:
     """`plan_stores.PlanStore` over files."""
 
-    def __init__(self, means: StorageContext) -> None:
-        self._means = means
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
         self._heads: dict[str, _Head] = {}
         self._unread: dict[str, errors.Unreadable] = {}
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
         """Return a plan as its file has it."""
         if not layout.can_have_plan(session_id):
             return None
         known = self._known.get(session_id)
-        found = await self._means.workers.run(lambda: _found(self._means.disk, session_id, known))
+        found = await self._context.workers.run(lambda: _found(self._context.disk, session_id, known))
         if found is None:
             return None
         self._remember(found)
@@ -77,16 +77,16 @@ class Plans:
     async def was_removed(self, session_id: str) -> bool:
         """Tell whether a session had a plan that was removed."""
         marker = layout.plan_marker(layout.PLANS_REMOVED, session_id)
-        return await self._means.workers.run(lambda: self._means.disk.has_file(marker))
+        return await self._context.workers.run(lambda: self._context.disk.has_file(marker))
 
     async def was_lost(self, session_id: str) -> bool:
         """Tell whether a session had a plan whose file is gone, though nobody removed it here."""
         name = layout.file_name(session_id)
-        return await self._means.workers.run(lambda: _is_lost(self._means.disk, name))
+        return await self._context.workers.run(lambda: _is_lost(self._context.disk, name))
 
     async def tell_losses(self) -> None:
         """Log each plan whose file is gone, though nobody removed it here."""
-        lost = await self._means.workers.run(lambda: _lost(self._means.disk))
+        lost = await self._context.workers.run(lambda: _lost(self._context.disk))
         for name in lost:
             _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
 
@@ -108,29 +108,29 @@ class Plans:
     async def _put(self, plan: plans.Plan, known: plans.Plan | None) -> None:
         path = layout.plan_file(plan.session_id)
         # Files of two changes must come in their order, and are built under one name.
-        turn = self._turns.setdefault(plan.session_id, asyncio.Lock())
+        turn = self._locks.setdefault(plan.session_id, asyncio.Lock())
         async with turn:
             kept = self._known.get(plan.session_id)
-            check = partial(_expect, self._means.disk, known, kept) if known is not None else None
+            check = partial(_expect, self._context.disk, known, kept) if known is not None else None
             try:
-                signature = await self._means.workers.run(lambda: self._replaced(path, plan, check))
+                signature = await self._context.workers.run(lambda: self._replaced(path, plan, check))
             except OSError as error:
-                raise self._means.room.failed(path, error) from error
+                raise self._context.disk_health.failed(path, error) from error
             name = layout.file_name(plan.session_id)
             self._heads[name] = _Head(signature, plans.summary(plan))
             self._remember(_Known(signature, plan))
 
     async def _remove(self, session_id: str) -> None:
-        async with self._turns.setdefault(session_id, asyncio.Lock()):
+        async with self._locks.setdefault(session_id, asyncio.Lock()):
             try:
-                await self._means.workers.run(lambda: self._removed(session_id))
+                await self._context.workers.run(lambda: self._removed(session_id))
             except OSError as error:
-                raise self._means.room.failed(layout.plan_file(session_id), error) from error
+                raise self._context.disk_health.failed(layout.plan_file(session_id), error) from error
             self._heads.pop(layout.file_name(session_id), None)
             self._known.pop(session_id, None)
 
     def _removed(self, session_id: str) -> None:
-        path, files, reach = layout.plan_file(session_id), self._means.disk, self._means.probes.reach
+        path, files, reach = layout.plan_file(session_id), self._context.disk, self._context.probes.reach
         folder = path.rpartition("/")[0]
         # Runs of the plan stay, and would be found by their keys if its id were given again.
         reach("storage.plan.before_marker")
@@ -150,7 +150,7 @@ class Plans:
             # Of what is gone or changed already nothing is built.
             check()
         content = plain.encode(plan.to_json()) + b"\n"
-        files, reach = self._means.disk, self._means.probes.reach
+        files, reach = self._context.disk, self._context.probes.reach
         if not files.has_file(path):
             # Where a file is, the name of its folder is durable.
             files.add_folder(path.rpartition("/")[0])
@@ -171,7 +171,7 @@ class Plans:
         return signature
 
     def _mark(self, kind: str, session_id: str) -> None:
-        files = self._means.disk
+        files = self._context.disk
         if files.add_folder(kind):
             files.sync_folder(layout.PLANS)
         files.write(layout.plan_marker(kind, session_id), b"", sync=True)
@@ -185,7 +185,7 @@ class Plans:
 
     async def _look(self) -> None:
         """Read the files that are new, or have changed since they were read last."""
-        run, files = self._means.workers.run, self._means.disk
+        run, files = self._context.workers.run, self._context.disk
         signatures, unread = await run(lambda: _signatures(files))
         stale = {
             name: head for name, now in signatures.items() if (head := self._heads.get(name, _NEW)).signature != now

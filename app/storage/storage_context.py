@@ -31,11 +31,11 @@ class StorageContext:
     """For a few small writes that wait for no disk."""
     index: Index
     """Rows about runs and receipts."""
-    room: DiskHealth
+    disk_health: DiskHealth
     """Whether writes come through."""
     clock: clock.Clock
     """The time."""
     probes: probes.Probes
     """Named points for tests."""
-    pace: WriteThrottle
+    throttle: WriteThrottle
     """When projections are written; with infinite pauses they are written when somebody asks for them."""

@@ -34,7 +34,7 @@ class ActiveRun:
     """Why it could not be loaded."""
     opened: light_event.LightEvent = field(default_factory=light_event.LightEvent)
     """Set when loading is over, well or not."""
-    asleep: evicted_runs.EvictedRun | None = None
+    evicted: evicted_runs.EvictedRun | None = None
     """What is kept of it while it is let go of; its next runner takes that over."""
     loading: bool = False
     """Whether it is being loaded."""
@@ -49,8 +49,8 @@ class ActiveRun:
 class Reservation:
     """One run's hold on a seat: `ports.Slots` over the pool's `Seats`."""
 
-    def __init__(self, seats: WorkerCapacity, ticket: CapacityRequest, arrival: Callable[[], int]) -> None:
-        self._seats = seats
+    def __init__(self, capacity: WorkerCapacity, ticket: CapacityRequest, arrival: Callable[[], int]) -> None:
+        self._capacity = capacity
         self._ticket = ticket
         self._arrival = arrival
         self._coming: list[asyncio.Future[None]] = []
@@ -58,22 +58,22 @@ class Reservation:
     async def enter(self) -> None:
         """Wait for the seat, in the same queue as every run; several steps of the run may wait for it together."""
         run_id = self._ticket.run_id
-        if self._seats.is_seated(run_id):
+        if self._capacity.is_seated(run_id):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coming.append(granted)
         try:
-            if not self._seats.is_queued(run_id):
-                self._seats.join(dataclasses.replace(self._ticket, arrival=self._arrival(), granted=self._let_in))
+            if not self._capacity.is_queued(run_id):
+                self._capacity.join(dataclasses.replace(self._ticket, arrival=self._arrival(), granted=self._let_in))
             await granted
         finally:
             self._coming.remove(granted)
             if not self._coming:
-                self._seats.withdraw(run_id)
+                self._capacity.withdraw(run_id)
 
     def leave(self) -> None:
         """Give the seat back."""
-        self._seats.free(self._ticket.run_id)
+        self._capacity.free(self._ticket.run_id)
 
     def _let_in(self) -> None:
         for granted in self._coming:

@@ -49,13 +49,13 @@ class ActiveRuns:
         self._arrivals = itertools.count()
         self.changes = RunVersions()
         """Numbers for polls."""
-        self.seats = WorkerCapacity(limit, self.changes.note)
+        self.capacity = WorkerCapacity(limit, self.changes.note)
         """The bounded places."""
-        self.turns = KeyedLock()
+        self.locks = KeyedLock()
         """One decision at a time for each run."""
         self.lineage = Lineage()
         """Who started whom."""
-        self.stays: dict[str, ActiveRun] = {}
+        self.active_runs: dict[str, ActiveRun] = {}
         """Runs that are queued or loaded."""
         self.parked: dict[str, views.RunView] = {}
         """Runs that a fault parked without a line in a journal, as they stood then."""
@@ -65,53 +65,53 @@ class ActiveRuns:
         """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
         self.expected: set[str] | None = set()
         """Runs that were made here while rows were read; None once nobody reads such rows."""
-        self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
+        self._loader = Loader(store, dialects, equipment, self._reservation, self.changes.note)
         self._walks = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
         self._doors = asyncio.Semaphore(_MOST_WOKEN)
         self._interrupts = False
         self._farewells = BackgroundTasks()
         self._visits = BackgroundTasks(died)
         self._visiting = False
-        self.reloads = Reloads(store, equipment.clock, self.queue, self.seats.release)
+        self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
         """Runs that are queued as soon as their folder can be taken."""
-        self._patience = GracePeriod(equipment.clock)
+        self._grace = GracePeriod(equipment.clock)
 
     # -- coming in
 
     def queue(self, *summaries: stores.RunSummary) -> None:
         """Queue runs for a seat, in this order; those that are here already stay as they are."""
-        fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.stays]
+        fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.active_runs]
         for summary in summaries:
             self.wake(summary.run_id)
         for _ in fresh:
             self._reach("pool.queued")
-        self.seats.join(*(stay.ticket for stay in fresh))
+        self.capacity.join(*(active_run.ticket for active_run in fresh))
 
     def admit(self, summary: stores.RunSummary) -> ActiveRun:
         """Begin a run's stay, neither queued nor loaded."""
         self.lineage.note(summary)
         left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
-        stay = ActiveRun(run_id=summary.run_id, ticket=self._ticket(summary), left=left)
-        stay.ticket.granted = lambda: self._begin(stay)
-        self.stays[stay.run_id] = stay
-        self.parked.pop(stay.run_id, None)
-        self.changes.note(stay.run_id)
-        return stay
+        active_run = ActiveRun(run_id=summary.run_id, ticket=self._ticket(summary), left=left)
+        active_run.ticket.granted = lambda: self._begin(active_run)
+        self.active_runs[active_run.run_id] = active_run
+        self.parked.pop(active_run.run_id, None)
+        self.changes.note(active_run.run_id)
+        return active_run
 
     def know_found(self) -> None:
         """Take note that all rows have been read that tell what earlier processes left."""
-        self.seats.know_workspaces()
+        self.capacity.know_workspaces()
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
         """Give a run that was found begun its workspace, if it holds one alone."""
         workspace = _workspace(summary)
         if workspace is not None:
-            self.seats.hold(workspace, summary.run_id)
+            self.capacity.hold(workspace, summary.run_id)
 
     def guard(self, lock: LockWorkspace) -> None:
         """Lock workspaces against other processes, and ask again for those that one has."""
-        self.seats.guard(lock, self._wait_for_others)
+        self.capacity.guard(lock, self._wait_for_others)
 
     # -- while it is here
 
@@ -120,67 +120,67 @@ class ActiveRuns:
         view = self.view(run_id)
         if view is not None:
             return view.status
-        if (asleep := self.stays[run_id].asleep) is not None:
-            return asleep.status
-        return states.RunState.PENDING if self.stays[run_id].task is None else states.RunState.RUNNING
+        if (evicted := self.active_runs[run_id].evicted) is not None:
+            return evicted.status
+        return states.RunState.PENDING if self.active_runs[run_id].task is None else states.RunState.RUNNING
 
     def view(self, run_id: str) -> views.RunView | None:
         """Return a loaded run, or one that a fault parked, as it stands."""
-        stay = self.stays.get(run_id)
-        if stay is None or stay.runner is None:
+        active_run = self.active_runs.get(run_id)
+        if active_run is None or active_run.runner is None:
             return self.parked.get(run_id)
-        view = stay.runner.view()
-        if view.status is states.RunState.PENDING and self.seats.is_seated(run_id):
+        view = active_run.runner.view()
+        if view.status is states.RunState.PENDING and self.capacity.is_seated(run_id):
             # Whoever was told that it runs must not hear otherwise until its journal says so too.
             return dataclasses.replace(view, status=states.RunState.RUNNING)
         return view
 
-    async def take_up(self, stay: ActiveRun) -> stores.RunLog:
+    async def take_up(self, active_run: ActiveRun) -> stores.RunLog:
         """Load a run if it is not loaded, out of the queue, so that something can be decided about it in its turn.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
         """
-        if stay.task is not None:
-            await stay.opened.given()
-        elif stay.log is None:
-            queued = self.seats.is_queued(stay.run_id)
-            self.seats.withdraw(stay.run_id)
-            await self._load(stay, again=queued)
-        if stay.failure is not None:
-            raise stay.failure
-        assert stay.log is not None
-        return stay.log
+        if active_run.task is not None:
+            await active_run.opened.given()
+        elif active_run.log is None:
+            queued = self.capacity.is_queued(active_run.run_id)
+            self.capacity.withdraw(active_run.run_id)
+            await self._load(active_run, again=queued)
+        if active_run.failure is not None:
+            raise active_run.failure
+        assert active_run.log is not None
+        return active_run.log
 
-    def go_on(self, stay: ActiveRun) -> None:
+    def go_on(self, active_run: ActiveRun) -> None:
         """Run a loaded run that has no task yet; its runner sees by itself whether it must settle, rest or go on."""
-        if stay.task is None:
-            stay.task = asyncio.create_task(self._live(stay), name=f"run {stay.run_id}")
-            stay.task.add_done_callback(self._watch)
+        if active_run.task is None:
+            active_run.task = asyncio.create_task(self._live(active_run), name=f"run {active_run.run_id}")
+            active_run.task.add_done_callback(self._watch)
 
     def wake(self, run_id: str) -> None:
         """Load a run that is asleep and let it go on; nothing if it is being loaded, or is not asleep."""
-        stay = self.stays.get(run_id)
-        if stay is not None and stay.asleep is not None and not stay.loading:
+        active_run = self.active_runs.get(run_id)
+        if active_run is not None and active_run.evicted is not None and not active_run.loading:
             self._reach("pool.woken")
-            self.go_on(stay)
+            self.go_on(active_run)
 
     # -- the end of the house
 
     async def close(self, grace_seconds: float) -> None:
         """Let every loaded run come to rest: no new steps, a grace for those in flight, then an interruption."""
         self.stopping = True
-        self.seats.close()
+        self.capacity.close()
         self.reloads.give_up()
         self._walks.give_up()
         await self._walks.settled()
-        for stay in [stay for stay in self.stays.values() if stay.task is None]:
-            self._send_home(stay)
+        for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
+            self._detach_writer(active_run)
         for running in self._runners():
             running.stop()
         resting = asyncio.create_task(self._all_left())
-        self._patience.limit(grace_seconds)
-        await self._patience.wait_for(resting)
+        self._grace.limit(grace_seconds)
+        await self._grace.wait_for(resting)
         self._interrupts = True
         for running in self._runners():
             running.interrupt()
@@ -188,106 +188,110 @@ class ActiveRuns:
         self._visits.give_up()
         await self._visits.settled()
         await self._farewells.settled()
-        self.seats.clear()
+        self.capacity.clear()
         self.changes.wake_all()
 
     def hurry(self, grace_seconds: float) -> None:
         """Cut the grace of a stop short."""
-        self._patience.limit(grace_seconds)
+        self._grace.limit(grace_seconds)
 
-    def _send_home(self, stay: ActiveRun) -> None:
-        if stay.asleep is None:
-            self._leave(stay, states.RunState.PENDING)
-        elif stay.asleep.idle:
+    def _detach_writer(self, active_run: ActiveRun) -> None:
+        if active_run.evicted is None:
+            self._leave(active_run, states.RunState.PENDING)
+        elif active_run.evicted.idle:
             # What only waits is not interrupted, so that nothing about it need be written down.
-            self._give_up(stay.asleep)
-            self._leave(stay, stay.asleep.status, keeps_workspace=True)
+            self._give_up(active_run.evicted)
+            self._leave(active_run, active_run.evicted.status, keeps_workspace=True)
         else:
-            self.go_on(stay)
+            self.go_on(active_run)
 
-    def _give_up(self, asleep: evicted_runs.EvictedRun) -> None:
-        self._farewells.begin(asyncio.wait(asleep.give_up()), "farewell")
+    def _give_up(self, evicted: evicted_runs.EvictedRun) -> None:
+        self._farewells.begin(asyncio.wait(evicted.give_up()), "farewell")
 
     async def _all_left(self) -> None:
-        while tasks := [stay.task for stay in self.stays.values() if stay.task is not None and not stay.task.done()]:
+        while tasks := [
+            active_run.task
+            for active_run in self.active_runs.values()
+            if active_run.task is not None and not active_run.task.done()
+        ]:
             await asyncio.wait(tasks)
 
     def _runners(self) -> list[runner.Runner]:
-        return [stay.runner for stay in self.stays.values() if stay.runner is not None]
+        return [active_run.runner for active_run in self.active_runs.values() if active_run.runner is not None]
 
     # -- a run's life: begin, load, run, leave
 
-    def _begin(self, stay: ActiveRun) -> None:
+    def _begin(self, active_run: ActiveRun) -> None:
         self._reach("pool.granted")
-        stay.ticket.granted = nobody
-        self.changes.note(stay.run_id)
-        self.go_on(stay)
+        active_run.ticket.granted = nobody
+        self.changes.note(active_run.run_id)
+        self.go_on(active_run)
 
-    async def _live(self, stay: ActiveRun) -> None:
-        if stay.log is None and stay.asleep is not None:
+    async def _live(self, active_run: ActiveRun) -> None:
+        if active_run.log is None and active_run.evicted is not None:
             async with self._doors:
-                await self._load(stay, again=True)
-        elif stay.log is None:
-            await self._load(stay, again=True)
-        while stay.log is not None and await self._runs_on(stay):
-            await self._load(stay, again=True)
+                await self._load(active_run, again=True)
+        elif active_run.log is None:
+            await self._load(active_run, again=True)
+        while active_run.log is not None and await self._runs_on(active_run):
+            await self._load(active_run, again=True)
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell_died(error)
 
-    async def _load(self, stay: ActiveRun, *, again: bool) -> None:
+    async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
         try:
-            await self._loader.load(stay)
+            await self._loader.load(active_run)
         except (errors.ControlRoomError, errors.StorageFault) as failure:
-            _log.error("not loaded: %s", failure.message, extra={"run_id": stay.run_id, "code": failure.code})
-            self._leave_unloaded(stay, failure, again)
+            _log.error("not loaded: %s", failure.message, extra={"run_id": active_run.run_id, "code": failure.code})
+            self._leave_unloaded(active_run, failure, again)
         self._walks.begin()
-        if stay.runner is not None and self.stopping:
-            stay.runner.stop()
+        if active_run.runner is not None and self.stopping:
+            active_run.runner.stop()
             if self._interrupts:
-                stay.runner.interrupt()
+                active_run.runner.interrupt()
 
-    def _leave_unloaded(self, stay: ActiveRun, failure: BaseException, again: bool) -> None:
+    def _leave_unloaded(self, active_run: ActiveRun, failure: BaseException, again: bool) -> None:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
-        if stay.asleep is not None:
+        if active_run.evicted is not None:
             if passing and not self.stopping:
                 # Its steps are under way, and what comes of them waits until the folder can be taken again.
-                stay.task = None
-                stay.opened.take_back()
-                self.reloads.begin(stay.run_id)
+                active_run.task = None
+                active_run.opened.take_back()
+                self.reloads.begin(active_run.run_id)
                 return
-            self._give_up(stay.asleep)
+            self._give_up(active_run.evicted)
         state = states.RunState.FAILED if corrupt else states.RunState.PENDING
-        self._leave(stay, state, keeps_workspace=passing)
+        self._leave(active_run, state, keeps_workspace=passing)
         if passing and again and not self.stopping:
-            self.reloads.begin(stay.run_id)
+            self.reloads.begin(active_run.run_id)
 
-    async def _runs_on(self, stay: ActiveRun) -> bool:
-        assert stay.log is not None
-        assert stay.runner is not None
-        state = await self._run(stay.runner, stay.run_id)
-        if stay.asleep is not None:
-            return await self._lies_down(stay, stay.asleep)
-        self.seats.free(stay.run_id)
-        async with self.turns.of(stay.run_id):
-            decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
-            stay.last = stay.runner.view()
+    async def _runs_on(self, active_run: ActiveRun) -> bool:
+        assert active_run.log is not None
+        assert active_run.runner is not None
+        state = await self._run(active_run.runner, active_run.run_id)
+        if active_run.evicted is not None:
+            return await self._lies_down(active_run, active_run.evicted)
+        self.capacity.free(active_run.run_id)
+        async with self.locks.of(active_run.run_id):
+            decisions, on = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
+            active_run.last = active_run.runner.view()
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
-                self.parked[stay.run_id] = stay.last
-            log = stay.log
-            await self._loader.unload(stay)
+                self.parked[active_run.run_id] = active_run.last
+            log = active_run.log
+            await self._loader.unload(active_run)
             if not on:
-                self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
+                self._leave(active_run, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
         if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
-            self.reloads.begin(stay.run_id)
+            self.reloads.begin(active_run.run_id)
         elif state.finished and log.owes_move:
-            self.reloads.make_sure(stay.run_id)
+            self.reloads.make_sure(active_run.run_id)
         return on
 
-    async def _put_to_sleep(self, stay: ActiveRun) -> None:
-        async with self.turns.of(stay.run_id):
-            running, log = stay.runner, stay.log
+    async def _put_to_sleep(self, active_run: ActiveRun) -> None:
+        async with self.locks.of(active_run.run_id):
+            running, log = active_run.runner, active_run.log
             if running is None or log is None:
                 return
             turns = running.turns
@@ -296,18 +300,18 @@ class ActiveRuns:
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")
-            if running is stay.runner and running.turns == turns and running.may_sleep():
-                stay.asleep = running.sleep(self.wake)
+            if running is active_run.runner and running.turns == turns and running.may_sleep():
+                active_run.evicted = running.sleep(self.wake)
 
-    async def _lies_down(self, stay: ActiveRun, asleep: evicted_runs.EvictedRun) -> bool:
-        assert stay.log is not None
-        async with self.turns.of(stay.run_id):
-            decisions = stay.log.loaded.decisions
-            await self._loader.unload(stay)
+    async def _lies_down(self, active_run: ActiveRun, evicted: evicted_runs.EvictedRun) -> bool:
+        assert active_run.log is not None
+        async with self.locks.of(active_run.run_id):
+            decisions = active_run.log.loaded.decisions
+            await self._loader.unload(active_run)
         self._reach("pool.asleep")
-        if decisions.paused or decisions.cancel_requested_at or self.stopping or asleep.stepper.home.wanted:
+        if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.stepper.writer.wanted:
             return True
-        stay.task = None
+        active_run.task = None
         return False
 
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
@@ -322,25 +326,25 @@ class ActiveRuns:
             _log.exception("the runner broke", extra={"run_id": run_id})
         return states.RunState.PAUSED
 
-    def _is_sent_on(self, stay: ActiveRun, state: states.RunState) -> bool:
-        assert stay.log is not None
-        if state.finished or not stay.sent_on:
+    def _is_sent_on(self, active_run: ActiveRun, state: states.RunState) -> bool:
+        assert active_run.log is not None
+        if state.finished or not active_run.sent_on:
             return False
-        return not self.stopping or stay.log.loaded.decisions.cancel_requested_at is not None
+        return not self.stopping or active_run.log.loaded.decisions.cancel_requested_at is not None
 
-    def _leave(self, stay: ActiveRun, state: states.RunState, *, keeps_workspace: bool = False) -> None:
-        del self.stays[stay.run_id]
-        self.seats.withdraw(stay.run_id)
-        self.seats.free(stay.run_id)
+    def _leave(self, active_run: ActiveRun, state: states.RunState, *, keeps_workspace: bool = False) -> None:
+        del self.active_runs[active_run.run_id]
+        self.capacity.withdraw(active_run.run_id)
+        self.capacity.free(active_run.run_id)
         if not keeps_workspace:
-            self.seats.release(stay.run_id)
+            self.capacity.release(active_run.run_id)
         if state.finished:
-            self.lineage.forget(stay.run_id)
+            self.lineage.forget(active_run.run_id)
             if self.ended is not None:
-                self.ended.add(stay.run_id)
-        stay.left.set_result(state)
-        self.changes.note(stay.run_id)
-        self._tell_left(stay.run_id, state)
+                self.ended.add(active_run.run_id)
+        active_run.left.set_result(state)
+        self.changes.note(active_run.run_id)
+        self._tell_left(active_run.run_id, state)
 
     # -- other processes
 
@@ -353,7 +357,7 @@ class ActiveRuns:
         waits = True
         while waits and not self.stopping:
             await self._clock.sleep(_VISIT_SECONDS)
-            waits = self.seats.look_again()
+            waits = self.capacity.look_again()
         self._visiting = False
 
     def _ticket(self, summary: stores.RunSummary) -> CapacityRequest:
@@ -366,8 +370,8 @@ class ActiveRuns:
             granted=nobody,
         )
 
-    def _seat(self, stay: ActiveRun) -> Reservation:
-        return Reservation(self.seats, stay.ticket, lambda: next(self._arrivals))
+    def _reservation(self, active_run: ActiveRun) -> Reservation:
+        return Reservation(self.capacity, active_run.ticket, lambda: next(self._arrivals))
 
 
 def _workspace(summary: stores.RunSummary) -> str | None:

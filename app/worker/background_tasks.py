@@ -18,10 +18,10 @@ class BackgroundTasks:
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Begin something."""
-        errand = asyncio.create_task(work, name=name)
-        self._under_way.add(errand)
-        errand.add_done_callback(self._over)
-        return errand
+        background_task = asyncio.create_task(work, name=name)
+        self._under_way.add(background_task)
+        background_task.add_done_callback(self._over)
+        return background_task
 
     async def carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
         """Begin something and wait for it; it goes on if the waiting is cut off."""
@@ -34,10 +34,14 @@ class BackgroundTasks:
 
     def give_up(self) -> None:
         """Cut off what is under way."""
-        for errand in list(self._under_way):
-            errand.cancel()
+        for background_task in list(self._under_way):
+            background_task.cancel()
 
-    def _over(self, errand: asyncio.Task[Any]) -> None:
-        self._under_way.discard(errand)
-        if self._failed is not None and not errand.cancelled() and (error := errand.exception()) is not None:
+    def _over(self, background_task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(background_task)
+        if (
+            self._failed is not None
+            and not background_task.cancelled()
+            and (error := background_task.exception()) is not None
+        ):
             self._failed(error)

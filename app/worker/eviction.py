@@ -40,23 +40,23 @@ class IdleEvictor:
         self._loaded = loaded
         self._kept = kept
         self._put_to_sleep = put_to_sleep
-        self._errands = BackgroundTasks(died)
+        self._background_tasks = BackgroundTasks(died)
         self._walking = self._over = False
 
     def begin(self) -> None:
         """Walk for as long as more runs are loaded than are kept so."""
         if not (self._walking or self._over) and len(self._loaded) > self._kept:
             self._walking = True
-            self._errands.begin(self._walk(), "walk")
+            self._background_tasks.begin(self._walk(), "walk")
 
     def give_up(self) -> None:
         """Walk no more."""
         self._over = True
-        self._errands.give_up()
+        self._background_tasks.give_up()
 
     async def settled(self) -> None:
         """Wait until nobody walks."""
-        await self._errands.settled()
+        await self._background_tasks.settled()
 
     async def _walk(self) -> None:
         try:
@@ -74,15 +74,15 @@ class IdleEvictor:
 
     def _quiet(self) -> list[ActiveRun]:
         now = self._clock.monotonic()
-        quiet = [stay for stay in list(self._loaded.values()) if self._is_quiet(stay, now)]
-        return sorted(quiet, key=lambda stay: stay.quiet_since)
+        quiet = [active_run for active_run in list(self._loaded.values()) if self._is_quiet(active_run, now)]
+        return sorted(quiet, key=lambda active_run: active_run.quiet_since)
 
-    def _is_quiet(self, stay: ActiveRun, now: float) -> bool:
-        if stay.runner is None or stay.log is None or not stay.runner.may_sleep():
-            stay.turns = -1
+    def _is_quiet(self, active_run: ActiveRun, now: float) -> bool:
+        if active_run.runner is None or active_run.log is None or not active_run.runner.may_sleep():
+            active_run.turns = -1
             return False
-        if stay.turns != stay.runner.turns:
-            stay.turns = stay.runner.turns
-            stay.quiet_since = now
-        lines = len(stay.log.loaded.records) + stay.runner.turns
-        return now - stay.quiet_since >= max(self._pause_seconds, lines * _SECONDS_A_LINE)
+        if active_run.turns != active_run.runner.turns:
+            active_run.turns = active_run.runner.turns
+            active_run.quiet_since = now
+        lines = len(active_run.log.loaded.records) + active_run.runner.turns
+        return now - active_run.quiet_since >= max(self._pause_seconds, lines * _SECONDS_A_LINE)

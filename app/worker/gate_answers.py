@@ -18,10 +18,10 @@ from app.worker.gate_register import GateRegister
 class GateAnswers:
     """Pass answers on to the gates of runs."""
 
-    def __init__(self, gates: GateRegister, store: stores.RunStore, house: ActiveRuns) -> None:
+    def __init__(self, gates: GateRegister, store: stores.RunStore, active: ActiveRuns) -> None:
         self._gates = gates
         self._store = store
-        self._house = house
+        self._active = active
         self._loading = BackgroundTasks()
 
     async def give(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
@@ -44,10 +44,10 @@ class GateAnswers:
         gates is kept however busy the others are.
         """
         for run_id in run_ids:
-            stay = self._house.stays.get(run_id)
-            if stay is not None and stay.task is None and stay.asleep is None:
+            active_run = self._active.active_runs.get(run_id)
+            if active_run is not None and active_run.task is None and active_run.evicted is None:
                 with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
-                    await self._let_in(stay)
+                    await self._let_in(active_run)
 
     async def settled(self) -> None:
         """Wait until no run is being loaded for its gates."""
@@ -59,32 +59,36 @@ class GateAnswers:
         Raises:
             errors.NotFound, errors.Conflict, errors.Unavailable: it does not ask.
         """
-        number = self._house.changes.number(run_id)
-        stay = self._house.stays.get(run_id)
-        if stay is None or not await self._may_ask(stay, key):
+        number = self._active.changes.number(run_id)
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None or not await self._may_ask(active_run, key):
             raise await self._refusal(run_id, key)
-        if stay.task is None and stay.asleep is None:
-            await self._let_in(stay)
+        if active_run.task is None and active_run.evicted is None:
+            await self._let_in(active_run)
         else:
-            await self._house.changes.differs(run_id, number)
+            await self._active.changes.differs(run_id, number)
 
-    async def _let_in(self, stay: ActiveRun) -> None:
-        await self._loading.carry_out(self._take_up(stay), f"questions of {stay.run_id}")
+    async def _let_in(self, active_run: ActiveRun) -> None:
+        await self._loading.carry_out(self._take_up(active_run), f"questions of {active_run.run_id}")
 
-    async def _take_up(self, stay: ActiveRun) -> None:
+    async def _take_up(self, active_run: ActiveRun) -> None:
         # It has no seat; for the first step that needs one it joins the queue again.
-        house = self._house
-        async with house.turns.of(stay.run_id):
-            if house.stays.get(stay.run_id) is stay and stay.task is None and stay.asleep is None:
-                await house.take_up(stay)
-                house.go_on(stay)
+        active = self._active
+        async with active.locks.of(active_run.run_id):
+            if (
+                active.active_runs.get(active_run.run_id) is active_run
+                and active_run.task is None
+                and active_run.evicted is None
+            ):
+                await active.take_up(active_run)
+                active.go_on(active_run)
 
-    async def _may_ask(self, stay: ActiveRun, key: str) -> bool:
-        if self._house.stopping:
+    async def _may_ask(self, active_run: ActiveRun, key: str) -> bool:
+        if self._active.stopping:
             return False
-        if stay.log is not None and stay.runner is not None:
-            return _is_open(stay.log.loaded.decisions, stay.runner.view().records, key)
-        found = await self._store.read(stay.run_id)
+        if active_run.log is not None and active_run.runner is not None:
+            return _is_open(active_run.log.loaded.decisions, active_run.runner.view().records, key)
+        found = await self._store.read(active_run.run_id)
         return _is_open(found.decisions, found.records, key)
 
     async def _refusal(self, run_id: str, key: str) -> errors.ControlRoomError:
@@ -93,29 +97,29 @@ class GateAnswers:
             return _decided(key)
         if not _is_open(found.decisions, found.records, key):
             return errors.NotFound(f"the run {run_id} has no open gate {key!r:.80}", code="gate_not_found", key=key)
-        if self._house.stopping:
+        if self._active.stopping:
             return _stopping()
         told = f"the run {run_id} is not executed here; a `resume` takes it over"
         return errors.WrongState(told, key=key, detail={"run_id": run_id, "status": found.decisions.status.value})
 
     async def _is_written(self, run_id: str, key: str, attempt: int) -> bool:
-        number = self._house.changes.number(run_id)
-        stay = self._house.stays.get(run_id)
-        if stay is None or stay.runner is None:
-            asleep = stay is not None and stay.asleep is not None
+        number = self._active.changes.number(run_id)
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None or active_run.runner is None:
+            evicted = active_run is not None and active_run.evicted is not None
             if _is_recorded((await self._store.read(run_id)).records, key, attempt):
                 return True
-            if not asleep:
+            if not evicted:
                 raise self._unwritten(key)
-        elif _is_recorded(stay.runner.view().records, key, attempt):
+        elif _is_recorded(active_run.runner.view().records, key, attempt):
             return True
-        elif stay.runner.view().reason == errors.StorageFault.default_code:
-            raise errors.NoRoom("the answer cannot be written down now; it counts as soon as it can", key=key)
-        await self._house.changes.differs(run_id, number)
+        elif active_run.runner.view().reason == errors.StorageFault.default_code:
+            raise errors.DiskFull("the answer cannot be written down now; it counts as soon as it can", key=key)
+        await self._active.changes.differs(run_id, number)
         return False
 
     def _unwritten(self, key: str) -> errors.ControlRoomError:
-        if self._house.stopping:
+        if self._active.stopping:
             return _stopping()
         return errors.Conflict("the run came to rest before the answer was written", code="not_recorded", key=key)
 

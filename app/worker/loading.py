@@ -27,58 +27,58 @@ class Loader:
         store: stores.RunStore,
         dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
-        seat: Callable[[ActiveRun], Reservation],
+        reservation: Callable[[ActiveRun], Reservation],
         changed: Callable[[str], None],
     ) -> None:
         self._store = store
         self._dialects = dialects
         self._equipment = equipment
-        self._seat = seat
+        self._reservation = reservation
         self._changed = changed
         self.loaded: dict[str, ActiveRun] = {}
         """Stays of the runs that are loaded."""
 
-    async def load(self, stay: ActiveRun) -> None:
+    async def load(self, active_run: ActiveRun) -> None:
         """Open a run's folder and make its runner.
 
         Raises:
             errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
         """
-        stay.loading = True
-        stay.failure = None
+        active_run.loading = True
+        active_run.failure = None
         try:
-            stay.log = await self._store.open(stay.run_id)
-            stay.runner = self._runner(stay, stay.log)
-            stay.sent_on = False
-            stay.asleep = None
-            self.loaded[stay.run_id] = stay
+            active_run.log = await self._store.open(active_run.run_id)
+            active_run.runner = self._runner(active_run, active_run.log)
+            active_run.sent_on = False
+            active_run.evicted = None
+            self.loaded[active_run.run_id] = active_run
         except (errors.ControlRoomError, errors.StorageFault) as failure:
-            stay.failure = failure
+            active_run.failure = failure
             raise
         except Exception as error:  # one folder must not take the others down
-            _log.exception("loading broke", extra={"run_id": stay.run_id})
-            stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
-            raise stay.failure from error
+            _log.exception("loading broke", extra={"run_id": active_run.run_id})
+            active_run.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
+            raise active_run.failure from error
         finally:
-            stay.loading = False
-            stay.opened.give()
+            active_run.loading = False
+            active_run.opened.give()
 
-    async def unload(self, stay: ActiveRun) -> None:
+    async def unload(self, active_run: ActiveRun) -> None:
         """Let go of a run's folder, for a while if it is asleep."""
-        assert stay.log is not None
+        assert active_run.log is not None
         try:
-            await (stay.log.close() if stay.asleep is None else stay.log.set_aside())
+            await (active_run.log.close() if active_run.evicted is None else active_run.log.set_aside())
         except errors.StorageFault as fault:
-            _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
-        stay.opened.take_back()
-        stay.log = stay.runner = None
-        self.loaded.pop(stay.run_id, None)
+            _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
+        active_run.opened.take_back()
+        active_run.log = active_run.runner = None
+        self.loaded.pop(active_run.run_id, None)
 
-    def _runner(self, stay: ActiveRun, log: stores.RunLog) -> runner.Runner:
-        run_id = stay.run_id
+    def _runner(self, active_run: ActiveRun, log: stores.RunLog) -> runner.Runner:
+        run_id = active_run.run_id
         dialect = self._dialects.get(log.loaded.start.dialect, UNSPOKEN)
         changed = functools.partial(self._changed, run_id)
-        return runner.Runner(log, dialect, self._equipment, self._seat(stay), changed, stay.asleep)
+        return runner.Runner(log, dialect, self._equipment, self._reservation(active_run), changed, active_run.evicted)
 
 
 class Reloads:
@@ -96,19 +96,19 @@ class Reloads:
         self._clock = time
         self._queue = queue
         self._release = release
-        self._errands = BackgroundTasks()
+        self._background_tasks = BackgroundTasks()
 
     def begin(self, run_id: str) -> None:
         """Queue a run again after a while, as often as it takes."""
-        self._errands.begin(self._reload(run_id), f"reload {run_id}")
+        self._background_tasks.begin(self._reload(run_id), f"reload {run_id}")
 
     def make_sure(self, run_id: str) -> None:
         """Queue an ended run again if its row does not show the ending, as when the index was away."""
-        self._errands.begin(self._look(run_id), f"look at {run_id}")
+        self._background_tasks.begin(self._look(run_id), f"look at {run_id}")
 
     def give_up(self) -> None:
         """Queue nothing any more."""
-        self._errands.give_up()
+        self._background_tasks.give_up()
 
     async def _look(self, run_id: str) -> None:
         if not await self._try(run_id, lambda _: self.begin(run_id)):

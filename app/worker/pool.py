@@ -51,9 +51,9 @@ class Pool:
         )
         equipment = self._equipped(equipment)
         self._clock = equipment.clock
-        self._house = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
-        self._orders = RunCommands(store, dialects, equipment, self._house)
-        self._answers = GateAnswers(self._gates, store, self._house)
+        self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
+        self._orders = RunCommands(store, dialects, equipment, self._active)
+        self._answers = GateAnswers(self._gates, store, self._active)
         self._helpers = BackgroundTasks(self._died)
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
@@ -73,7 +73,7 @@ class Pool:
         """
         if self._recovery is None:
             if lock is not None:
-                self._house.guard(lock)
+                self._active.guard(lock)
             self._recovery = self._helpers.begin(self._recover(recover), "recovery")
 
     async def recovered(self) -> int:
@@ -102,19 +102,19 @@ class Pool:
 
     def expect(self, run_id: str) -> None:
         """Take note of a run that is about to be made."""
-        if self._house.expected is not None:
-            self._house.expected.add(run_id)
+        if self._active.expected is not None:
+            self._active.expected.add(run_id)
 
     async def submit(self, run_id: str) -> states.RunState:
         """Queue an accepted run."""
-        known = run_id in self._house.stays
-        row = None if known or self._house.stopping else await self._store.summary(run_id)
+        known = run_id in self._active.active_runs
+        row = None if known or self._active.stopping else await self._store.summary(run_id)
         # Nobody would let it go any more if it came while the pool stops.
-        if self._house.stopping:
+        if self._active.stopping:
             return states.RunState.PENDING
         if row is not None:
-            self._house.queue(row)
-        return self._house.state(run_id)
+            self._active.queue(row)
+        return self._active.state(run_id)
 
     async def cancel(self, run_id: str) -> states.RunState:
         """Ask for a run's end."""
@@ -153,27 +153,27 @@ class Pool:
 
     def view(self, run_id: str) -> views.RunView | None:
         """Return a loaded run as it stands."""
-        return self._house.view(run_id)
+        return self._active.view(run_id)
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
         """Tell how a run stands that is not loaded."""
-        stay = self._house.stays.get(run_id)
-        if stay is None or stay.runner is not None:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None or active_run.runner is not None:
             return None
-        if (asleep := stay.asleep) is not None:
-            return run_engine.Standing(status=asleep.status, open=asleep.open(), updated_at=asleep.updated_at)
-        obstacle = self._house.seats.obstacle(run_id)
+        if (evicted := active_run.evicted) is not None:
+            return run_engine.Standing(status=evicted.status, open=evicted.open(), updated_at=evicted.updated_at)
+        obstacle = self._active.capacity.obstacle(run_id)
         if obstacle is None:
-            return run_engine.Standing(status=self._house.state(run_id))
+            return run_engine.Standing(status=self._active.state(run_id))
         return run_engine.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
 
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`; a stop of the pool changes every number."""
-        return await self._house.changes.differs(run_id, since)
+        return await self._active.changes.differs(run_id, since)
 
     def change_number(self, run_id: str) -> int:
         """Return a run's present change number."""
-        return self._house.changes.number(run_id)
+        return self._active.changes.number(run_id)
 
     async def ended(self, run_id: str) -> states.RunState:
         """Wait until a run has ended.
@@ -183,34 +183,34 @@ class Pool:
         """
         while True:
             number = self.change_number(run_id)
-            stay = self._house.stays.get(run_id)
-            state = await self._state_at_rest(run_id) if stay is None else await asyncio.shield(stay.left)
+            active_run = self._active.active_runs.get(run_id)
+            state = await self._state_at_rest(run_id) if active_run is None else await asyncio.shield(active_run.left)
             if state.finished:
                 return state
-            if self._house.stopping:
+            if self._active.stopping:
                 raise errors.InterruptionFault
-            if stay is None:
+            if active_run is None:
                 await self.changed(run_id, number)
 
     async def left(self, run_id: str) -> views.RunView | None:
         """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
         loaded.
         """
-        stay = self._house.stays.get(run_id)
-        if stay is None:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
             return None
-        await asyncio.shield(stay.left)
-        return stay.last
+        await asyncio.shield(active_run.left)
+        return active_run.last
 
     def status(self) -> run_engine.EngineStatus:
         """Tell how busy the pool is."""
-        seats = self._house.seats
+        capacity = self._active.capacity
         return run_engine.EngineStatus(
-            running=seats.taken,
-            queued=seats.queued,
-            resting=max(0, len(self._house.stays) - seats.taken - seats.queued) + len(self._house.parked),
-            limit=seats.limit,
-            stopping=self._house.stopping,
+            running=capacity.taken,
+            queued=capacity.queued,
+            resting=max(0, len(self._active.active_runs) - capacity.taken - capacity.queued) + len(self._active.parked),
+            limit=capacity.limit,
+            stopping=self._active.stopping,
         )
 
     # -- helpers
@@ -225,15 +225,15 @@ class Pool:
 
     async def _recover(self, whole: bool) -> None:
         if whole:
-            unfinished = await recovery.recover(self._store, self._house, self._clock)
+            unfinished = await recovery.recover(self._store, self._active, self._clock)
             self._found = len(unfinished)
             asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._answers.let_ask(asking), "questions")
         else:
-            self._house.know_found()
+            self._active.know_found()
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
-        if not state.finished or self._house.stopping:
+        if not state.finished or self._active.stopping:
             return
         unseen = self._children.take_unfinished(run_id)
         if unseen:
@@ -251,15 +251,15 @@ class Pool:
         if self._stop is None:
             self._stop = asyncio.create_task(self._stop_within(grace), name="pool stop")
         else:
-            self._house.hurry(grace)
+            self._active.hurry(grace)
 
     async def _stop_within(self, grace_seconds: float) -> None:
-        self._house.stopping = True
+        self._active.stopping = True
         self._helpers.give_up()
         try:
             await self._orders.settled()
             await self._answers.settled()
-            await self._house.close(grace_seconds)
+            await self._active.close(grace_seconds)
         finally:
             self._over.set()
 

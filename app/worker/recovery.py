@@ -13,7 +13,7 @@ from app.worker.loading import RELOAD_SECONDS
 _log = logging.getLogger(__name__)
 
 
-async def recover(store: stores.RunStore, house: ActiveRuns, timer: clock.Clock) -> list[stores.RunSummary]:
+async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock) -> list[stores.RunSummary]:
     """Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
     Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
@@ -22,16 +22,16 @@ async def recover(store: stores.RunStore, house: ActiveRuns, timer: clock.Clock)
     """
     unfinished = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
     for summary in unfinished:
-        house.lineage.note(summary)
+        active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
-    _queue(house, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
+    _queue(active, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
     for summary in unfinished:
         if summary.unreadable is not None:
-            _wait_for(house, summary)
+            _wait_for(active, summary)
         elif summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
-            await _look(store, house, summary)
-    left = [summary for summary in unfinished if summary.run_id not in (house.expected or ())]
-    house.know_found()
+            await _look(store, active, summary)
+    left = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
+    active.know_found()
     return left
 
 
@@ -44,27 +44,27 @@ async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores
         await timer.sleep(RELOAD_SECONDS)
 
 
-def _queue(house: ActiveRuns, *summaries: stores.RunSummary) -> None:
+def _queue(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
     # A run that came in while the rows were read may have ended since.
-    house.queue(*(summary for summary in summaries if summary.run_id not in (house.ended or ())))
+    active.queue(*(summary for summary in summaries if summary.run_id not in (active.ended or ())))
 
 
-async def _look(store: stores.RunStore, house: ActiveRuns, summary: stores.RunSummary) -> None:
+async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:
     try:
         decisions = (await store.read(summary.run_id)).decisions
     except errors.Unreadable:
-        _wait_for(house, summary)
+        _wait_for(active, summary)
         return
     except (errors.ControlRoomError, errors.StorageFault) as error:
         _log.error("not read: %s", error.message, extra={"run_id": summary.run_id, "code": error.code})
         return
     if decisions.ended is None and decisions.taken_since_resume:
-        house.hold_workspace(summary)
+        active.hold_workspace(summary)
     if decisions.paused is None or decisions.cancel_requested_at is not None:
-        _queue(house, summary)
+        _queue(active, summary)
 
 
-def _wait_for(house: ActiveRuns, summary: stores.RunSummary) -> None:
+def _wait_for(active: ActiveRuns, summary: stores.RunSummary) -> None:
     # Whether it holds its workspace is not known, so nobody else gets that meanwhile.
-    house.hold_workspace(summary)
-    house.reloads.begin(summary.run_id)
+    active.hold_workspace(summary)
+    active.reloads.begin(summary.run_id)

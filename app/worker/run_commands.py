@@ -29,13 +29,13 @@ class RunCommands:
         store: stores.RunStore,
         dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
-        house: ActiveRuns,
+        active: ActiveRuns,
     ) -> None:
         self._store = store
         self._dialects = dialects
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
-        self._house = house
+        self._active = active
         self._given = BackgroundTasks()
         self._later = BackgroundTasks()
 
@@ -53,13 +53,13 @@ class RunCommands:
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Send an ended run on."""
-        with _no_room():
+        with _no_space():
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
     async def reload(self, run_id: str) -> None:
         """Load a run that is queued or asleep, because its folder was changed."""
-        if (stay := self._house.stays.get(run_id)) is not None and stay.runner is None:
+        if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
             await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
 
     async def cancel_children(self, run_id: str) -> None:
@@ -97,31 +97,31 @@ class RunCommands:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
 
     async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
-        with _no_room():
-            async with self._house.turns.of(run_id):
+        with _no_space():
+            async with self._active.locks.of(run_id):
                 return await order
 
     # -- cancel
 
     async def _cancel(self, run_id: str) -> states.RunState:
-        stay = self._house.stays.get(run_id)
-        if stay is None:
-            stay = self._admitted(await self._unfinished(run_id))
-        log = await self._house.take_up(stay)
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
+            active_run = self._admitted(await self._unfinished(run_id))
+        log = await self._active.take_up(active_run)
         try:
             await self._write_cancel(log)
-            stay.sent_on = True
-            await self._pass_on(run_id, stay)
+            active_run.sent_on = True
+            await self._pass_on(run_id, active_run)
         finally:
-            self._house.go_on(stay)
+            self._active.go_on(active_run)
         return states.RunState.CANCELLED
 
-    async def _pass_on(self, run_id: str, stay: ActiveRun) -> None:
+    async def _pass_on(self, run_id: str, active_run: ActiveRun) -> None:
         # Before the run can end, since after a crash nobody would think of the children of a run that has.
         try:
             await self.cancel_children(run_id)
         finally:
-            _runner(stay).cancel()
+            _runner(active_run).cancel()
 
     async def _write_cancel(self, log: stores.RunLog) -> None:
         self._reach("pool.before_cancel")
@@ -135,19 +135,19 @@ class RunCommands:
     # -- pause, unpause
 
     async def _pause(self, run_id: str, interrupt: bool) -> states.RunState:
-        stay = self._house.stays.get(run_id)
-        if stay is None:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
             summary = await self._unfinished(run_id)
             if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "paused")
-            stay = self._admitted(summary)
-        log = await self._house.take_up(stay)
+            active_run = self._admitted(summary)
+        log = await self._active.take_up(active_run)
         try:
-            if not (interrupt and _is_pausing(log, stay)):
+            if not (interrupt and _is_pausing(log, active_run)):
                 await self._write_pause(log)
-            _runner(stay).pause(interrupt=interrupt)
+            _runner(active_run).pause(interrupt=interrupt)
         finally:
-            self._house.go_on(stay)
+            self._active.go_on(active_run)
         return states.RunState.PAUSED
 
     async def _write_pause(self, log: stores.RunLog) -> None:
@@ -160,17 +160,17 @@ class RunCommands:
         self._reach("pool.after_pause")
 
     async def _unpause(self, run_id: str) -> states.RunState:
-        stay = self._house.stays.get(run_id)
-        if stay is None:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
             return await self._unpause_resting(await self._unfinished(run_id))
-        log = await self._house.take_up(stay)
-        parked = log.loaded.decisions.paused is None and _runner(stay).view().status is states.RunState.PAUSED
+        log = await self._active.take_up(active_run)
+        parked = log.loaded.decisions.paused is None and _runner(active_run).view().status is states.RunState.PAUSED
         try:
             if not parked:
                 await self._write_unpause(log)
-            stay.sent_on = True
+            active_run.sent_on = True
         finally:
-            self._house.go_on(stay)
+            self._active.go_on(active_run)
         return states.RunState.RUNNING
 
     async def _unpause_resting(self, summary: stores.RunSummary) -> states.RunState:
@@ -182,7 +182,7 @@ class RunCommands:
                 # Whoever has not been told of it must not let the run go past it.
                 await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
-            parked = summary.status == states.RunState.PAUSED or run_id in self._house.parked
+            parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
             if log.loaded.decisions.paused is not None or not parked:
                 await self._write_unpause(log)
             await log.move(runs.Transition.queue(run_id, self._now()))
@@ -202,23 +202,23 @@ class RunCommands:
 
     async def _let_end(self, run_id: str) -> None:
         # Its ending may be written and not yet be shown, or be found again by a recovery whose row lagged behind.
-        stay = self._house.stays.get(run_id)
-        if stay is None:
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None:
             return
-        found = stay.log.loaded if stay.log is not None else await self._store.read(run_id)
+        found = active_run.log.loaded if active_run.log is not None else await self._store.read(run_id)
         if found.decisions.ended is None:
             return
-        async with self._house.turns.of(run_id):
-            if not stay.left.done():
-                await self._house.take_up(stay)
-                self._house.go_on(stay)
-        await asyncio.shield(stay.left)
+        async with self._active.locks.of(run_id):
+            if not active_run.left.done():
+                await self._active.take_up(active_run)
+                self._active.go_on(active_run)
+        await asyncio.shield(active_run.left)
 
     async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         summary = await self._store.summary(run_id)
         state = states.RunState(summary.status)
         lost = not state.finished and summary.owner != "service"
-        if run_id in self._house.stays or state is states.RunState.DONE or not (state.finished or lost):
+        if run_id in self._active.active_runs or state is states.RunState.DONE or not (state.finished or lost):
             raise _wrong(run_id, state, "resumed")
         self._refuse_while_stopping()
         async with self._opened(run_id) as log:
@@ -235,17 +235,17 @@ class RunCommands:
     # -- small change
 
     async def _reload(self, run_id: str) -> None:
-        async with self._house.turns.of(run_id):
-            stay = self._house.stays.get(run_id)
-            if stay is None or stay.runner is not None:
+        async with self._active.locks.of(run_id):
+            active_run = self._active.active_runs.get(run_id)
+            if active_run is None or active_run.runner is not None:
                 return
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
-                await self._house.take_up(stay)
-                self._house.go_on(stay)
+                await self._active.take_up(active_run)
+                self._active.go_on(active_run)
 
     def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
         # It may have been queued while its row was read.
-        return self._house.stays.get(summary.run_id) or self._house.admit(summary)
+        return self._active.active_runs.get(summary.run_id) or self._active.admit(summary)
 
     async def _unfinished(self, run_id: str) -> stores.RunSummary:
         summary = await self._store.summary(run_id)
@@ -255,7 +255,7 @@ class RunCommands:
         return summary
 
     def _refuse_while_stopping(self) -> None:
-        if self._house.stopping:
+        if self._active.stopping:
             raise errors.Conflict("the service is stopping; ask it again after its next start", code="stopping")
 
     @asynccontextmanager
@@ -274,8 +274,8 @@ class RunCommands:
             _log.error("not closed well: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
     def _queue(self, summary: stores.RunSummary) -> states.RunState:
-        self._house.queue(summary)
-        return self._house.state(summary.run_id)
+        self._active.queue(summary)
+        return self._active.state(summary.run_id)
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())
@@ -291,23 +291,23 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
 
 
 @contextmanager
-def _no_room() -> Iterator[None]:
+def _no_space() -> Iterator[None]:
     try:
         yield
     except errors.Unreadable:
         raise
     except errors.StorageFault as fault:
-        raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
+        raise errors.DiskFull(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
 
 
-def _is_pausing(log: stores.RunLog, stay: ActiveRun) -> bool:
+def _is_pausing(log: stores.RunLog, active_run: ActiveRun) -> bool:
     found = log.loaded.decisions
-    return found.paused is not None and not found.cancel_requested_at and bool(_runner(stay).view().open)
+    return found.paused is not None and not found.cancel_requested_at and bool(_runner(active_run).view().open)
 
 
-def _runner(stay: ActiveRun) -> runner.Runner:
-    assert stay.runner is not None
-    return stay.runner
+def _runner(active_run: ActiveRun) -> runner.Runner:
+    assert active_run.runner is not None
+    return active_run.runner
 
 
 def _wrong(run_id: str, state: str, asked: str) -> errors.WrongState:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import statistics
 import time
 
-from bench import figures, machine, rooms, workload
+from bench import figures, machine, projects, workload
 
 _STEPS = 10
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
     runs, appends = [], []
-    project = rooms.make_project(context.place / "project", steps=(_STEPS,))
+    project = projects.make_project(context.place / "project", steps=(_STEPS,))
     appender = machine.Appender(context.place)
-    async with rooms.opened(project) as room:
-        recipe = rooms.STEPS.format(_STEPS)
+    async with projects.opened(project) as application:
+        recipe = projects.STEPS.format(_STEPS)
         for _ in range(context.size(3, 1)):
-            await rooms.execute(room, recipe)
+            await projects.execute(application, recipe)
         for _ in range(context.size(100, 3)):
             appends.append(appender.seconds(_STEPS))
             began = time.perf_counter()
-            await rooms.execute(room, recipe)
+            await projects.execute(application, recipe)
             runs.append(time.perf_counter() - began)
     appender.close()
     found = {"latency_ms": statistics.median(runs) * 1000, "p95_ms": figures.quantile(runs, 0.95) * 1000}

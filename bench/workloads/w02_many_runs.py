@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bench import figures, rooms, workload
+from bench import figures, projects, workload
 
 _RUNS = 500
 _AT_A_TIME = 50
@@ -12,12 +12,12 @@ _STEPS = 10
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
-    project = rooms.make_project(context.place / "project", steps=(_STEPS,))
-    count, recipe = context.size(_RUNS, 20), rooms.STEPS.format(_STEPS)
-    async with rooms.opened(project, max_running=_AT_A_TIME) as room:
-        await rooms.execute_many(room, recipe, count=context.size(_AT_A_TIME, 1), at_a_time=_AT_A_TIME)
+    project = projects.make_project(context.place / "project", steps=(_STEPS,))
+    count, recipe = context.size(_RUNS, 20), projects.STEPS.format(_STEPS)
+    async with projects.opened(project, max_running=_AT_A_TIME) as application:
+        await projects.execute_many(application, recipe, count=context.size(_AT_A_TIME, 1), at_a_time=_AT_A_TIME)
         began, cpu = time.perf_counter(), time.process_time()
-        await rooms.execute_many(room, recipe, count=count, at_a_time=_AT_A_TIME)
+        await projects.execute_many(application, recipe, count=count, at_a_time=_AT_A_TIME)
         took, used = time.perf_counter() - began, time.process_time() - cpu
     steps = count * _STEPS
     return {

@@ -8,7 +8,7 @@ import time
 from app import bootstrap
 from app.domain import records
 from app.engine import ports
-from bench import dialect, figures, rooms, workload
+from bench import dialect, figures, projects, workload
 
 _SHORT, _LONGER, _LONG = 100, 1_000, 10_000
 
@@ -26,24 +26,24 @@ class _Beginnings(dialect.NothingPerformer):
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
-    project = rooms.make_project(context.place / "project", steps=(_SHORT, _LONGER, _LONG))
-    beginnings = _Beginnings()
+    project = projects.make_project(context.place / "project", steps=(_SHORT, _LONGER, _LONG))
+    started_listeners = _Beginnings()
     found: dict[int, list[float]] = {_SHORT: [], _LONGER: [], _LONG: []}
-    async with rooms.opened(project, performers={dialect.Nothing.kind: beginnings}) as room:
-        await _run(room, beginnings, _SHORT)
+    async with projects.opened(project, performers={dialect.Nothing.kind: started_listeners}) as application:
+        await _run(application, started_listeners, _SHORT)
         # The short runs lie before, between and after the long ones, so that a disk that grows slower hurts all alike.
         for length in (_LONGER, _LONG, _LONGER, None):
             for _ in range(context.size(15, 1)):
-                found[_SHORT].append(await _run(room, beginnings, _SHORT))
+                found[_SHORT].append(await _run(application, started_listeners, _SHORT))
             if length is not None and (length != _LONG or not context.quick):
-                found[length].append(await _run(room, beginnings, length))
+                found[length].append(await _run(application, started_listeners, length))
     milliseconds = {length: statistics.mean(values) * 1000 for length, values in found.items() if values}
     return {f"step_of_{length}_ms": value for length, value in milliseconds.items()}
 
 
-async def _run(room: bootstrap.Application, beginnings: _Beginnings, steps: int) -> float:
-    run_id = await rooms.execute(room, rooms.STEPS.format(steps))
-    return (time.perf_counter() - beginnings.of[run_id]) / steps
+async def _run(application: bootstrap.Application, started_listeners: _Beginnings, steps: int) -> float:
+    run_id = await projects.execute(application, projects.STEPS.format(steps))
+    return (time.perf_counter() - started_listeners.of[run_id]) / steps
 
 
 def _line(length: int, bar: figures.Bar | None = None) -> figures.Line:

@@ -6,14 +6,14 @@ import asyncio
 import statistics
 import time
 
-from bench import children, client, figures, rooms, workload
+from bench import children, client, figures, projects, workload
 
 _STEPS = 10
 _CLIENTS = 20
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
-    project = rooms.make_project(context.place / "project", steps=(_STEPS,))
+    project = projects.make_project(context.place / "project", steps=(_STEPS,))
     async with children.serving(project, max_running=_CLIENTS) as served:
         await _latencies(served, clients=2, runs=context.size(10, 1))
         alone = await _latencies(served, clients=1, runs=context.size(100, 2))
@@ -38,7 +38,7 @@ async def _client(served: children.Served, runs: int) -> list[float]:
 
 
 async def _run(connection: client.Connection) -> None:
-    started = await connection.post("/api/runs", {"recipe_id": rooms.STEPS.format(_STEPS)})
+    started = await connection.post("/api/runs", {"recipe_id": projects.STEPS.format(_STEPS)})
     if started.status != 201:
         raise RuntimeError(f"a run was refused: {started.status} {started.body.decode()}")
     target, etag, status = f"/api/runs/{started.json()['run_id']}?wait=30", "", ""

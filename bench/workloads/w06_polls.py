@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 
-from bench import children, client, figures, pollers, rooms, workload
+from bench import children, client, figures, pollers, projects, workload
 
 _STEPS = 50
 _CLIENTS = 32
@@ -15,7 +15,7 @@ _BETWEEN_SECONDS = 0.2
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
-    project = rooms.make_project(context.place / "project", steps=(_STEPS,))
+    project = projects.make_project(context.place / "project", steps=(_STEPS,))
     async with children.serving(project) as served:
         target, shown = await _active_run(await client.connect(served.host, served.port))
         body = context.place / "body.json"
@@ -40,7 +40,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
 
 async def _active_run(connection: client.Connection) -> tuple[str, client.Answer]:
     """Start a run, wait until all its steps are done and its agent is asked, and return its address and its answer."""
-    started = await connection.post("/api/runs", {"recipe_id": rooms.STEPS_AND_AGENT.format(_STEPS)})
+    started = await connection.post("/api/runs", {"recipe_id": projects.STEPS_AND_AGENT.format(_STEPS)})
     target = f"/api/runs/{started.json()['run_id']}"
     shown = await connection.get(target)
     while True:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app import bootstrap
-from bench import children, client, crowds, figures, rooms, workload
+from bench import children, client, crowds, figures, projects, workload
 
 _FINISHED = 100_000
 _UNFINISHED = 2_000
@@ -18,8 +18,8 @@ _BETWEEN_SECONDS = 0.02
 async def _measure(context: workload.Context) -> figures.Raw:
     unfinished = context.size(_UNFINISHED, 20)
     crowd = await _crowd(context.kept / "project", context.size(_FINISHED, 200), unfinished)
-    empty = rooms.make_project(context.place / "project")
-    async with rooms.opened(empty):
+    empty = projects.make_project(context.place / "project")
+    async with projects.opened(empty):
         pass
     await _started(empty, 0)
     empty_seconds, _ = await _started(empty, 0)
@@ -35,9 +35,9 @@ async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
     await crowds.make(project, finished=finished, whole=True)
     if not (project / "unfinished").exists():
         # Accepted by a process that executes none of them, as before a crash.
-        async with bootstrap.build(rooms.choose(project), bootstrap.OpenMode(), rooms.world()) as room:
+        async with bootstrap.build(projects.choose(project), bootstrap.OpenMode(), projects.platform()) as application:
             for _ in range(unfinished):
-                await room.store.create(room.starter.prepare(rooms.request(rooms.GATE)))
+                await application.store.create(application.starter.prepare(projects.request(projects.GATE)))
         (project / "unfinished").touch()
     return project
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 
-from bench import figures, machine, rooms, workload
+from bench import figures, machine, projects, workload
 
 _RUNS = 1_000
 _AT_A_TIME = 200
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
-    project = rooms.make_project(context.place / "project")
+    project = projects.make_project(context.place / "project")
     count = context.size(_RUNS, 4)
     before = await machine.spawns_per_second(count // 2, _AT_A_TIME)
-    async with rooms.opened(project, max_running=_AT_A_TIME) as room:
-        await rooms.execute_many(room, rooms.COMMAND, count=context.size(20, 1), at_a_time=_AT_A_TIME)
+    async with projects.opened(project, max_running=_AT_A_TIME) as application:
+        await projects.execute_many(application, projects.COMMAND, count=context.size(20, 1), at_a_time=_AT_A_TIME)
         began = time.perf_counter()
-        await rooms.execute_many(room, rooms.COMMAND, count=count, at_a_time=_AT_A_TIME)
+        await projects.execute_many(application, projects.COMMAND, count=count, at_a_time=_AT_A_TIME)
         took = time.perf_counter() - began
     after = await machine.spawns_per_second(count // 2, _AT_A_TIME)
     return {"runs_per_second": count / took, "spawns_per_second": (before + after) / 2}

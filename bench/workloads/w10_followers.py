@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import children, client, figures, followers, rooms, workload
+from bench import children, client, figures, followers, projects, workload
 
 _FOLLOWERS = 500
 _STEPS = 1_000
@@ -16,14 +16,14 @@ _STEPS = 1_000
 
 async def _measure(context: workload.Context) -> figures.Raw:
     count, steps = context.size(_FOLLOWERS, 5), context.size(_STEPS, 20)
-    project = rooms.make_project(context.place / "project", steps=(steps,))
+    project = projects.make_project(context.place / "project", steps=(steps,))
     # The followers' own collections would be taken for the service's delays.
     gc.disable()
     async with children.serving(project, max_running=1) as served:
         connection = await client.connect(served.host, served.port)
         # It holds the only slot until everybody follows.
-        holder = await _start(connection, rooms.AGENT)
-        run_id = await _start(connection, rooms.STEPS.format(steps))
+        holder = await _start(connection, projects.AGENT)
+        run_id = await _start(connection, projects.STEPS.format(steps))
         following = await _following(served, f"/api/runs/{run_id}/events", count)
         # The server may have closed the first connection, which was quiet.
         await (await client.connect(served.host, served.port)).post(f"/api/runs/{holder}/cancel", {})

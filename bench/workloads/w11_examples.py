@@ -18,7 +18,7 @@ from app.domain import states
 from app.engine import stores
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
-from bench import children, figures, machine, rooms, workload
+from bench import children, figures, machine, projects, workload
 
 _SOMEBODY = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
 _PROJECT = children.ROOT / ".control-room" / "example"
@@ -106,19 +106,19 @@ async def _measure(context: workload.Context) -> figures.Raw:
 
 async def _lived(place: Path, example: _Example) -> tuple[float, int]:
     copy = _copy(place, example)
-    use = bootstrap.OpenMode(address=rooms.ADDRESS)
-    async with bootstrap.build(copy.settings, use, bootstrap.real_world({})) as room:
-        await room.engine.recovered()
+    use = bootstrap.OpenMode(address=projects.ADDRESS)
+    async with bootstrap.build(copy.settings, use, bootstrap.real_platform({})) as application:
+        await application.engine.recovered()
         began = time.perf_counter()
-        begun = await work.begin(room, copy.asked, _no_room)
-        await work.rest(room, copy.asked, begun.name, _no_room)
+        begun = await work.begin(application, copy.asked, _no_space)
+        await work.rest(application, copy.asked, begun.name, _no_space)
         seconds = time.perf_counter() - began
-        ended = await room.store.list_runs(stores.RunQuery())
+        ended = await application.store.list_runs(stores.RunQuery())
         assert {run.status for run in ended} == {states.RunState.DONE}, ended
-        return seconds, sum([len(await room.runs.steps(run.run_id)) for run in ended])
+        return seconds, sum([len(await application.runs.steps(run.run_id)) for run in ended])
 
 
-async def _no_room() -> None:
+async def _no_space() -> None:
     raise AssertionError("there is no room on the disk")
 
 

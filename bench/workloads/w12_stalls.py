@@ -13,7 +13,7 @@ from pathlib import Path
 
 import websockets.asyncio.client
 
-from bench import children, client, figures, nastiest, rooms, workload
+from bench import children, client, figures, nastiest, projects, workload
 
 _SECONDS = 10
 _BRANCHES = 3_000
@@ -38,11 +38,11 @@ class _Place:
 
 async def _measure(context: workload.Context) -> figures.Raw:
     steps, seconds = context.size(_STEPS, 50), context.size(_SECONDS, 1)
-    project = rooms.make_project(context.place / "project", steps=(_SHORT, steps))
+    project = projects.make_project(context.place / "project", steps=(_SHORT, steps))
     _add_recipe(project, context.size(_BRANCHES, 20))
     found: dict[str, float] = {}
     async with children.serving(project) as served:
-        polled, long = [await _ended(served, rooms.STEPS.format(count)) for count in (_SHORT, steps)]
+        polled, long = [await _ended(served, projects.STEPS.format(count)) for count in (_SHORT, steps)]
         place = _Place(served=served, polled=polled, long=long)
         for name, load in _LOADS.items():
             async with _probed(place, name) as raw:

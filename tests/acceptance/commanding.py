@@ -103,11 +103,11 @@ def service(project: programs.Project, **given: str) -> Iterator[programs.Servic
 
 
 def _serve(project: Path) -> int:
-    world = bootstrap.real_world({})
+    platform = bootstrap.real_platform({})
     dialect = cast(ports.Dialect, Commanding())
     chosen = settings.load({}, project=project, home=project / "nobody", port=0)
-    world = dataclasses.replace(world, dialects={**registry.DIALECTS, NAME: dialect})
-    return main.serve(chosen, lambda line: print(line, flush=True), world)
+    platform = dataclasses.replace(platform, dialects={**registry.DIALECTS, NAME: dialect})
+    return main.serve(chosen, lambda line: print(line, flush=True), platform)
 
 
 if __name__ == "__main__":

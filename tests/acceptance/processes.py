@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tests.acceptance import nursery
+from tests.acceptance import fork_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +43,7 @@ class Process:
         request = {"module": module, "arguments": arguments, "environ": dict(environ), "folder": str(folder)}
         try:
             with _asking:
-                socket.send_fds(_nursery(), [json.dumps(request).encode()], [out[1], err[1], telling])
+                socket.send_fds(_new_runs(), [json.dumps(request).encode()], [out[1], err[1], telling])
         finally:
             for file in (out[1], err[1], telling):
                 os.close(file)
@@ -143,10 +143,10 @@ def _read(stream: IO[str], said: list[str], place: int) -> None:
 
 
 @functools.cache
-def _nursery() -> socket.socket:
+def _new_runs() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, nursery.LONGEST_REQUEST)
-    command = [sys.executable, "-m", "tests.acceptance.nursery", str(theirs.fileno())]
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, fork_server.LONGEST_REQUEST)
+    command = [sys.executable, "-m", "tests.acceptance.fork_server", str(theirs.fileno())]
     environ, null = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.DEVNULL
     process = subprocess.Popen(command, cwd=ROOT, env=environ, pass_fds=[theirs.fileno()], stdin=null, stdout=null)
     theirs.close()

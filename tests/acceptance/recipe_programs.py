@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance import processes, programs
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
 MODULE = "app.cli.agent_recipes"
 COMMAND = (sys.executable, "-m", MODULE)
@@ -66,8 +66,8 @@ def make_project(folder: Path) -> Project:
     """Make a project with the small recipe, and replies that lead it straight to its end."""
     project = Project(folder)
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": "replies.json"}}})
-    project.recipe(workshop.RECIPE)
-    project.script(workshop.STRAIGHT)
+    project.recipe(recipe_harness.RECIPE)
+    project.script(recipe_harness.STRAIGHT)
     return project
 
 

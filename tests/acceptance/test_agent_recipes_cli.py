@@ -12,8 +12,8 @@ import pytest
 
 from tests.acceptance import processes, programs
 from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, make_project, shown
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import OTHER_SAID, recipe, says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import OTHER_SAID, recipe, says
 
 SAID = ("--backend", "said")
 HEAVY = (
@@ -123,7 +123,7 @@ def test_replies_and_reason_are_printed(project: Project):
     """
     project.script(LOOP)
     told = agent_recipes("small", *SAID, project=project, **processes.COLD)
-    project.script(workshop.STRAIGHT)
+    project.script(recipe_harness.STRAIGHT)
     free = agent_recipes("small", *SAID, project=project)
 
     assert told.stdout == TOLD
@@ -155,7 +155,7 @@ def test_events_are_told_letter_by_letter(project: Project):
 
 def test_a_restart_goes_on_being_told(project: Project):
     """Behind a restart the story goes on with a new conversation, and another reply of the same step is printed too."""
-    project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
+    project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
     told = agent_recipes("small", *SAID, "--verbose", "--events", project=project)
     lines = told.stderr.splitlines()
@@ -181,7 +181,7 @@ def test_a_run_as_json_is_its_detail(project: Project):
 def test_a_large_reply_is_printed_whole(project: Project):
     """A reply that is kept in a file of its own is printed to its last letter, whatever signs it holds."""
     long = "Ærendil 東京 \x1b[31m" * 20_000
-    project.script(workshop.STRAIGHT | {"review": says("no-issues", long)})
+    project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", long)})
 
     assert agent_recipes("small", *SAID, project=project).stdout.startswith(f"{long}\n\n{{")
 
@@ -190,8 +190,8 @@ def test_the_list_has_ids_and_descriptions(project: Project):
     """`--list` has the recipes of this language alone, broken ones with their fault, and makes nothing."""
     project.recipe({"id": "broken", "label": "Broken"})
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
-    bundled = [json.loads(path.read_text()) for path in sorted(workshop.CATALOGUE.glob("*.json"))]
-    found = {one["id"]: one["description"] for one in [*bundled, workshop.RECIPE]}
+    bundled = [json.loads(path.read_text()) for path in sorted(recipe_harness.CATALOGUE.glob("*.json"))]
+    found = {one["id"]: one["description"] for one in [*bundled, recipe_harness.RECIPE]}
     found["broken"] = "(not valid) $.description: is missing"
     lines = [f"{name:<24}  {description}\n" for name, description in sorted(found.items())]
     listed = json.loads(agent_recipes("--list", "--json", project=project).stdout)
@@ -251,7 +251,7 @@ def test_the_exit_code_tells_how_it_ended(
     project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
 ):
     """Each way to end has its code; the reason is the last line of stdout, the error and the way on stand on stderr."""
-    project.script(workshop.STRAIGHT | replies)
+    project.script(recipe_harness.STRAIGHT | replies)
     ended = agent_recipes("small", *SAID, *flags, project=project, code=code)
 
     assert ended.stdout.splitlines()[-1:] == [reason]
@@ -261,7 +261,7 @@ def test_the_exit_code_tells_how_it_ended(
 
 def test_too_many_restarts_are_a_guardrail(project: Project):
     """`--max-restarts` caps new sessions."""
-    project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
+    project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"*": says("committed")})
     ended = agent_recipes("small", *SAID, "--max-restarts", "1", project=project, code=3)
 
@@ -370,7 +370,7 @@ def test_flags_reach_the_run(project: Project):
     and the arguments.
     """
     prompt = {"prompt": "Look at {{args.what}} {{args.list}}."}
-    steps = {**workshop.RECIPE["steps"], "review": workshop.REVIEW | prompt}
+    steps = {**recipe_harness.RECIPE["steps"], "review": recipe_harness.REVIEW | prompt}
     schema = {"properties": {"what": {"type": "string"}, "list": {"type": "array"}}, "required": ["what", "list"]}
     project.recipe(recipe(steps=steps, args_schema=schema))
     flags = (

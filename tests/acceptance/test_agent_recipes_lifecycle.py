@@ -13,11 +13,11 @@ import pytest
 
 from tests.acceptance import programs, recipe_programs
 from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, going, make_project, shown, until
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 SAID = ("small", "--backend", "said")
-HANGING = workshop.STRAIGHT | {"commit": [{"hang": True}, says("committed")]}
+HANGING = recipe_harness.STRAIGHT | {"commit": [{"hang": True}, says("committed")]}
 """Replies of an agent that never ends its second step, but when it is asked again."""
 
 
@@ -54,7 +54,7 @@ def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
     failed = agent_recipes(*SAID, "--working-dir", project.path, project=project, code=4, cwd=tmp_path)
     run_id = project.run_ids()[0]
     hint = f"failed; go on with: control-room runs resume {run_id} --project {project.path}"
-    project.script(workshop.STRAIGHT)
+    project.script(recipe_harness.STRAIGHT)
 
     assert failed.stderr.splitlines() == ["agent-recipes: It broke. [agent_error]", hint]
     assert programs.control_room(*hint.partition("control-room ")[2].split()).stdout
@@ -97,7 +97,7 @@ def test_closed_streams_do_not_change_the_exit_code(project: Project):
 
 def test_replies_cannot_steer_a_terminal(project: Project):
     """Where a person watches, control characters of a reply are written out."""
-    project.script(workshop.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})
+    project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})
     outer, inner = pty.openpty()
     with subprocess.Popen(
         [*recipe_programs.COMMAND, *SAID],
@@ -130,7 +130,7 @@ def test_a_workspace_is_held_by_one_process(project: Project):
         refused = agent_recipes(*SAID, project=project, code=5)
         also = control_room("run", "small", "--arg", "backend=said", project=project, code=1)
         before = project.run_ids()
-        project.script(workshop.STRAIGHT)
+        project.script(recipe_harness.STRAIGHT)
         elsewhere = agent_recipes(*SAID, "--working-dir", "other", project=project)
         process.kill()
         process.wait()
@@ -171,7 +171,7 @@ def test_a_run_of_the_service_keeps_its_workspace(project: Project):
         service.ended()
     after = agent_recipes(*SAID, project=project, code=5)
     control_room("runs", "cancel", run_id, project=project)
-    project.script(workshop.STRAIGHT)
+    project.script(recipe_harness.STRAIGHT)
 
     assert f"is held by run {run_id}, which is running [workspace_busy]" in beside.stderr
     assert beside.stderr == after.stderr
@@ -208,7 +208,7 @@ def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
             refused = agent_recipes(*SAID, project=project, code=5, **within)
             (inner_id,) = {*project.run_ids()} - {outer_id}
             deeper: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": inner_id, "CONTROL_ROOM_DEPTH": "1"}
-            project.script(workshop.STRAIGHT)
+            project.script(recipe_harness.STRAIGHT)
             agent_recipes(*SAID, project=project, **deeper)
             deepest = project.start()
     parents = shown(deepest["run_id"], project)["parent_run_id"], shown(inner_id, project)["parent_run_id"]

@@ -12,7 +12,7 @@ import pytest
 
 from app import clock
 from tests.acceptance import programs
-from tests.unit.dialects.amplifier.workshop import later, staged, step
+from tests.unit.dialects.amplifier.recipe_harness import later, staged, step
 
 ITEMS = [f"item {number}" for number in range(10)]
 

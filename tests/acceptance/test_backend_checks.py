@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import programs
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
     """Make a project with a recipe that speaks through a backend of its choice."""
     made = programs.make_project(tmp_path / "project")
-    made.write("recipes/agent_recipes/spoken.json", workshop.recipe(id="spoken"))
+    made.write("recipes/agent_recipes/spoken.json", recipe_harness.recipe(id="spoken"))
     return made
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.acceptance import programs, remembering_agent
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
-STEPS = {name: workshop.RECIPE["steps"][name] for name in ("review", "fix", "commit")}
+STEPS = {name: recipe_harness.RECIPE["steps"][name] for name in ("review", "fix", "commit")}
 
 CUT_OFF = {
     "first prompt, before the program has the conversation": (
@@ -72,7 +72,7 @@ class Agent:
 def project(tmp_path: Path) -> programs.Project:
     """Make a project with a recipe of two prompts."""
     made = programs.make_project(tmp_path / "project")
-    made.write("recipes/agent_recipes/two.json", workshop.recipe(id="two", steps=STEPS))
+    made.write("recipes/agent_recipes/two.json", recipe_harness.recipe(id="two", steps=STEPS))
     return made
 
 

@@ -277,7 +277,7 @@ def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
     expected, _ = disk_sweeps.undisturbed(bench)
     swept = process_sweeps.by_probes(bench, "kill", _lived(bench))
 
-    assert expected.portrait is not None
+    assert expected.outcome is not None
     # Writes are coalesced by time, so a point of the undisturbed life need not come up again.
     assert len(swept.trials) == 8
     assert swept.reached
@@ -298,14 +298,14 @@ def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
     seen = _lived(bench)
     run, key, attempt = seen.told.executed[3]
     seen_again = _with(seen, executed=(*seen.told.executed, (run, key, attempt + 1)))
-    changed = json.loads(json.dumps(seen.portrait))
+    changed = json.loads(json.dumps(seen.outcome))
     changed["records"][0]["output_hash"] = "sha256:other"
 
     assert trials.judge("here", seen, seen, seen_again).twice == (f"{key}/{attempt + 1}",)
     assert trials.judge("here", seen, seen, _with(seen, new=2)).lost == ("an accepted request",)
     lost = trials.judge("here", seen, seen, _replaced(seen, recorded=seen.recorded - {(run, key, attempt)}))
     assert (lost.lost, lost.hidden) == ((f"{key}/{attempt}",), f"{key}/{attempt}")
-    assert trials.judge("here", seen, seen, _replaced(seen, portrait=changed)).hidden.startswith("records[0].output")
+    assert trials.judge("here", seen, seen, _replaced(seen, outcome=changed)).hidden.startswith("records[0].output")
     assert trials.judge("here", seen, seen, _replaced(seen, workspace={})).hidden.startswith("workspace")
 
 
@@ -357,7 +357,7 @@ def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench
     """What the last life said, and no earlier one, is the reason; the end of its log is kept."""
     expected = _lived(bench)
     lived = bench.experiment("spoilt")
-    experiment_log.ExperimentLog(lived.diary).trouble("of an earlier life")
+    experiment_log.ExperimentLog(lived.experiment_log).trouble("of an earlier life")
     cut = trials.look(lived)
     (lived.data_directory / "runs").write_text("no folder")
     trial = process_sweeps.reopened(lived, "here", cut, expected, died=True)

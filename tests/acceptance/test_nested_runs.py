@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance import nesting_agent, programs
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
 DEEPEST = 3
 
@@ -21,7 +21,7 @@ DEEPEST = 3
 def project(tmp_path: Path) -> programs.Project:
     """Make a project with a recipe of one prompt."""
     made = programs.make_project(tmp_path / "project")
-    only = workshop.recipe(id="nested", initialStep="commit", steps={"commit": workshop.COMMIT})
+    only = recipe_harness.recipe(id="nested", initialStep="commit", steps={"commit": recipe_harness.COMMIT})
     made.write("recipes/agent_recipes/nested.json", only)
     return made
 

@@ -17,7 +17,7 @@ STATES = sources.ROOT / "docs" / "states.md"
 
 
 def test_every_enum_member_is_explained() -> None:
-    """Each member of each enumeration of the engine stands in the glossary, word for word."""
+    """Each member of each enumeration of the domain and the engine is in the glossary, word for word."""
     known = _words(GLOSSARY.read_text(encoding="utf-8"))
     members = {f"{kind.__name__}.{member.value}": str(member.value) for kind in _enums() for member in kind}
     missing = {name for name, value in members.items() if value not in known}
@@ -94,7 +94,7 @@ def _words(text: str) -> set[str]:
 
 
 def _enums() -> Iterator[type[enum.Enum]]:
-    for module in sources.modules(sources.APP / "engine"):
+    for module in (*sources.modules(sources.APP / "domain"), *sources.modules(sources.APP / "engine")):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, enum.Enum) and value.__module__ == module.name:
                 yield value

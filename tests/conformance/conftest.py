@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.storage.index.sql import migrations, sessions
-from tests.conformance import houses
+from tests.conformance import store_harness
 
 
 @pytest.fixture(scope="session")
@@ -22,13 +22,15 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture(params=["folder", "memory", "memory after a power cut"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes) -> AsyncIterator[houses.House]:
+async def harness(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
+) -> AsyncIterator[store_harness.StoreHarness]:
     """Give a house for a store, and close the store in the end."""
-    made: houses.House
+    made: store_harness.StoreHarness
     if request.param == "folder":
-        made = houses.FolderHouse(tmp_path, migrated)
+        made = store_harness.FolderStoreHarness(tmp_path, migrated)
     else:
-        made = houses.MemoryHouse(lose_unsynced="power" in request.param)
+        made = store_harness.MemoryStoreHarness(lose_unsynced="power" in request.param)
     yield made
     made.faults.lift()
     await made.store.close()

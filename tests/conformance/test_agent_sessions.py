@@ -21,7 +21,7 @@ from app.storage.disk.disk_port import Disk
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.worker_threads import Inline, Threads
-from tests.conformance.houses import Faults, FaultyDisk
+from tests.conformance.store_harness import Faults, FaultyDisk
 
 TALK = "550e8400-e29b-51d4-a716-446655440000"
 SAID = {"role": "user", "text": "Hello.\n\u2028Næste linje.", "key": "implement", "attempt": 1}

@@ -12,8 +12,8 @@ from app.domain import plain
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
 from app.engine.stores import RunQuery
-from tests.conformance import houses
-from tests.conformance.houses import House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
 
 HAND = "run_abc123"
 PAYLOAD = {"matches": [{"path": "Story/Scenes/one.md"}], "count": 1}
@@ -81,14 +81,14 @@ SLOTS = {
 
 
 def written(
-    house: House,
+    harness: StoreHarness,
     run: dict[str, Any] | None = None,
     lines: list[dict[str, Any]] | None = None,
     slots: dict[str, Any] | None = None,
     name: str = HAND,
 ) -> bytes:
     """Write a folder as a person would, and return its journal."""
-    files = house.files()
+    files = harness.files()
     files.add_folder(f"runs/{name}")
     files.add_folder("audit/sessions/sess_xyz")
     journal = "".join(json.dumps(item, indent=None) + "\n" for item in (LINES if lines is None else lines)).encode()
@@ -105,10 +105,10 @@ def written(
     return journal
 
 
-async def test_a_folder_written_by_hand_goes_on(house: House) -> None:
+async def test_a_folder_written_by_hand_goes_on(harness: StoreHarness) -> None:
     """It is listed as unfinished, and opening it finds both steps with their outputs."""
-    store = await house.open()
-    journal = written(house)
+    store = await harness.open()
+    journal = written(harness)
     unfinished = [run.run_id for run in await store.list_unfinished()]
     log = await store.open(HAND)
     first, second = log.loaded.records
@@ -119,38 +119,38 @@ async def test_a_folder_written_by_hand_goes_on(house: House) -> None:
     assert log.loaded.start.adopted
     assert log.loaded.start.session_id == "sess_xyz"
     assert log.loaded.decisions.status is RunState.PENDING
-    assert house.adopted[0]["task"]["initial_args"] == {"scene_path": "x.md"}
-    assert house.content("steps.jsonl.adopted", HAND) == journal
+    assert harness.adopted[0]["task"]["initial_args"] == {"scene_path": "x.md"}
+    assert harness.content("steps.jsonl.adopted", HAND) == journal
     event = next(event for event in await store.read_events(HAND) if event.type == "recovery.adopted")
     assert event.data == {"lines": 2, "dropped": 0}
 
 
-async def test_an_adopted_run_is_a_run_like_any_other(house: House) -> None:
+async def test_an_adopted_run_is_a_run_like_any_other(harness: StoreHarness) -> None:
     """After adoption and further steps, a crash finds all of them in one chained journal."""
-    store = await house.open()
-    written(house)
+    store = await harness.open()
+    written(harness)
     log = await store.open(HAND)
     await log.decide(DecisionKind.TAKEN, {})
-    await log.append_step(houses.step("draft"))
-    store = await house.crash()
+    await log.append_step(store_harness.step("draft"))
+    store = await harness.crash()
     loaded = await store.read(HAND)
-    told = await store.care.verify(HAND)
+    told = await store.maintenance.verify(HAND)
 
     assert [record.key for record in loaded.records] == ["discover", "brief", "draft"]
     assert told["ok"]
     assert (await store.summary(HAND)).owner == "service"
-    assert json.loads(house.content("steps.jsonl", HAND).splitlines()[0])["step_id"] == "discover"
+    assert json.loads(harness.content("steps.jsonl", HAND).splitlines()[0])["step_id"] == "discover"
 
 
-async def test_reading_adopts_nothing(house: House) -> None:
+async def test_reading_adopts_nothing(harness: StoreHarness) -> None:
     """A folder that is only looked at shows its steps and stays as it was written."""
-    store = await house.open()
-    journal = written(house)
+    store = await harness.open()
+    journal = written(harness)
     loaded = await store.read(HAND)
 
     assert [record.output for record in loaded.records] == [PAYLOAD, TEXT]
-    assert house.files().names(f"runs/{HAND}") == ["cache.json", "run.json", "steps.jsonl"]
-    assert house.content("steps.jsonl", HAND) == journal
+    assert harness.files().names(f"runs/{HAND}") == ["cache.json", "run.json", "steps.jsonl"]
+    assert harness.content("steps.jsonl", HAND) == journal
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,12 @@ async def test_reading_adopts_nothing(house: House) -> None:
         ({"brief": "nonsense"}, 1),
     ],
 )
-async def test_from_a_slot_that_does_not_fit_steps_run_again(house: House, change: dict[str, Any], kept: int) -> None:
+async def test_from_a_slot_that_does_not_fit_steps_run_again(
+    harness: StoreHarness, change: dict[str, Any], kept: int
+) -> None:
     """The first slot that does not match its line, and every line from there on, is dropped and told."""
-    store = await house.open()
-    written(house, slots=SLOTS | change)
+    store = await harness.open()
+    written(harness, slots=SLOTS | change)
     log = await store.open(HAND)
     event = next(event for event in await store.read_events(HAND) if event.type == "recovery.adopted")
 
@@ -176,23 +178,23 @@ async def test_from_a_slot_that_does_not_fit_steps_run_again(house: House, chang
     assert event.data == {"lines": kept, "dropped": 2 - kept}
 
 
-async def test_a_torn_journal_written_by_hand_is_read_as_far_as_it_goes(house: House) -> None:
+async def test_a_torn_journal_written_by_hand_is_read_as_far_as_it_goes(harness: StoreHarness) -> None:
     """An unreadable line ends the old journal; a failed step runs again."""
-    store = await house.open()
-    journal = written(house)
-    house.put("steps.jsonl", journal[:-30], HAND)
+    store = await harness.open()
+    journal = written(harness)
+    harness.put("steps.jsonl", journal[:-30], HAND)
     torn = await store.read(HAND)
-    written(house, lines=[LINES[0], LINES[1] | {"status": "failed", "error": "broken"}])
+    written(harness, lines=[LINES[0], LINES[1] | {"status": "failed", "error": "broken"}])
     failed = await store.read(HAND)
 
     assert [record.key for record in torn.records] == ["discover"]
     assert [record.key for record in failed.records] == ["discover"]
 
 
-async def test_a_finished_folder_written_by_hand_is_not_continued(house: House) -> None:
+async def test_a_finished_folder_written_by_hand_is_not_continued(harness: StoreHarness) -> None:
     """A folder whose run.json says done is listed as done, stays so when opened, and can be deleted."""
-    store = await house.open()
-    written(house, manifest(status="done", completed_at="2026-02-10T14:40:00Z"))
+    store = await harness.open()
+    written(harness, manifest(status="done", completed_at="2026-02-10T14:40:00Z"))
     unfinished = await store.list_unfinished()
     loaded = await store.read(HAND)
     log = await store.open(HAND)
@@ -207,12 +209,12 @@ async def test_a_finished_folder_written_by_hand_is_not_continued(house: House) 
     assert status == "done"
 
 
-async def test_large_artifacts_become_blobs(house: House) -> None:
+async def test_large_artifacts_become_blobs(harness: StoreHarness) -> None:
     """A text over 64 kB is kept as every large output is."""
     text = "long " * 20_000
     slots = {"brief": SLOTS["brief"] | {"text": text, "sha256": plain.sha256(text.encode())}}
-    store = await house.open()
-    written(house, lines=[line(0, "brief", text)], slots=slots)
+    store = await harness.open()
+    written(harness, lines=[line(0, "brief", text)], slots=slots)
     seen = (await store.read(HAND)).records[0]
     log = await store.open(HAND)
     record = log.loaded.records[0]
@@ -223,34 +225,34 @@ async def test_large_artifacts_become_blobs(house: House) -> None:
     assert await log.get_blob(record.blob) == text
 
 
-async def test_an_adoption_that_was_cut_off_is_made_again(house: House) -> None:
+async def test_an_adoption_that_was_cut_off_is_made_again(harness: StoreHarness) -> None:
     """A crash at any write of an adoption leaves a folder that is adopted by the next opening, with nothing lost."""
 
-    store = await house.open()
+    store = await harness.open()
     points = [
         f"storage.adopt.{name}.{at}"
         for name in ("aside", "steps", "control", "start")
         for at in ("before_write", "before_rename", "after_rename")
     ]
     for point in points:
-        journal = written(house, name=HAND)
-        house.passed.at = {point: houses.die}
-        with pytest.raises(houses.Died):
+        journal = written(harness, name=HAND)
+        harness.passed.at = {point: store_harness.die}
+        with pytest.raises(store_harness.Died):
             await store.open(HAND)
-        house.passed.at = {}
-        store = await house.crash()
+        harness.passed.at = {}
+        store = await harness.crash()
         log = await store.open(HAND)
         assert [record.output for record in log.loaded.records] == [PAYLOAD, TEXT]
-        assert house.content("steps.jsonl.adopted", HAND) == journal
+        assert harness.content("steps.jsonl.adopted", HAND) == journal
         await log.close()
-        house.files().remove_tree(f"runs/{HAND}")
-        house.files().sync_folder("runs")
+        harness.files().remove_tree(f"runs/{HAND}")
+        harness.files().sync_folder("runs")
 
 
-async def test_a_folder_under_another_name_is_foreign(house: House) -> None:
+async def test_a_folder_under_another_name_is_foreign(harness: StoreHarness) -> None:
     """A folder written by hand whose name is not its run is listed and never started unasked."""
-    store = await house.open()
-    written(house, name="other")
+    store = await harness.open()
+    written(harness, name="other")
     unfinished = await store.list_unfinished()
     listed = await store.list_runs(RunQuery())
 
@@ -259,11 +261,11 @@ async def test_a_folder_under_another_name_is_foreign(house: House) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"run_id": "run_abc123", "recipe_id": 5}'])
-async def test_an_unreadable_manifest_is_told(house: House, content: bytes) -> None:
+async def test_an_unreadable_manifest_is_told(harness: StoreHarness, content: bytes) -> None:
     """A folder with neither a start nor a readable manifest is listed as damaged."""
-    store = await house.open()
-    written(house)
-    house.put("run.json", content, HAND)
+    store = await harness.open()
+    written(harness)
+    harness.put("run.json", content, HAND)
     await store.list_unfinished()
     with pytest.raises(errors.JournalCorrupt):
         await store.open(HAND)
@@ -271,14 +273,14 @@ async def test_an_unreadable_manifest_is_told(house: House, content: bytes) -> N
     assert (await store.summary(HAND)).error_code == "journal_corrupt"
 
 
-async def test_a_folder_that_nobody_can_adopt_is_told(house: House) -> None:
+async def test_a_folder_that_nobody_can_adopt_is_told(harness: StoreHarness) -> None:
     """What the composition root refuses to adopt is refused for its reason, and stays as it is."""
 
     async def refuse(manifest: Any) -> Any:
         raise errors.UnknownRecipe("no such recipe")
 
-    store = await house.open()
-    journal = written(house)
+    store = await harness.open()
+    journal = written(harness)
     store._parts.opener._adopt = refuse
     with pytest.raises(errors.UnknownRecipe):
         await store.open(HAND)
@@ -286,15 +288,15 @@ async def test_a_folder_that_nobody_can_adopt_is_told(house: House) -> None:
     with pytest.raises(errors.JournalCorrupt):
         await store.open(HAND)
 
-    assert house.content("steps.jsonl", HAND) == journal
+    assert harness.content("steps.jsonl", HAND) == journal
 
 
-async def test_decisions_of_a_run_that_lost_its_start_are_kept_aside(house: House) -> None:
+async def test_decisions_of_a_run_that_lost_its_start_are_kept_aside(harness: StoreHarness) -> None:
     """An old control journal is no part of the adopted run, and nothing of it is deleted."""
-    store = await house.open()
-    written(house)
+    store = await harness.open()
+    written(harness)
     decided = b'{"kind":"cancel_requested"}\n'
-    house.files().write(f"runs/{HAND}/control.jsonl", decided, sync=True)
+    harness.files().write(f"runs/{HAND}/control.jsonl", decided, sync=True)
     await store.open(HAND)
 
-    assert house.content("control.jsonl.adopted", HAND) == decided
+    assert harness.content("control.jsonl.adopted", HAND) == decided

@@ -16,8 +16,8 @@ from app.domain.events import EventType
 from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from app.storage import layout
-from tests.conformance import houses
-from tests.conformance.houses import RUN, Died, FolderHouse, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, Died, FolderStoreHarness, StoreHarness
 
 KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
 BIRTH = (
@@ -42,38 +42,38 @@ def keys(loaded: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("point", BIRTH)
-async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(house: House, point: str) -> None:
+async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
     """After a death at any point of its creation a run is there with all its facts or not at all, and comes once."""
-    store = await house.open()
-    house.passed.at[point] = houses.die
+    store = await harness.open()
+    harness.passed.at[point] = store_harness.die
     with pytest.raises(Died):
-        await store.create(houses.start(**KEYED))
-    house.passed.at.clear()
-    store = await house.crash()
+        await store.create(store_harness.start(**KEYED))
+    harness.passed.at.clear()
+    store = await harness.crash()
     found = [run.run_id for run in await store.list_unfinished()]
-    again = await store.create(houses.start("second", **KEYED))
+    again = await store.create(store_harness.start("second", **KEYED))
 
     assert found in ([], [RUN])
     assert again.existed == bool(found)
     assert [run.run_id for run in await store.list_runs(RunQuery())] == [again.run_id]
-    assert (await store.care.verify(again.run_id))["ok"]
-    assert house.passed.points[point]
-    assert layout.run_ids(house.files().names("runs")) == [again.run_id]
+    assert (await store.maintenance.verify(again.run_id))["ok"]
+    assert harness.passed.points[point]
+    assert layout.run_ids(harness.files().names("runs")) == [again.run_id]
 
 
-async def test_a_large_run_is_durable_without_the_log(house: House) -> None:
+async def test_a_large_run_is_durable_without_the_log(harness: StoreHarness) -> None:
     """What is too large to be written twice is synced in its folder before it is accepted."""
-    store = await house.open()
-    await store.create(houses.start(args={"text": "x" * 400_000}))
-    store = await house.crash()
+    store = await harness.open()
+    await store.create(store_harness.start(args={"text": "x" * 400_000}))
+    store = await harness.crash()
 
     assert len((await store.read(RUN)).start.args["text"]) == 400_000
 
 
-async def test_a_run_that_cannot_get_its_name_is_refused_for_good(house: House) -> None:
+async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: StoreHarness) -> None:
     """A run that was committed and could not be put in place is not there after a power cut either."""
-    store = await house.open()
-    files = store._parts.means.disk
+    store = await harness.open()
+    files = store._parts.context.disk
     rename = files.rename
 
     def refuse(old: str, new: str) -> None:
@@ -82,9 +82,9 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(house: House) 
         rename(old, new)
 
     files.rename = refuse  # type: ignore[method-assign]
-    with pytest.raises(errors.NoRoom):
-        await store.create(houses.start())
-    store = await house.crash()
+    with pytest.raises(errors.DiskFull):
+        await store.create(store_harness.start())
+    store = await harness.crash()
 
     assert await store.list_runs(RunQuery()) == []
     assert await store.list_unfinished() == []
@@ -93,15 +93,15 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(house: House) 
 # -- in the midst of a run
 
 
-async def test_everything_answered_in_a_new_run_outlives_a_power_cut(house: House) -> None:
+async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: StoreHarness) -> None:
     """Steps, decisions, a large output and receipts of a run that was never synced by itself are there again."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     blob = await log.put_blob(b"y" * 70_000, text=True)
     await log.decide(DecisionKind.STARTED, {"key": "a", "attempt": 1, "operation": "x"}, sync=False)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
-    large = houses.step("b") | {"output": None, "blob": blob.to_json(), "output_hash": f"sha256:{blob.sha256}"}
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
+    large = store_harness.step("b") | {"output": None, "blob": blob.to_json(), "output_hash": f"sha256:{blob.sha256}"}
     record = await log.append_step(large)
-    store = await house.crash()
+    store = await harness.crash()
     loaded = await store.read(RUN)
     log = await store.open(RUN)
     await log.rest()
@@ -114,45 +114,45 @@ async def test_everything_answered_in_a_new_run_outlives_a_power_cut(house: Hous
     assert (told.count(EventType.RUN_CREATED), told.count(EventType.STEP_FINISHED)) == (1, 2)
 
 
-async def test_a_run_goes_on_over_several_power_cuts(house: House) -> None:
+async def test_a_run_goes_on_over_several_power_cuts(harness: StoreHarness) -> None:
     """What was put back once and went on is put back again."""
-    await (await house.open()).create(houses.start())
+    await (await harness.open()).create(store_harness.start())
     for number in range(4):
-        log = await house.store.open(RUN)
-        await log.append_step(houses.step(f"s{number}"))
-        await house.crash()
+        log = await harness.store.open(RUN)
+        await log.append_step(store_harness.step(f"s{number}"))
+        await harness.crash()
 
-    assert keys(await house.store.read(RUN)) == ["s0", "s1", "s2", "s3"]
+    assert keys(await harness.store.read(RUN)) == ["s0", "s1", "s2", "s3"]
 
 
-async def test_a_line_that_failed_does_not_come_back(house: House) -> None:
+async def test_a_line_that_failed_does_not_come_back(harness: StoreHarness) -> None:
     """What could be made durable nowhere is not in the journal later, though the run went on and ended without it."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
-    house.faults.refuse("sync", "", errno.EIO)
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    harness.faults.refuse("sync", "", errno.EIO)
     with pytest.raises(errors.StorageFault):
-        await log.append_step(houses.step("lost"))
-    house.faults.lift()
+        await log.append_step(store_harness.step("lost"))
+    harness.faults.lift()
     await log.heal()
-    await log.append_step(houses.step("b"))
-    await houses.end(log)
-    store = await house.crash()
+    await log.append_step(store_harness.step("b"))
+    await store_harness.end(log)
+    store = await harness.crash()
 
     assert keys(await store.read(RUN)) == ["a", "b"]
-    assert (await store.care.verify(RUN))["ok"]
+    assert (await store.maintenance.verify(RUN))["ok"]
 
 
 # -- what people do to runs that are in the log
 
 
-async def test_a_deleted_run_does_not_come_back(house: House) -> None:
+async def test_a_deleted_run_does_not_come_back(harness: StoreHarness) -> None:
     """A run that was made, ended and deleted within a moment is gone after a power cut, and its receipts are not."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
-    await houses.end(log)
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
+    await store_harness.end(log)
     await log.close()
-    await house.store.delete(RUN)
-    store = await house.crash()
+    await harness.store.delete(RUN)
+    store = await harness.crash()
 
     assert await store.list_runs(RunQuery()) == []
     with pytest.raises(errors.NotFound):
@@ -160,15 +160,15 @@ async def test_a_deleted_run_does_not_come_back(house: House) -> None:
     assert (await store.find_receipt("rcpt_a"))["key"] == "a"
 
 
-async def test_a_repair_stays_as_it_was_made(house: House) -> None:
+async def test_a_repair_stays_as_it_was_made(harness: StoreHarness) -> None:
     """Lines that a repair has given up do not come back from the log."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for key in "abc":
-        await log.append_step(houses.step(key))
+        await log.append_step(store_harness.step(key))
     await log.close()
-    house.change("steps.jsonl", lambda content: content.replace(b'"step_id":"b"', b'"step_id":"X"'))
-    await house.store.care.repair(RUN)
-    store = await house.crash()
+    harness.change("steps.jsonl", lambda content: content.replace(b'"step_id":"b"', b'"step_id":"X"'))
+    await harness.store.maintenance.repair(RUN)
+    store = await harness.crash()
 
     assert keys(await store.read(RUN)) == ["a"]
     assert (await store.read(RUN)).decisions.status is RunState.PAUSED
@@ -182,41 +182,41 @@ async def test_a_repair_stays_as_it_was_made(house: House) -> None:
         ("control.jsonl", lambda content: content + b"\n"),
     ],
 )
-async def test_a_new_run_that_was_changed_by_hand_is_read_anew(house: House, name: str, change: Any) -> None:
+async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHarness, name: str, change: Any) -> None:
     """What lies in the folder counts from the first moment on, not what its maker remembers."""
-    store = await house.open()
-    await store.create(houses.start())
+    store = await harness.open()
+    await store.create(store_harness.start())
     before = (await store.read(RUN)).start
-    house.change(name, change)
+    harness.change(name, change)
     log = await store.open(RUN)
 
     if name == "start.json":
         assert log.loaded.start.recipe_id == "drift" != before.recipe_id
     else:
         assert EventType.RECOVERY_TAIL_CUT in [event.type for event in await store.read_events(RUN)]
-    await log.append_step(houses.step("a"))
+    await log.append_step(store_harness.step("a"))
     assert keys(await store.read(RUN)) == ["a"]
 
 
-async def test_a_new_run_whose_folder_was_removed_is_not_there(house: House) -> None:
+async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHarness) -> None:
     """A run that somebody removed before it was opened is not found, and holds nothing."""
-    store = await house.open()
-    await store.create(houses.start())
-    house.files().remove_tree(f"runs/{RUN}")
+    store = await harness.open()
+    await store.create(store_harness.start())
+    harness.files().remove_tree(f"runs/{RUN}")
     with pytest.raises(errors.NotFound):
         await store.open(RUN)
 
-    assert store._parts.opener.nursery._held == {}
+    assert store._parts.opener.new_runs._held == {}
 
 
-async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(house: House) -> None:
+async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(harness: StoreHarness) -> None:
     """Deleting and repairing a run that waits for its opening is answered as for any other run."""
-    store = await house.open()
-    await store.create(houses.start())
+    store = await harness.open()
+    await store.create(store_harness.start())
     with pytest.raises(errors.WrongState):
         await store.delete(RUN)
-    await store.create(houses.start("second"))
-    await store.care.repair("second")
+    await store.create(store_harness.start("second"))
+    await store.maintenance.repair("second")
     log = await store.open(RUN)
 
     assert log.loaded.decisions.status is RunState.PENDING
@@ -225,34 +225,34 @@ async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(house: House)
 # -- rows
 
 
-async def test_while_rows_cannot_be_written_new_runs_are_refused(house: House) -> None:
+async def test_while_rows_cannot_be_written_new_runs_are_refused(harness: StoreHarness) -> None:
     """A run whose row cannot be written is refused, and not there later; runs that are open go on."""
-    log = await houses.begun(house)
-    index = _database(house)
+    log = await store_harness.begun(harness)
+    index = _database(harness)
     apply, put_run = index.apply, index.put_run
 
     async def refuse(*_: object) -> None:
         raise errors.StorageFault("the index is full", detail={"file": "index"})
 
     index.apply = index.put_run = refuse
-    with pytest.raises(errors.NoRoom):
-        await house.store.create(houses.start("keyed", **KEYED))
-    await log.append_step(houses.step("a"))
-    room = await house.store.has_room() if isinstance(house, FolderHouse) else False
-    listed = [run.run_id for run in await house.store.list_runs(RunQuery())]
+    with pytest.raises(errors.DiskFull):
+        await harness.store.create(store_harness.start("keyed", **KEYED))
+    await log.append_step(store_harness.step("a"))
+    disk_health = await harness.store.has_space() if isinstance(harness, FolderStoreHarness) else False
+    listed = [run.run_id for run in await harness.store.list_runs(RunQuery())]
     index.apply = apply
     index.put_run = put_run
-    again = await house.store.create(houses.start("again", **KEYED))
-    store = await house.crash()
+    again = await harness.store.create(store_harness.start("again", **KEYED))
+    store = await harness.crash()
 
-    assert not room
+    assert not disk_health
     assert "keyed" not in listed
     assert not again.existed
     assert sorted(run.run_id for run in await store.list_unfinished()) == [RUN, "again"]
 
 
-def _database(house: House) -> Any:
-    index: Any = house.store._parts.means.index
+def _database(harness: StoreHarness) -> Any:
+    index: Any = harness.store._parts.context.index
     return getattr(index, "_inner", index)
 
 
@@ -262,9 +262,9 @@ def _database(house: House) -> Any:
 @pytest.fixture
 async def neighbours(tmp_path: Path, migrated: bytes) -> Any:
     """Give a service and a process beside it, over the same folder."""
-    service = FolderHouse(tmp_path, migrated)
-    beside = FolderHouse.__new__(FolderHouse)
-    House.__init__(beside)
+    service = FolderStoreHarness(tmp_path, migrated)
+    beside = FolderStoreHarness.__new__(FolderStoreHarness)
+    StoreHarness.__init__(beside)
     beside.place = service.place
     beside.store = beside._built()
     await service.store.start()
@@ -277,13 +277,13 @@ async def neighbours(tmp_path: Path, migrated: bytes) -> Any:
 async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any) -> None:
     """Its own runs are synced by themselves, and the service's log stays the service's."""
     service, beside = neighbours
-    await service.store.create(houses.start())
+    await service.store.create(store_harness.start())
     log = await service.store.open(RUN)
-    await log.append_step(houses.step("a"))
+    await log.append_step(store_harness.step("a"))
     segments = service.files().names(layout.COMMITS)
-    await beside.store.create(houses.start("other", owner="process"))
+    await beside.store.create(store_harness.start("other", owner="process"))
     other = await beside.store.open("other")
-    await other.append_step(houses.step("a"))
+    await other.append_step(store_harness.step("a"))
     synced = beside.passed.points["storage.append.after_sync"]
     with pytest.raises(errors.Conflict) as caught:
         await beside.store.open(RUN)
@@ -299,11 +299,11 @@ async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any
 async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbours: Any) -> None:
     """A run that the service's log still holds does not come back after a power cut, though another deleted it."""
     service, beside = neighbours
-    await service.store.create(houses.start())
+    await service.store.create(store_harness.start())
     log = await service.store.open(RUN)
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
-    await service.store._parts.means.index.settle()
+    await service.store._parts.context.index.settle()
     await beside.store.delete(RUN)
     segment = f"{layout.COMMITS}/1.log"
     content = service.files().read(segment)
@@ -317,38 +317,38 @@ async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbour
     assert service.files().names(layout.COMMITS) == []
 
 
-def _boot_id(house: House) -> bytes:
-    return house.files().boot_id().encode()
+def _boot_id(harness: StoreHarness) -> bytes:
+    return harness.files().boot_id().encode()
 
 
 async def test_a_process_that_finds_a_log_completes_runs_before_it_reads(
     tmp_path: Path, migrated: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a power cut whoever comes first puts back what the log holds, be it the service or not, and tells of it."""
-    house = FolderHouse(tmp_path, migrated)
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
-    await houses.end(log)
-    await house.store._parts.means.index.settle()
-    house.store.abandon()
+    harness = FolderStoreHarness(tmp_path, migrated)
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    await store_harness.end(log)
+    await harness.store._parts.context.index.settle()
+    harness.store.abandon()
     for name in ("steps.jsonl", "control.jsonl", "events.jsonl"):
-        house.files().cut(house.path(name), 10)
+        harness.files().cut(harness.path(name), 10)
     segment = f"{layout.COMMITS}/1.log"
-    content = house.files().read(segment)
-    house.files().write(segment, content.replace(_boot_id(house), b"earlier boot"), sync=True)
-    first = house._built()
+    content = harness.files().read(segment)
+    harness.files().write(segment, content.replace(_boot_id(harness), b"earlier boot"), sync=True)
+    first = harness._built()
     with caplog.at_level(logging.WARNING):
         await first.start(serve=False)
     told = keys(await first.read(RUN))
     await first.close()
-    house.store = house._built()
-    await house.store.start()
-    unfinished = [run.run_id for run in await house.store.list_unfinished()]
-    log = await house.store.open(RUN)
+    harness.store = harness._built()
+    await harness.store.start()
+    unfinished = [run.run_id for run in await harness.store.list_unfinished()]
+    log = await harness.store.open(RUN)
     await log.rest()
     await log.move(runs.Transition.end(RUN, RunState.DONE, "2026-02-10T14:33:00.000Z"))
-    events = [event.type for event in await house.store.read_events(RUN)]
-    await house.store.close()
+    events = [event.type for event in await harness.store.read_events(RUN)]
+    await harness.store.close()
 
     assert told == ["a"]
     assert "completed from the commit log" in caplog.text

@@ -10,16 +10,16 @@ import pytest
 
 from app import errors
 from app.engine.stores import RunQuery
-from tests.conformance import houses
-from tests.conformance.houses import RUN, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
 
 
-async def test_a_created_run_is_there_with_all_its_facts(house: House) -> None:
+async def test_a_created_run_is_there_with_all_its_facts(harness: StoreHarness) -> None:
     """What a run began with is what is read back, and it lies pending in the list."""
-    store = await house.open()
-    asked = houses.start(args={"x": 1}, labels={"team": "a"}, priority=7, description="Draft it", depth=1)
+    store = await harness.open()
+    asked = store_harness.start(args={"x": 1}, labels={"team": "a"}, priority=7, description="Draft it", depth=1)
     created = await store.create(asked)
     loaded = await store.read(RUN)
 
@@ -31,144 +31,149 @@ async def test_a_created_run_is_there_with_all_its_facts(house: House) -> None:
     assert [run.status for run in await store.list_runs(RunQuery())] == ["pending"]
 
 
-async def test_a_created_run_survives_a_crash(house: House) -> None:
+async def test_a_created_run_survives_a_crash(harness: StoreHarness) -> None:
     """After a crash at once, a created run is found and is to be continued."""
-    await (await house.open()).create(houses.start())
-    store = await house.crash()
+    await (await harness.open()).create(store_harness.start())
+    store = await harness.crash()
 
     assert [run.run_id for run in await store.list_unfinished()] == [RUN]
     assert (await store.read(RUN)).start.recipe_id == "draft"
 
 
-async def test_a_new_folder_has_its_manifest_and_first_event(house: House) -> None:
+async def test_a_new_folder_has_its_manifest_and_first_event(harness: StoreHarness) -> None:
     """run.json and the event `run.created` are there from the beginning."""
-    store = await house.open()
-    await store.create(houses.start())
+    store = await harness.open()
+    await store.create(store_harness.start())
     manifest = (await store.read_snapshots(RUN))["run.json"]
 
     assert (manifest["run_id"], manifest["status"]) == (RUN, "pending")
     assert [(event.seq, event.type) for event in await store.read_events(RUN)] == [(1, "run.created")]
 
 
-async def test_the_same_request_finds_its_run(house: House) -> None:
+async def test_the_same_request_finds_its_run(harness: StoreHarness) -> None:
     """A second request with the same key and hash is answered with the first run."""
-    store = await house.open()
-    await store.create(houses.start(**KEYED))
-    again = await store.create(houses.start("another", **KEYED))
+    store = await harness.open()
+    await store.create(store_harness.start(**KEYED))
+    again = await store.create(store_harness.start("another", **KEYED))
 
     assert again.run_id == RUN
     assert again.existed
     assert len(await store.list_runs(RunQuery())) == 1
 
 
-async def test_another_request_with_the_key_is_refused(house: House) -> None:
+async def test_another_request_with_the_key_is_refused(harness: StoreHarness) -> None:
     """The same key with another request is a conflict that names the first run."""
-    store = await house.open()
-    await store.create(houses.start(**KEYED))
+    store = await harness.open()
+    await store.create(store_harness.start(**KEYED))
     with pytest.raises(errors.Conflict) as caught:
-        await store.create(houses.start("another", **KEYED | {"request_sha256": "b" * 64}))
+        await store.create(store_harness.start("another", **KEYED | {"request_sha256": "b" * 64}))
 
     assert caught.value.code == "idempotency_conflict"
     assert caught.value.detail["run_id"] == RUN
 
 
-async def test_requests_at_the_same_time_make_one_run(house: House) -> None:
+async def test_requests_at_the_same_time_make_one_run(harness: StoreHarness) -> None:
     """Of many equal requests at once exactly one makes a run."""
-    store = await house.open()
-    created = await asyncio.gather(*(store.create(houses.start(f"run{n}", **KEYED)) for n in range(8)))
+    store = await harness.open()
+    created = await asyncio.gather(*(store.create(store_harness.start(f"run{n}", **KEYED)) for n in range(8)))
 
     assert sum(not made.existed for made in created) == 1
     assert len({made.run_id for made in created}) == 1
 
 
-async def test_a_key_is_found_though_its_row_was_never_written(house: House) -> None:
+async def test_a_key_is_found_though_its_row_was_never_written(harness: StoreHarness) -> None:
     """After a crash between a run's folder and its row, its key still finds it."""
 
-    store = await house.open()
-    house.passed.at["storage.create.before_row"] = houses.die
-    with pytest.raises(houses.Died):
-        await store.create(houses.start(**KEYED))
-    house.passed.at.clear()
-    store = await house.crash()
-    again = await store.create(houses.start("another", **KEYED))
+    store = await harness.open()
+    harness.passed.at["storage.create.before_row"] = store_harness.die
+    with pytest.raises(store_harness.Died):
+        await store.create(store_harness.start(**KEYED))
+    harness.passed.at.clear()
+    store = await harness.crash()
+    again = await store.create(store_harness.start("another", **KEYED))
 
     assert again.run_id == RUN
     assert again.existed
 
 
-async def test_a_run_that_must_be_alone_waits_for_no_other(house: House) -> None:
+async def test_a_run_that_must_be_alone_waits_for_no_other(harness: StoreHarness) -> None:
     """`exclusive` refuses a second unfinished run of a recipe and names the first; a finished one is in no way."""
-    store = await house.open()
-    await store.create(houses.start())
+    store = await harness.open()
+    await store.create(store_harness.start())
     with pytest.raises(errors.Conflict) as caught:
-        await store.create(houses.start("second"), exclusive=True)
-    await store.create(houses.start("other", recipe_id="other"), exclusive=True)
+        await store.create(store_harness.start("second"), exclusive=True)
+    await store.create(store_harness.start("other", recipe_id="other"), exclusive=True)
     log = await store.open(RUN)
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
-    created = await store.create(houses.start("third"), exclusive=True)
+    created = await store.create(store_harness.start("third"), exclusive=True)
 
     assert caught.value.code == "recipe_busy"
     assert caught.value.detail["run_id"] == RUN
     assert created.run_id == "third"
 
 
-async def test_an_id_is_given_once(house: House) -> None:
+async def test_an_id_is_given_once(harness: StoreHarness) -> None:
     """A run of an id that exists is refused, and the first stays as it was."""
-    store = await house.open()
-    await store.create(houses.start())
+    store = await harness.open()
+    await store.create(store_harness.start())
     with pytest.raises(errors.Conflict) as caught:
-        await store.create(houses.start(recipe_id="other"))
+        await store.create(store_harness.start(recipe_id="other"))
 
     assert caught.value.code == "run_exists"
     assert (await store.read(RUN)).start.recipe_id == "draft"
 
 
 @pytest.mark.parametrize("run_id", ["..", "", "a/b", "a" * 65, ".new-x", "run\n"])
-async def test_an_id_stays_in_its_folder(house: House, run_id: str) -> None:
+async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> None:
     """What cannot be a run's id is no run, in every direction."""
-    store = await house.open()
-    for asked in (store.create(houses.start(run_id)), store.open(run_id), store.read(run_id), store.summary(run_id)):
+    store = await harness.open()
+    for asked in (
+        store.create(store_harness.start(run_id)),
+        store.open(run_id),
+        store.read(run_id),
+        store.summary(run_id),
+    ):
         with pytest.raises(errors.NotFound):
             await asked
 
 
-async def test_what_was_being_built_is_swept_at_start(house: House) -> None:
+async def test_what_was_being_built_is_swept_at_start(harness: StoreHarness) -> None:
     """A folder that a crash left half built is gone after the next start, and was never a run."""
-    await house.open()
-    house.files().add_folder("runs/.new-half")
-    house.files().write("runs/.new-half/start.json", b"{}", sync=True)
-    house.files().sync_folder("runs")
-    house.files().sync_folder("runs/.new-half")
-    store = await house.crash()
+    await harness.open()
+    harness.files().add_folder("runs/.new-half")
+    harness.files().write("runs/.new-half/start.json", b"{}", sync=True)
+    harness.files().sync_folder("runs")
+    harness.files().sync_folder("runs/.new-half")
+    store = await harness.crash()
 
-    assert house.files().names("runs") == [".trash"]
+    assert harness.files().names("runs") == [".trash"]
     assert await store.list_runs(RunQuery()) == []
 
 
-async def test_start_json_is_what_its_run_began_with(house: House) -> None:
+async def test_start_json_is_what_its_run_began_with(harness: StoreHarness) -> None:
     """start.json is one JSON object with the facts, for any reader."""
-    store = await house.open()
-    await store.create(houses.start(args={"ö": [1, None]}))
-    written = json.loads(house.content("start.json"))
+    store = await harness.open()
+    await store.create(store_harness.start(args={"ö": [1, None]}))
+    written = json.loads(harness.content("start.json"))
 
     assert written["args"] == {"ö": [1, None]}
     assert written["run_id"] == RUN
 
 
-async def test_a_full_disk_takes_no_run(house: House) -> None:
+async def test_a_full_disk_takes_no_run(harness: StoreHarness) -> None:
     """Where the disk refuses, creation is refused as a whole, and goes on when there is room."""
-    store = await house.open()
-    house.faults.refuse("write", "start.json")
-    with pytest.raises(errors.NoRoom):
-        await store.create(houses.start())
-    left = house.files().names("runs")
-    house.faults.refuse("write")
-    refused = await store.has_room()
-    house.faults.lift()
-    created = await store.create(houses.start())
+    store = await harness.open()
+    harness.faults.refuse("write", "start.json")
+    with pytest.raises(errors.DiskFull):
+        await store.create(store_harness.start())
+    left = harness.files().names("runs")
+    harness.faults.refuse("write")
+    refused = await store.has_space()
+    harness.faults.lift()
+    created = await store.create(store_harness.start())
 
     assert left == [".trash"]
     assert not refused
-    assert await store.has_room()
+    assert await store.has_space()
     assert not created.existed

@@ -12,13 +12,13 @@ from app.domain.decisions import DecisionKind
 from app.domain.runs import Transition
 from app.domain.states import RunState
 from app.storage.runs.folder_log import FolderLog
-from tests.conformance import houses
-from tests.conformance.houses import RUN, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 
-def kinds(house: House) -> list[str]:
+def kinds(harness: StoreHarness) -> list[str]:
     """Return the kinds of all control lines in the file."""
-    return [json.loads(line)["kind"] for line in house.content("control.jsonl").splitlines()]
+    return [json.loads(line)["kind"] for line in harness.content("control.jsonl").splitlines()]
 
 
 async def ending(log: FolderLog, status: str) -> bool:
@@ -26,12 +26,12 @@ async def ending(log: FolderLog, status: str) -> bool:
     return await log.decide(DecisionKind.ENDED, {"status": status})
 
 
-async def test_a_decision_is_folded_in_and_found_again(house: House) -> None:
+async def test_a_decision_is_folded_in_and_found_again(harness: StoreHarness) -> None:
     """What was decided shows at once, carries its instant, and is there after a crash."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
     now = log.loaded.decisions
-    store = await house.crash()
+    store = await harness.crash()
     found = (await store.read(RUN)).decisions
 
     assert (now.taken, now.paused) == (found.taken, found.paused) == (1, "paused_by_person")
@@ -39,110 +39,112 @@ async def test_a_decision_is_folded_in_and_found_again(house: House) -> None:
     assert found.last_at == "2026-02-10T14:30:00.000Z"
 
 
-async def test_an_ending_counts_the_lines_before_it(house: House) -> None:
+async def test_an_ending_counts_the_lines_before_it(harness: StoreHarness) -> None:
     """`ended` waits for the steps under way and names their number and the hash of the last."""
-    log = await houses.begun(house)
-    steps = [asyncio.ensure_future(log.append_step(houses.step(key))) for key in "ab"]
+    log = await store_harness.begun(harness)
+    steps = [asyncio.ensure_future(log.append_step(store_harness.step(key))) for key in "ab"]
     await asyncio.sleep(0)
     await ending(log, "done")
     records = await asyncio.gather(*steps)
     await log.close()
-    ended = (await house.store.read(RUN)).decisions.ended
+    ended = (await harness.store.read(RUN)).decisions.ended
 
     assert ended is not None
     assert ended.lines == len(records) == 2
 
 
-async def test_a_cancel_before_the_ending_wins(house: House) -> None:
+async def test_a_cancel_before_the_ending_wins(harness: StoreHarness) -> None:
     """After a cancel no ending but `cancelled` is written."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
 
     assert await log.decide(DecisionKind.CANCEL_REQUESTED, {})
     assert not await ending(log, "done")
     assert not await ending(log, "failed")
     assert await ending(log, "cancelled")
-    assert kinds(house) == ["taken", "cancel_requested", "ended"]
+    assert kinds(harness) == ["taken", "cancel_requested", "ended"]
 
 
-async def test_an_ending_before_the_cancel_wins(house: House) -> None:
+async def test_an_ending_before_the_cancel_wins(harness: StoreHarness) -> None:
     """After an ending no cancel is written, and no second ending."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
 
     assert await ending(log, "done")
     assert not await log.decide(DecisionKind.CANCEL_REQUESTED, {})
     assert not await ending(log, "cancelled")
-    assert kinds(house) == ["taken", "ended"]
+    assert kinds(harness) == ["taken", "ended"]
 
 
 @pytest.mark.parametrize("cancel_first", [True, False])
-async def test_of_a_cancel_and_an_ending_at_the_same_time_the_first_wins(house: House, cancel_first: bool) -> None:
+async def test_of_a_cancel_and_an_ending_at_the_same_time_the_first_wins(
+    harness: StoreHarness, cancel_first: bool
+) -> None:
     """Asked for in the same turn, exactly the one that came first is written."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     asked = [log.decide(DecisionKind.CANCEL_REQUESTED, {}), ending(log, "done")]
     written = await asyncio.gather(*(asked if cancel_first else reversed(asked)))
 
     assert written == [True, False]
-    assert kinds(house)[-1] == ("cancel_requested" if cancel_first else "ended")
+    assert kinds(harness)[-1] == ("cancel_requested" if cancel_first else "ended")
 
 
-async def test_a_second_cancel_waits_for_the_first(house: House) -> None:
+async def test_a_second_cancel_waits_for_the_first(harness: StoreHarness) -> None:
     """Two cancels at once write one line, and neither is answered before it is durable."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     first, second = await asyncio.gather(*(log.decide(DecisionKind.CANCEL_REQUESTED, {}) for _ in range(2)))
 
     assert (first, second) == (True, False)
-    assert kinds(house) == ["taken", "cancel_requested"]
+    assert kinds(harness) == ["taken", "cancel_requested"]
 
 
-async def test_a_cancel_whose_caller_goes_away_still_counts(house: House) -> None:
+async def test_a_cancel_whose_caller_goes_away_still_counts(harness: StoreHarness) -> None:
     """A cancel once asked for is written, and an ending behind it loses."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     cancel = asyncio.ensure_future(log.decide(DecisionKind.CANCEL_REQUESTED, {}))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     cancel.cancel()
 
     assert not await ending(log, "done")
-    assert kinds(house) == ["taken", "cancel_requested"]
+    assert kinds(harness) == ["taken", "cancel_requested"]
 
 
-async def test_a_lost_cancel_can_be_asked_for_again(house: House) -> None:
+async def test_a_lost_cancel_can_be_asked_for_again(harness: StoreHarness) -> None:
     """A cancel that could not be made durable wins nothing."""
-    log = await houses.begun(house)
-    house.faults.refuse("sync", "control.jsonl")
+    log = await store_harness.begun(harness)
+    harness.faults.refuse("sync", "control.jsonl")
     with pytest.raises(errors.StorageFault):
         await log.decide(DecisionKind.CANCEL_REQUESTED, {})
-    house.faults.lift()
+    harness.faults.lift()
     await log.heal()
 
     assert await ending(log, "done")
     assert not await log.decide(DecisionKind.CANCEL_REQUESTED, {})
 
 
-async def test_nothing_follows_an_ending(house: House) -> None:
+async def test_nothing_follows_an_ending(harness: StoreHarness) -> None:
     """After an ending neither steps nor decisions are written, only a resume."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
     await ending(log, "failed")
 
     with pytest.raises(errors.WrongState):
-        await log.append_step(houses.step("b"))
+        await log.append_step(store_harness.step("b"))
     assert not await log.decide(DecisionKind.PAUSED, {"reason": "x"})
     assert not await log.decide(DecisionKind.TAKEN, {})
     assert await log.decide(DecisionKind.RESUMED, {"dead": [[0, 0]], "overrides": {"args": {"x": 2}}})
-    assert (await log.append_step(houses.step("a"))).position == 1
+    assert (await log.append_step(store_harness.step("a"))).position == 1
     assert log.loaded.start.args == {"x": 2}
     assert log.loaded.decisions.dead == {0}
 
 
-async def test_a_resumed_run_is_found_as_it_was_resumed(house: House) -> None:
+async def test_a_resumed_run_is_found_as_it_was_resumed(harness: StoreHarness) -> None:
     """After a crash the dead lines, the overrides and the further lines are there, and the run is unfinished."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
-    await houses.end(log, "failed")
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    await store_harness.end(log, "failed")
     await log.decide(DecisionKind.RESUMED, {"dead": [[0, 0]], "overrides": {"args": {"x": 2}}})
-    await log.append_step(houses.step("a"))
-    store = await house.crash()
+    await log.append_step(store_harness.step("a"))
+    store = await harness.crash()
     loaded = await store.read(RUN)
 
     assert loaded.start.args == {"x": 2}
@@ -151,35 +153,35 @@ async def test_a_resumed_run_is_found_as_it_was_resumed(house: House) -> None:
     assert [run.status for run in await store.list_unfinished()] == ["pending"]
 
 
-async def test_the_row_is_unfinished_before_the_resume_is_written(house: House) -> None:
+async def test_the_row_is_unfinished_before_the_resume_is_written(harness: StoreHarness) -> None:
     """A crash right before the `resumed` line finds the row unfinished: it errs towards that side only."""
-    log = await houses.begun(house)
-    await houses.end(log, "failed")
-    before = await house.store.summary(RUN)
+    log = await store_harness.begun(harness)
+    await store_harness.end(log, "failed")
+    before = await harness.store.summary(RUN)
     seen: list[str] = []
-    house.passed.at["storage.decide.before_write"] = lambda: seen.append("line")
+    harness.passed.at["storage.decide.before_write"] = lambda: seen.append("line")
     await log.decide(DecisionKind.RESUMED, {"dead": []})
 
     assert before.status == "failed"
     assert seen == ["line"]
-    assert (await house.store.summary(RUN)).status == "pending"
+    assert (await harness.store.summary(RUN)).status == "pending"
 
 
-async def test_a_decision_that_cannot_be_folded_in_is_not_written(house: House) -> None:
+async def test_a_decision_that_cannot_be_folded_in_is_not_written(harness: StoreHarness) -> None:
     """A decision without its facts is the caller's mistake, and leaves no line."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     with pytest.raises(KeyError):
         await log.decide(DecisionKind.STARTED, {})
 
-    assert kinds(house) == ["taken"]
+    assert kinds(harness) == ["taken"]
 
 
 # -- moves of the row
 
 
-async def test_a_move_applies_from_an_expected_state_only(house: House) -> None:
+async def test_a_move_applies_from_an_expected_state_only(harness: StoreHarness) -> None:
     """A move from another state than the run is in changes nothing, and the second who moves it finds nothing to do."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     seen = []
     for move in (
         Transition.end(RUN, RunState.DONE, "2026-02-10T14:31:00.000Z"),
@@ -188,28 +190,28 @@ async def test_a_move_applies_from_an_expected_state_only(house: House) -> None:
         Transition.take(RUN, "2026-02-10T14:34:00.000Z"),
     ):
         await log.move(move)
-        seen.append((await house.store.summary(RUN)).status)
+        seen.append((await harness.store.summary(RUN)).status)
 
     assert seen == ["pending", "running", "done", "done"]
-    assert (await house.store.summary(RUN)).completed_at == "2026-02-10T14:33:00.000Z"
+    assert (await harness.store.summary(RUN)).completed_at == "2026-02-10T14:33:00.000Z"
 
 
-async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(house: House) -> None:
+async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(harness: StoreHarness) -> None:
     """Though a power cut took the row's last moves, it becomes what the journal says."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await ending(log, "done")
     done = Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z")
-    before = (await house.store.summary(RUN)).status
+    before = (await harness.store.summary(RUN)).status
     await log.move(done)
 
     assert before == "pending"
-    assert (await house.store.summary(RUN)).status == "done"
+    assert (await harness.store.summary(RUN)).status == "done"
 
 
-async def test_a_row_that_cannot_be_written_is_owed(house: House) -> None:
+async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> None:
     """A full index holds up no run: the row errs towards unfinished and is written when the run heals or closes."""
-    log = await houses.begun(house)
-    house.refuse_rows()
+    log = await store_harness.begun(harness)
+    harness.refuse_rows()
     take, done = (
         Transition.take(RUN, "2026-02-10T14:31:00.000Z"),
         Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z"),
@@ -217,24 +219,24 @@ async def test_a_row_that_cannot_be_written_is_owed(house: House) -> None:
     await log.move(take)
     await ending(log, "done")
     await log.move(done)
-    owed = (await house.store.summary(RUN)).status
+    owed = (await harness.store.summary(RUN)).status
     with pytest.raises(errors.StorageFault):
         await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))
-    house.allow_rows()
+    harness.allow_rows()
     await log.close()
 
     assert owed == "pending"
-    assert (await house.store.summary(RUN)).status == "done"
+    assert (await harness.store.summary(RUN)).status == "done"
 
 
-async def test_a_move_back_clears_the_ending(house: House) -> None:
+async def test_a_move_back_clears_the_ending(harness: StoreHarness) -> None:
     """A run that is sent on is no longer completed and has no error."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
     await log.move(Transition.end(RUN, RunState.FAILED, "2026-02-10T14:32:00.000Z", "tool_failed"))
-    failed = await house.store.summary(RUN)
+    failed = await harness.store.summary(RUN)
     await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))
-    queued = await house.store.summary(RUN)
+    queued = await harness.store.summary(RUN)
 
     assert (failed.status, failed.error_code) == ("failed", "tool_failed")
     assert (queued.status, queued.error_code, queued.completed_at) == ("pending", None, None)

@@ -13,39 +13,39 @@ from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.domain.states import RunState
 from app.engine.stores import RunQuery
-from tests.conformance import houses
-from tests.conformance.houses import RUN, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
 AT = "2026-02-10T14:31:00.000Z"
 
 
-async def test_a_refused_run_is_not_there_later(house: House) -> None:
+async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
     """A run that could not be made durable is refused, and neither the retry nor a restart finds it."""
-    store = await house.open()
-    house.faults.refuse("sync", "", errno.EIO)
-    with pytest.raises(errors.NoRoom):
-        await store.create(houses.start(**KEYED))
-    house.faults.lift()
-    again = await store.create(houses.start("second", **KEYED))
-    store = await house.crash()
+    store = await harness.open()
+    harness.faults.refuse("sync", "", errno.EIO)
+    with pytest.raises(errors.DiskFull):
+        await store.create(store_harness.start(**KEYED))
+    harness.faults.lift()
+    again = await store.create(store_harness.start("second", **KEYED))
+    store = await harness.crash()
 
     assert again == type(again)(run_id="second", existed=False)
     assert [run.run_id for run in await store.list_unfinished()] == ["second"]
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
 
 
-async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> None:
+async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarness) -> None:
     """The run of a process by itself is not opened again, so its snapshots, events and receipts are durable by then."""
-    await house.store.start(serve=False)
-    log = await houses.begun(house)
-    record = await log.append_step(houses.proven("a"))
+    await harness.store.start(serve=False)
+    log = await store_harness.begun(harness)
+    record = await log.append_step(store_harness.proven("a"))
     await log.add_receipt(record)
     log.add_event(EventType.STEP_FINISHED, "a", {"position": 0})
     log.refresh(lambda: {"run.json": {"status": "done"}, "cache.json": {"a": 1}})
-    await houses.end(log)
-    await house.settle()
-    store = await house.crash()
+    await store_harness.end(log)
+    await harness.settle()
+    store = await harness.crash()
 
     assert (await store.summary(RUN)).status == "done"
     assert (await store.read_snapshots(RUN)) == {"run.json": {"status": "done"}, "cache.json": {"a": 1}}
@@ -53,14 +53,14 @@ async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> N
     assert [event.type for event in await store.read_events(RUN)] == ["run.created", "step.finished"]
 
 
-async def test_what_a_finished_run_may_have_lost_is_made_anew(house: House) -> None:
+async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarness) -> None:
     """After a power cut a service opens the runs of its commit log again, finished ones too, and completes them."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     log.add_event(EventType.STEP_FINISHED, "a", {"position": 0})
-    await houses.end(log)
-    await house.store._parts.means.index.settle()
-    store = await house.crash()
+    await store_harness.end(log)
+    await harness.store._parts.context.index.settle()
+    store = await harness.crash()
     found = [run.run_id for run in await store.list_unfinished()]
     if found:
         await (await store.open(RUN)).rest()
@@ -71,31 +71,31 @@ async def test_what_a_finished_run_may_have_lost_is_made_anew(house: House) -> N
     assert "step.finished" in [event.type for event in await store.read_events(RUN)]
 
 
-async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(house: House) -> None:
+async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: StoreHarness) -> None:
     """A row errs towards unfinished: it is owed until what its run shows is durable."""
-    await house.store.start(serve=False)
-    log = await houses.begun(house)
+    await harness.store.start(serve=False)
+    log = await store_harness.begun(harness)
     log.refresh(lambda: {"run.json": {"status": "done"}})
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     await log.rest()
-    house.faults.refuse("sync", "run.json", errno.EIO)
+    harness.faults.refuse("sync", "run.json", errno.EIO)
     await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
-    owed = (await house.store.summary(RUN)).status
-    house.faults.lift()
+    owed = (await harness.store.summary(RUN)).status
+    harness.faults.lift()
     await log.close()
 
     assert owed != "done"
-    assert (await house.store.summary(RUN)).status == "done"
+    assert (await harness.store.summary(RUN)).status == "done"
 
 
-async def test_an_unfinished_run_that_vanished_is_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unfinished_run_that_vanished_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A row whose folder is gone goes as well; if its run was unfinished, the log names it."""
-    await (await house.open()).create(houses.start())
-    await house.settle()
-    house.files().remove_tree(f"runs/{RUN}")
-    house.files().sync_folder("runs")
+    await (await harness.open()).create(store_harness.start())
+    await harness.settle()
+    harness.files().remove_tree(f"runs/{RUN}")
+    harness.files().sync_folder("runs")
     with caplog.at_level(logging.ERROR):
-        store = await house.crash()
+        store = await harness.crash()
         listed = await store.list_runs(RunQuery())
 
     assert listed == []
@@ -104,27 +104,29 @@ async def test_an_unfinished_run_that_vanished_is_told(house: House, caplog: pyt
     ]
 
 
-async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(house: House) -> None:
+async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(harness: StoreHarness) -> None:
     """A receipt of a finished run that the index knows comes from the run's journal where its file has lost it."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.rest()
-    before = await house.store.find_receipt("rcpt_a")
-    await houses.end(log)
+    before = await harness.store.find_receipt("rcpt_a")
+    await store_harness.end(log)
     await log.close()
-    house.files().remove(f"audit/sessions/{houses.SESSION}/tool_receipts.jsonl")
+    harness.files().remove(f"audit/sessions/{store_harness.SESSION}/tool_receipts.jsonl")
 
-    assert await house.store.find_receipt("rcpt_a") == before
+    assert await harness.store.find_receipt("rcpt_a") == before
 
 
-async def test_events_that_a_finished_run_has_lost_are_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_events_that_a_finished_run_has_lost_are_told(
+    harness: StoreHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     """A finished run whose last event is not in its file is named in the log when somebody reads its events."""
-    log = await houses.begun(house)
-    await houses.end(log)
+    log = await store_harness.begun(harness)
+    await store_harness.end(log)
     await log.close()
-    house.put("events.jsonl", b"")
+    harness.put("events.jsonl", b"")
     with caplog.at_level(logging.ERROR):
-        found = await house.store.read_events(RUN)
+        found = await harness.store.read_events(RUN)
 
     assert found == []
     assert f"the run {RUN} has ended, and its last events are missing" in caplog.messages
@@ -132,52 +134,54 @@ async def test_events_that_a_finished_run_has_lost_are_told(house: House, caplog
 
 @pytest.mark.parametrize("lost", [True, False])
 async def test_a_page_tells_whether_the_end_is_there(
-    house: House, lost: bool, caplog: pytest.LogCaptureFixture
+    harness: StoreHarness, lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who reads only the first events of a finished run is told of lost ones, and of none that are there."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     log.add_event(EventType.RUN_STARTED)
     if not lost:
         log.add_event(EventType.RUN_ENDED)
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
     with caplog.at_level(logging.ERROR):
-        found = await house.store.read_events(RUN, 0, 1)
+        found = await harness.store.read_events(RUN, 0, 1)
 
-    assert houses.types(found) == ["run.created"]
+    assert store_harness.types(found) == ["run.created"]
     assert (f"the run {RUN} has ended, and its last events are missing" in caplog.messages) is lost
 
 
-async def test_a_run_that_could_not_be_opened_is_not_written_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_could_not_be_opened_is_not_written_on(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where opening fails at its last step, nothing goes on writing behind the back of whoever opens the run next."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.rest()
-    store = await house.crash()
-    means = store._parts.means
+    store = await harness.crash()
+    context = store._parts.context
 
     async def refuse(_: object) -> None:
         raise errors.StorageFault("the index is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(means.index, "add_receipts", refuse)
+        patch.setattr(context.index, "add_receipts", refuse)
         with pytest.raises(errors.StorageFault):
             await store.open(RUN)
-    left_open = means.pace.open
+    left_open = context.throttle.open
     log = await store.open(RUN)
     await log.rest()
 
     assert left_open == 0
-    assert sorted(houses.types(await store.read_events(RUN))) == ["run.created", "run.started", "step.finished"]
+    assert sorted(store_harness.types(await store.read_events(RUN))) == ["run.created", "run.started", "step.finished"]
 
 
-async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: House) -> None:
+async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(harness: StoreHarness) -> None:
     """A row that a power cut took back comes again as unfinished, so that the service opens its run."""
-    log = await houses.begun(house)
-    await log.append_step(houses.proven("a"))
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.proven("a"))
     await log.decide(DecisionKind.ENDED, {"status": "done"})
-    await house.store._parts.means.index.remove_run(RUN)
-    store = await house.crash()
+    await harness.store._parts.context.index.remove_run(RUN)
+    store = await harness.crash()
     unfinished = [run.run_id for run in await store.list_unfinished()]
     log = await store.open(RUN)
     await log.rest()
@@ -187,14 +191,14 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: 
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
-async def test_a_sync_that_fails_at_opening_is_no_damage(house: House, name: str) -> None:
+async def test_a_sync_that_fails_at_opening_is_no_damage(harness: StoreHarness, name: str) -> None:
     """A journal that cannot be synced when its run is opened is a fault that passes, and no reason to fail the run."""
-    await (await house.open()).create(houses.start())
-    store = await house.crash()
-    house.faults.refuse("settle", name, errno.EIO)
+    await (await harness.open()).create(store_harness.start())
+    store = await harness.crash()
+    harness.faults.refuse("settle", name, errno.EIO)
     with pytest.raises(errors.StorageFault):
         await store.open(RUN)
-    house.faults.lift()
+    harness.faults.lift()
     log = await store.open(RUN)
 
     assert (await store.summary(RUN)).status == "pending"

@@ -12,8 +12,8 @@ import pytest
 from app import errors
 from app.domain import issues
 from app.domain.issues import IssueQuery
-from tests.conformance import houses
-from tests.conformance.houses import House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
 
 AT = "2026-02-10T14:30:00.000Z"
 
@@ -30,33 +30,35 @@ def closing(known: issues.Issue | None) -> issues.Issue:
     return dict(known) | {"status": "closed", "revision": known["revision"] + 1}
 
 
-async def rows(house: House, **query: Any) -> list[tuple[str, str, int]]:
+async def rows(harness: StoreHarness, **query: Any) -> list[tuple[str, str, int]]:
     """Return what lists show."""
-    return [(row.issue_id, row.status, row.revision) for row in await house.store.issues.list(IssueQuery(**query))]
+    return [(row.issue_id, row.status, row.revision) for row in await harness.store.issues.list(IssueQuery(**query))]
 
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
-async def test_a_change_that_is_cut_off_is_whole_or_not_there(house: House, point: str) -> None:
+async def test_a_change_that_is_cut_off_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
     """After a death at any moment of a change, the list says what the file says."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
-    house.passed.at[f"storage.issue.{point}"] = houses.die
-    with pytest.raises(houses.Died):
+    harness.passed.at[f"storage.issue.{point}"] = store_harness.die
+    with pytest.raises(store_harness.Died):
         await store.issues.change("iss_1", closing)
-    house.passed.at.clear()
-    store = await house.crash()
+    harness.passed.at.clear()
+    store = await harness.crash()
     await store.list_unfinished()
     shown = await store.issues.get("iss_1")
 
-    assert await rows(house) == [("iss_1", shown["status"], shown["revision"])]
+    assert await rows(harness) == [("iss_1", shown["status"], shown["revision"])]
     if point != "after_rename":
         assert shown["status"] == "open"
 
 
-async def test_a_look_at_files_takes_no_mark_off_a_change(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_at_files_takes_no_mark_off_a_change(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows that are compared with files while an issue changes do not hide the change if the process dies in it."""
-    store = await house.open()
-    index, read, marked = store._parts.means.index, asyncio.Event(), asyncio.Event()
+    store = await harness.open()
+    index, read, marked = store._parts.context.index, asyncio.Event(), asyncio.Event()
     put, mark = index.put_issues, index.mark_issue
 
     async def put_late(found: Any, *, doubtful: bool = False) -> None:
@@ -73,135 +75,135 @@ async def test_a_look_at_files_takes_no_mark_off_a_change(house: House, monkeypa
     await index.mark_issue("iss_1")
     monkeypatch.setattr(index, "put_issues", put_late)
     monkeypatch.setattr(index, "mark_issue", mark_aloud)
-    house.passed.at["storage.issue.after_rename"] = houses.die
+    harness.passed.at["storage.issue.after_rename"] = store_harness.die
     compared = asyncio.create_task(store.issues.compare())
     await read.wait()
-    with pytest.raises(houses.Died):
+    with pytest.raises(store_harness.Died):
         await store.issues.change("iss_1", closing)
     await compared
-    house.passed.at.clear()
+    harness.passed.at.clear()
     monkeypatch.undo()
-    store = await house.crash()
+    store = await harness.crash()
     await store.list_unfinished()
     shown = await store.issues.get("iss_1")
 
-    assert await rows(house) == [("iss_1", shown["status"], shown["revision"])]
+    assert await rows(harness) == [("iss_1", shown["status"], shown["revision"])]
 
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
-async def test_an_issue_that_is_cut_off_is_whole_or_not_there(house: House, point: str) -> None:
+async def test_an_issue_that_is_cut_off_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
     """After a death at any moment of its making an issue is there with its row, or not at all."""
-    store = await house.open()
-    house.passed.at[f"storage.issue.{point}"] = houses.die
-    with pytest.raises(houses.Died):
+    store = await harness.open()
+    harness.passed.at[f"storage.issue.{point}"] = store_harness.die
+    with pytest.raises(store_harness.Died):
         await store.issues.open(made())
-    house.passed.at.clear()
-    store = await house.crash()
+    harness.passed.at.clear()
+    store = await harness.crash()
     await store.list_unfinished()
-    there = house.files().has_file("issues/iss_1.json")
+    there = harness.files().has_file("issues/iss_1.json")
 
-    assert await rows(house) == ([("iss_1", "open", 1)] if there else [])
+    assert await rows(harness) == ([("iss_1", "open", 1)] if there else [])
     await store.issues.open(made())
-    assert await rows(house) == [("iss_1", "open", 1)]
+    assert await rows(harness) == [("iss_1", "open", 1)]
 
 
-async def test_what_is_acknowledged_survives(house: House) -> None:
+async def test_what_is_acknowledged_survives(harness: StoreHarness) -> None:
     """A change that was answered is in file and list after a crash, a power cut included."""
-    store = await house.open()
+    store = await harness.open()
     for number in range(3):
         await store.issues.open(made(f"iss_{number}"))
     await store.issues.change("iss_1", closing)
-    store = await house.crash()
+    store = await harness.crash()
     await store.list_unfinished()
 
-    assert await rows(house) == [("iss_2", "open", 1), ("iss_1", "closed", 2), ("iss_0", "open", 1)]
+    assert await rows(harness) == [("iss_2", "open", 1), ("iss_1", "closed", 2), ("iss_0", "open", 1)]
     assert (await store.issues.get("iss_1"))["status"] == "closed"
 
 
-async def test_a_refused_change_leaves_the_issue(house: House) -> None:
+async def test_a_refused_change_leaves_the_issue(harness: StoreHarness) -> None:
     """On a full disk an issue stays as it was, and is changed when there is room."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
-    house.faults.refuse("write", "iss_1")
+    harness.faults.refuse("write", "iss_1")
     with pytest.raises(errors.StorageFault):
         await store.issues.change("iss_1", closing)
-    house.faults.lift()
+    harness.faults.lift()
 
-    assert await rows(house) == [("iss_1", "open", 1)]
+    assert await rows(harness) == [("iss_1", "open", 1)]
     await store.issues.change("iss_1", closing)
-    assert await rows(house) == [("iss_1", "closed", 2)]
+    assert await rows(harness) == [("iss_1", "closed", 2)]
 
 
-async def test_pages_and_filters(house: House) -> None:
+async def test_pages_and_filters(harness: StoreHarness) -> None:
     """Issues come newest first, page by page; filters are combined."""
-    store = await house.open()
+    store = await harness.open()
     for number in range(5):
         at = f"2026-02-10T14:3{number // 2}:00.000Z"
         await store.issues.open(made(f"iss_{number}", at, kind=("dod", "note")[number % 2], run_id=f"r{number % 3}"))
     await store.issues.change("iss_4", closing)
-    order = [name for name, _, _ in await rows(house)]
+    order = [name for name, _, _ in await rows(harness)]
     page = await store.issues.list(IssueQuery(limit=2))
-    behind = await rows(house, limit=2, cursor=(page[-1].created_at, page[-1].issue_id))
+    behind = await rows(harness, limit=2, cursor=(page[-1].created_at, page[-1].issue_id))
 
     assert order == ["iss_4", "iss_3", "iss_2", "iss_1", "iss_0"]
     assert [name for name, _, _ in behind] == order[2:4]
-    assert [name for name, _, _ in await rows(house, kind="dod", status="open")] == ["iss_2", "iss_0"]
-    assert [name for name, _, _ in await rows(house, run_id="r1")] == ["iss_4", "iss_1"]
-    assert await rows(house, session_id="other") == []
+    assert [name for name, _, _ in await rows(harness, kind="dod", status="open")] == ["iss_2", "iss_0"]
+    assert [name for name, _, _ in await rows(harness, run_id="r1")] == ["iss_4", "iss_1"]
+    assert await rows(harness, session_id="other") == []
 
 
-async def test_the_list_is_rebuilt_from_the_files(house: House) -> None:
+async def test_the_list_is_rebuilt_from_the_files(harness: StoreHarness) -> None:
     """Rows are made anew from the files; what lies beside them, and what is no issue, is passed over."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
     await store.issues.change("iss_1", closing)
-    files = house.files()
+    files = harness.files()
     files.write("issues/iss_2.json", json.dumps({"issue_id": "iss_2", "title": "By hand"}).encode(), sync=True)
     files.write("issues/copy.json", json.dumps({"issue_id": "iss_1", "title": "A copy"}).encode(), sync=True)
     for name, content in (("a.json", b"{"), ("b.json", b"[]"), ("c.json", b"[" * 100_000), (".iss_1.json.new", b"")):
         files.write(f"issues/{name}", content, sync=True)
 
     assert (await store.rebuild_index())["issues"] == 2
-    assert await rows(house) == [("iss_1", "closed", 2), ("iss_2", "open", 1)]
+    assert await rows(harness) == [("iss_1", "closed", 2), ("iss_2", "open", 1)]
 
 
-async def test_a_file_that_is_gone_loses_its_row(house: House) -> None:
+async def test_a_file_that_is_gone_loses_its_row(harness: StoreHarness) -> None:
     """An issue whose file was removed is listed no more after the next start."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
-    house.files().remove("issues/iss_1.json")
-    house.files().sync_folder("issues")
-    store = await house.crash()
+    harness.files().remove("issues/iss_1.json")
+    harness.files().sync_folder("issues")
+    store = await harness.crash()
     await store.list_unfinished()
 
-    assert await rows(house) == []
+    assert await rows(harness) == []
     with pytest.raises(errors.NotFound):
         await store.issues.change("iss_1", lambda known: known)
 
 
-async def test_changes_of_one_issue_come_one_after_the_other(house: House) -> None:
+async def test_changes_of_one_issue_come_one_after_the_other(harness: StoreHarness) -> None:
     """Each of many changes at a time sees the one before."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
     await asyncio.gather(*(store.issues.change("iss_1", closing) for _ in range(10)))
 
-    assert await rows(house) == [("iss_1", "closed", 11)]
+    assert await rows(harness) == [("iss_1", "closed", 11)]
 
 
 class TestFoundAgain:
     """A step that finds the same thing again, after a crash or a resume."""
 
-    async def test_the_same_finding_changes_nothing(self, house: House) -> None:
+    async def test_the_same_finding_changes_nothing(self, harness: StoreHarness) -> None:
         """A repetition leaves the record as it is."""
-        store = await house.open()
+        store = await harness.open()
         await store.issues.open(made())
         await store.issues.open(made(at="2026-02-11T14:30:00.000Z"))
 
         assert await store.issues.get("iss_1") == made()
 
-    async def test_a_closed_issue_is_opened_again(self, house: House) -> None:
+    async def test_a_closed_issue_is_opened_again(self, harness: StoreHarness) -> None:
         """What was closed and is found again is open, with the new facts."""
-        store = await house.open()
+        store = await harness.open()
         await store.issues.open(made())
         await store.issues.change("iss_1", closing)
         await store.issues.open(made(title="Second", facts={"kind": "dod"}))
@@ -210,9 +212,9 @@ class TestFoundAgain:
         assert (shown["status"], shown["title"], shown["revision"]) == ("open", "Second", 3)
         assert shown["facts"] == {"kind": "dod"}
 
-    async def test_a_persons_words_stay(self, house: House) -> None:
+    async def test_a_persons_words_stay(self, harness: StoreHarness) -> None:
         """Title and body that a person has changed are kept."""
-        store = await house.open()
+        store = await harness.open()
         await store.issues.open(made())
         await store.issues.change("iss_1", lambda known: dict(known or {}) | {"title": "Mine", "edited_at": AT})
         await store.issues.open(made(title="Second", facts={"n": 1}))
@@ -221,30 +223,30 @@ class TestFoundAgain:
         assert (shown["title"], shown["facts"]) == ("Mine", {"n": 1})
 
 
-async def test_sessions_are_known_by_what_they_have(house: House) -> None:
+async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> None:
     """A session is known by a run, a receipt or a plan."""
-    store = await house.open()
-    assert not await store.issues.knows_session(houses.SESSION)
-    await store.create(houses.start())
-    house.files().add_folder("sessions/planned")
-    house.files().write("sessions/planned/plan.json", b"{}", sync=True)
+    store = await harness.open()
+    assert not await store.issues.knows_session(store_harness.SESSION)
+    await store.create(store_harness.start())
+    harness.files().add_folder("sessions/planned")
+    harness.files().write("sessions/planned/plan.json", b"{}", sync=True)
 
-    assert await store.issues.knows_session(houses.SESSION)
+    assert await store.issues.knows_session(store_harness.SESSION)
     assert await store.issues.knows_session("planned")
     assert not await store.issues.knows_session("agents")
 
 
-async def test_an_issue_whose_file_is_gone_is_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_issue_whose_file_is_gone_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A disk that broke its word about an issue is told of, once, with the run that the issue came from."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open(made())
-    house.files().remove("issues/iss_1.json")
-    house.files().sync_folder("issues")
-    store = await house.crash()
+    harness.files().remove("issues/iss_1.json")
+    harness.files().sync_folder("issues")
+    store = await harness.crash()
     for _ in range(2):
         await store.list_unfinished()
 
     (told,) = [record for record in caplog.records if "iss_1" in record.getMessage()]
 
-    assert await rows(house) == []
+    assert await rows(harness) == []
     assert (told.levelname, vars(told)["run_id"]) == ("ERROR", "r1")

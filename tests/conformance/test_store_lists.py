@@ -12,8 +12,8 @@ from app.domain.runs import Transition
 from app.domain.states import RunState
 from app.engine import stores
 from app.engine.stores import RunQuery, RunSummary
-from tests.conformance import houses
-from tests.conformance.houses import RUN, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 
 def ids(found: list[RunSummary]) -> list[str]:
@@ -21,9 +21,9 @@ def ids(found: list[RunSummary]) -> list[str]:
     return [run.run_id for run in found]
 
 
-async def filled(house: House) -> None:
+async def filled(harness: StoreHarness) -> None:
     """Make five runs, one a minute, of which the second has ended and the fifth is a child."""
-    store = await house.open()
+    store = await harness.open()
     for number in range(5):
         facts = {
             "created_at": f"2026-02-10T14:3{number}:00Z",
@@ -32,10 +32,10 @@ async def filled(house: House) -> None:
             "parent_run_id": "r0" if number == 4 else None,
             "session_id": "sp_one" if number > 2 else "sp_other",
         }
-        await store.create(houses.start(f"r{number}", **facts))
+        await store.create(store_harness.start(f"r{number}", **facts))
     log = await store.open("r1")
     await log.decide(DecisionKind.TAKEN, {})
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
 
 
@@ -62,65 +62,67 @@ async def filled(house: House) -> None:
         ({"cursor": ("2026-02-10T14:30:00.000Z", "r0")}, []),
     ],
 )
-async def test_a_list_shows_what_was_asked_for(house: House, query: dict[str, object], expected: list[str]) -> None:
+async def test_a_list_shows_what_was_asked_for(
+    harness: StoreHarness, query: dict[str, object], expected: list[str]
+) -> None:
     """Every filter, alone and together, newest first."""
-    await filled(house)
+    await filled(harness)
 
-    assert ids(await house.store.list_runs(RunQuery(**query))) == expected  # type: ignore[arg-type]
+    assert ids(await harness.store.list_runs(RunQuery(**query))) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 8])
 async def test_runs_of_one_instant_are_paged_without_loss(
-    house: House, size: int, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages of runs that were created at the same instant hold each of them once."""
-    store = await house.open()
+    store = await harness.open()
     for number in range(7):
-        await store.create(houses.start(f"r{number}"))
+        await store.create(store_harness.start(f"r{number}"))
     monkeypatch.setattr(stores, "PAGE", size)
     seen = ids([row async for row in stores.every_run(store, RunQuery(status="pending", limit=1))])
 
     assert seen == [f"r{number}" for number in reversed(range(7))]
 
 
-async def test_counts_are_told_by_state(house: House) -> None:
+async def test_counts_are_told_by_state(harness: StoreHarness) -> None:
     """The number of runs in each state that occurs is told."""
-    await filled(house)
+    await filled(harness)
 
-    assert await house.store.count_by_status() == {"pending": 4, "done": 1}
+    assert await harness.store.count_by_status() == {"pending": 4, "done": 1}
 
 
-async def test_unfinished_runs_come_oldest_first(house: House) -> None:
+async def test_unfinished_runs_come_oldest_first(harness: StoreHarness) -> None:
     """What is to be continued is every unfinished run of the service, the oldest first, paused ones too."""
-    await filled(house)
-    log = await house.store.open("r3")
+    await filled(harness)
+    log = await harness.store.open("r3")
     await log.decide(DecisionKind.PAUSED, {"reason": "x"})
     await log.move(Transition.pause("r3", "2026-02-10T15:00:00.000Z"))
-    await house.store.create(houses.start("mine", owner="process"))
-    await house.settle()
-    store = await house.crash()
+    await harness.store.create(store_harness.start("mine", owner="process"))
+    await harness.settle()
+    store = await harness.crash()
 
     assert ids(await store.list_unfinished()) == ["r0", "r2", "r3", "r4"]
     assert (await store.summary("mine")).owner == "process"
 
 
-async def test_a_row_that_lags_errs_towards_unfinished(house: House) -> None:
+async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) -> None:
     """A run that ended right before a crash is given to the service once more, so that its projections are made."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "done"})
-    store = await house.crash()
+    store = await harness.crash()
 
     assert ids(await store.list_unfinished()) == [RUN]
     assert (await store.open(RUN)).loaded.decisions.status is RunState.DONE
 
 
-async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(house: House) -> None:
+async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(harness: StoreHarness) -> None:
     """The row of another owner's run, which no service opens, is brought in line with its `ended` line."""
-    log = await houses.begun(house, owner="process")
+    log = await store_harness.begun(harness, owner="process")
     await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "failed", "error": {"code": "tool_failed"}})
-    store = await house.crash()
+    store = await harness.crash()
     unfinished = await store.list_unfinished()
     summary = await store.summary(RUN)
 
@@ -129,78 +131,78 @@ async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(house: House)
     assert summary.completed_at is not None
 
 
-async def test_the_index_is_rebuilt_from_the_folders(house: House) -> None:
+async def test_the_index_is_rebuilt_from_the_folders(harness: StoreHarness) -> None:
     """After every row is made anew, lists, receipts and keys are what they were."""
-    await filled(house)
-    await house.store.create(houses.start("keyed", idempotency_key="k", request_sha256="h"))
-    log = await house.store.open("r0")
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await filled(harness)
+    await harness.store.create(store_harness.start("keyed", idempotency_key="k", request_sha256="h"))
+    log = await harness.store.open("r0")
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.decide(DecisionKind.TAKEN, {})
     await log.move(Transition.take("r0", "2026-02-10T14:30:00.000Z"))
     await log.close()
-    await house.store.issues.open({"issue_id": "iss_1", "title": "x"})
-    before = await house.store.list_runs(RunQuery())
-    told = await house.store.rebuild_index()
-    after = await house.store.list_runs(RunQuery())
-    again = await house.store.create(houses.start("second", idempotency_key="k", request_sha256="h"))
+    await harness.store.issues.open({"issue_id": "iss_1", "title": "x"})
+    before = await harness.store.list_runs(RunQuery())
+    told = await harness.store.rebuild_index()
+    after = await harness.store.list_runs(RunQuery())
+    again = await harness.store.create(store_harness.start("second", idempotency_key="k", request_sha256="h"))
 
     assert told == {"runs": 6, "receipts": 1, "issues": 1}
     assert [(run.run_id, run.status, run.labels) for run in after] == [
         (run.run_id, run.status, run.labels) for run in before
     ]
-    assert (await house.store.find_receipt("rcpt_a"))["key"] == "a"
+    assert (await harness.store.find_receipt("rcpt_a"))["key"] == "a"
     assert again.run_id == "keyed"
 
 
-async def test_a_row_without_its_folder_goes(house: House) -> None:
+async def test_a_row_without_its_folder_goes(harness: StoreHarness) -> None:
     """A run whose folder was taken away is no longer listed after a start."""
-    await filled(house)
-    await house.settle()
-    house.files().remove_tree("runs/r2")
-    house.files().sync_folder("runs")
-    store = await house.crash()
+    await filled(harness)
+    await harness.settle()
+    harness.files().remove_tree("runs/r2")
+    harness.files().sync_folder("runs")
+    store = await harness.crash()
 
     assert "r2" not in ids(await store.list_runs(RunQuery()))
 
 
-async def test_a_folder_that_turns_up_is_found(house: House) -> None:
+async def test_a_folder_that_turns_up_is_found(harness: StoreHarness) -> None:
     """A run that was put back while the store was open is found when it is asked for."""
-    await filled(house)
-    house.files().rename("runs/r2", "audit/r2")
-    await house.store.rebuild_index()
-    house.files().rename("audit/r2", "runs/r2")
+    await filled(harness)
+    harness.files().rename("runs/r2", "audit/r2")
+    await harness.store.rebuild_index()
+    harness.files().rename("audit/r2", "runs/r2")
 
-    assert (await house.store.summary("r2")).recipe_id == "even"
+    assert (await harness.store.summary("r2")).recipe_id == "even"
 
 
-async def test_what_is_no_run_is_not_listed(house: House) -> None:
+async def test_what_is_no_run_is_not_listed(harness: StoreHarness) -> None:
     """Stray files and folders among the runs are passed over."""
-    await filled(house)
-    house.files().add_folder("runs/empty")
-    house.files().write("runs/stray", b"x", sync=True)
-    await house.store.rebuild_index()
+    await filled(harness)
+    harness.files().add_folder("runs/empty")
+    harness.files().write("runs/stray", b"x", sync=True)
+    await harness.store.rebuild_index()
 
-    assert len(await house.store.list_runs(RunQuery())) == 5
+    assert len(await harness.store.list_runs(RunQuery())) == 5
     with pytest.raises(errors.NotFound):
-        await house.store.summary("stray")
+        await harness.store.summary("stray")
     with pytest.raises(errors.NotFound):
-        await house.store.open("empty")
+        await harness.store.open("empty")
 
 
 # -- foreign folders
 
 
-async def copied(house: House) -> None:
+async def copied(harness: StoreHarness) -> None:
     """Make a run, and copy its folder under another name."""
-    log = await houses.begun(house, idempotency_key="k", request_sha256="h")
-    await log.append_step(houses.step("a"))
+    log = await store_harness.begun(harness, idempotency_key="k", request_sha256="h")
+    await log.append_step(store_harness.step("a"))
     await log.close()
-    copy(house, RUN, "copy")
+    copy(harness, RUN, "copy")
 
 
-def copy(house: House, old: str, new: str) -> None:
+def copy(harness: StoreHarness, old: str, new: str) -> None:
     """Copy a run's folder."""
-    files = house.files()
+    files = harness.files()
     files.add_folder(f"runs/{new}")
     for name in files.names(f"runs/{old}"):
         files.write(f"runs/{new}/{name}", files.read(f"runs/{old}/{name}"), sync=True)
@@ -208,40 +210,42 @@ def copy(house: House, old: str, new: str) -> None:
     files.sync_folder("runs")
 
 
-async def test_a_copied_folder_is_listed_and_never_started(house: House) -> None:
+async def test_a_copied_folder_is_listed_and_never_started(harness: StoreHarness) -> None:
     """A folder whose name is not its run's is shown as foreign, and continued by nobody."""
-    await copied(house)
-    store = await house.crash()
+    await copied(harness)
+    store = await harness.crash()
 
     assert ids(await store.list_unfinished()) == [RUN]
     assert (await store.summary("copy")).owner == "foreign"
     assert [record.key for record in (await store.read("copy")).records] == ["a"]
 
 
-async def test_a_copy_does_not_take_its_originals_key(house: House) -> None:
+async def test_a_copy_does_not_take_its_originals_key(harness: StoreHarness) -> None:
     """A repeated request finds the run that it made, not the copy of it."""
-    await copied(house)
-    await house.store.rebuild_index()
-    again = await house.store.create(houses.start("second", idempotency_key="k", request_sha256="h"))
+    await copied(harness)
+    await harness.store.rebuild_index()
+    again = await harness.store.create(store_harness.start("second", idempotency_key="k", request_sha256="h"))
 
     assert again.run_id == RUN
 
 
-async def test_a_folder_of_another_data_directory_is_foreign(house: House) -> None:
+async def test_a_folder_of_another_data_directory_is_foreign(harness: StoreHarness) -> None:
     """A run that was begun elsewhere is listed and never started unasked."""
-    store = await house.open()
-    await store.create(houses.start())
-    house.change("start.json", lambda content: content.replace(b'"data_directory_id":"', b'"data_directory_id":"other'))
+    store = await harness.open()
+    await store.create(store_harness.start())
+    harness.change(
+        "start.json", lambda content: content.replace(b'"data_directory_id":"', b'"data_directory_id":"other')
+    )
     await store.rebuild_index()
 
     assert (await store.summary(RUN)).owner == "foreign"
     assert await store.list_unfinished() == []
 
 
-async def test_a_foreign_run_that_is_resumed_belongs_here(house: House) -> None:
+async def test_a_foreign_run_that_is_resumed_belongs_here(harness: StoreHarness) -> None:
     """Once a person sends a foreign run on it is the service's, also in a new row; its original is not moved."""
-    await copied(house)
-    store = await house.crash()
+    await copied(harness)
+    store = await harness.crash()
     await store.list_unfinished()
     log = await store.open("copy")
     await log.decide(DecisionKind.RESUMED, {"dead": []})
@@ -255,21 +259,21 @@ async def test_a_foreign_run_that_is_resumed_belongs_here(house: House) -> None:
     assert ids(await store.list_unfinished()) == ["copy", RUN] or ids(await store.list_unfinished()) == [RUN, "copy"]
 
 
-async def test_a_process_run_that_is_resumed_is_the_services(house: House) -> None:
+async def test_a_process_run_that_is_resumed_is_the_services(harness: StoreHarness) -> None:
     """A run whose process went away is continued by the service after a resume that says so."""
-    log = await houses.begun(house, owner="process")
+    log = await store_harness.begun(harness, owner="process")
     await log.decide(DecisionKind.RESUMED, {"dead": [], "overrides": {"owner": "service"}})
-    store = await house.crash()
+    store = await harness.crash()
 
     assert ids(await store.list_unfinished()) == [RUN]
 
 
-async def test_a_damaged_run_is_listed_as_failed(house: House) -> None:
+async def test_a_damaged_run_is_listed_as_failed(harness: StoreHarness) -> None:
     """A folder whose start.json cannot be read still shows in the list, with the reason."""
-    await filled(house)
-    house.put("start.json", b"{", "r2")
-    await house.store.rebuild_index()
-    summary = await house.store.summary("r2")
+    await filled(harness)
+    harness.put("start.json", b"{", "r2")
+    await harness.store.rebuild_index()
+    summary = await harness.store.summary("r2")
 
     assert (summary.status, summary.error_code) == ("failed", "journal_corrupt")
 
@@ -277,27 +281,27 @@ async def test_a_damaged_run_is_listed_as_failed(house: House) -> None:
 # -- issues
 
 
-async def test_an_issue_is_kept_by_its_id(house: House) -> None:
+async def test_an_issue_is_kept_by_its_id(harness: StoreHarness) -> None:
     """An issue is a JSON file named by its id; writing it again replaces it, and no name leads out of the folder."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open({"issue_id": "iss_1", "title": "First", "run_id": RUN})
     await store.issues.open({"issue_id": "iss_1", "title": "Second", "run_id": RUN})
     await store.issues.open({"issue_id": "../evil", "title": "Third"})
-    store = await house.crash()
+    store = await harness.crash()
 
-    assert json.loads(house.files().read("issues/iss_1.json"))["title"] == "Second"
-    assert len(house.files().names("issues")) == 2
+    assert json.loads(harness.files().read("issues/iss_1.json"))["title"] == "Second"
+    assert len(harness.files().names("issues")) == 2
 
 
-async def test_an_issue_that_cannot_be_written_is_told(house: House) -> None:
+async def test_an_issue_that_cannot_be_written_is_told(harness: StoreHarness) -> None:
     """A full disk refuses an issue, and leaves the old one as it was."""
-    store = await house.open()
+    store = await harness.open()
     await store.issues.open({"issue_id": "iss_1", "title": "First"})
-    house.faults.refuse("write", "iss_1")
+    harness.faults.refuse("write", "iss_1")
     with pytest.raises(errors.StorageFault):
         await store.issues.open({"issue_id": "iss_1", "title": "Second"})
 
-    assert json.loads(house.files().read("issues/iss_1.json"))["title"] == "First"
+    assert json.loads(harness.files().read("issues/iss_1.json"))["title"] == "First"
 
 
 def test_every_state_is_finished_or_not() -> None:

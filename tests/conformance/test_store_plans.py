@@ -17,8 +17,8 @@ from app import errors
 from app.domain import plans
 from app.domain.plans import Plan, PlanQuery, PlanState, Task
 from app.storage.disk.disk_port import Disk
-from tests.conformance import houses
-from tests.conformance.houses import House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
 
 AT = "2026-02-10T14:30:00.000Z"
 PATH = "sessions/sp_1/plan.json"
@@ -44,14 +44,16 @@ def made(session_id: str = "sp_1", at: str = AT, **fields: Any) -> Plan:
     return Plan(**({"session_id": session_id, "created_at": at, "updated_at": at, "tasks": tasks} | fields))
 
 
-async def listed(house: House, **query: Any) -> list[tuple[str, str, int]]:
+async def listed(harness: StoreHarness, **query: Any) -> list[tuple[str, str, int]]:
     """Return what lists show."""
-    return [(each.session_id, each.status, each.revision) for each in await house.store.plans.list(PlanQuery(**query))]
+    return [
+        (each.session_id, each.status, each.revision) for each in await harness.store.plans.list(PlanQuery(**query))
+    ]
 
 
-def by_hand(house: House, content: bytes, session_id: str = "sp_1") -> None:
+def by_hand(harness: StoreHarness, content: bytes, session_id: str = "sp_1") -> None:
     """Write a plan's file as a person does."""
-    files = house.files()
+    files = harness.files()
     files.add_folder(f"sessions/{session_id}")
     files.write(f"sessions/{session_id}/plan.json", content, sync=True)
     for folder in ("sessions", f"sessions/{session_id}"):
@@ -74,11 +76,11 @@ class CountingDisk:
         return self._disk.read(path, offset, size)
 
 
-def counted(house: House) -> CountingDisk:
+def counted(harness: StoreHarness) -> CountingDisk:
     """Let the plans be read from a disk that counts."""
-    means = house.store.plans._means
-    counting = CountingDisk(means.disk)
-    object.__setattr__(means, "disk", counting)
+    context = harness.store.plans._context
+    counting = CountingDisk(context.disk)
+    object.__setattr__(context, "disk", counting)
     return counting
 
 
@@ -86,174 +88,174 @@ class TestCrashes:
     """Deaths at each write of a plan."""
 
     @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
-    async def test_a_change_is_whole_or_not_there(self, house: House, point: str) -> None:
+    async def test_a_change_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
         """After a death at any moment of a change the plan is the old or the new one, and the list says the same."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.passed.at[f"storage.plan.{point}"] = houses.die
+        harness.passed.at[f"storage.plan.{point}"] = store_harness.die
         changed = made(revision=2, status=PlanState.APPROVED, intent="x" * 50_000)
-        with pytest.raises(houses.Died):
+        with pytest.raises(store_harness.Died):
             await store.plans.put(changed)
-        house.passed.at.clear()
-        store = await house.crash()
+        harness.passed.at.clear()
+        store = await harness.crash()
         found = await store.plans.get("sp_1")
 
         assert found in ((made(), changed) if point == "after_rename" else (made(),))
         assert found is not None
-        assert await listed(house) == [("sp_1", found.status.value, found.revision)]
+        assert await listed(harness) == [("sp_1", found.status.value, found.revision)]
         await store.plans.put(changed)
         assert await store.plans.get("sp_1") == changed
 
     @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
-    async def test_a_new_plan_is_whole_or_not_there(self, house: House, point: str) -> None:
+    async def test_a_new_plan_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
         """After a death at any moment of its making a plan is there whole, or not at all, and can be made."""
-        store = await house.open()
-        house.passed.at[f"storage.plan.{point}"] = houses.die
-        with pytest.raises(houses.Died):
+        store = await harness.open()
+        harness.passed.at[f"storage.plan.{point}"] = store_harness.die
+        with pytest.raises(store_harness.Died):
             await store.plans.put(made())
-        house.passed.at.clear()
-        store = await house.crash()
+        harness.passed.at.clear()
+        store = await harness.crash()
         found = await store.plans.get("sp_1")
 
         assert found in ((made(), None) if point == "after_rename" else (None,))
-        assert await listed(house) == ([("sp_1", "draft", 1)] if found else [])
+        assert await listed(harness) == ([("sp_1", "draft", 1)] if found else [])
         await store.plans.put(made())
-        store = await house.crash()
+        store = await harness.crash()
         assert await store.plans.get("sp_1") == made()
 
-    async def test_what_is_acknowledged_survives(self, house: House) -> None:
+    async def test_what_is_acknowledged_survives(self, harness: StoreHarness) -> None:
         """A change that was answered is there after a crash or power cut, also where the making was cut off."""
-        store = await house.open()
-        house.passed.at["storage.plan.after_rename"] = houses.die
-        with pytest.raises(houses.Died):
+        store = await harness.open()
+        harness.passed.at["storage.plan.after_rename"] = store_harness.die
+        with pytest.raises(store_harness.Died):
             await store.plans.put(made())
-        house.passed.at.clear()
-        store = await house.crash()
+        harness.passed.at.clear()
+        store = await harness.crash()
         for revision in (1, 2, 3):
             await store.plans.put(made(revision=revision))
         await store.plans.put(made("sp_2"))
-        store = await house.crash()
+        store = await harness.crash()
 
         assert await store.plans.get("sp_1") == made(revision=3)
-        assert await listed(house) == [("sp_2", "draft", 1), ("sp_1", "draft", 3)]
+        assert await listed(harness) == [("sp_2", "draft", 1), ("sp_1", "draft", 3)]
 
 
 class TestRemoval:
     """Plans that go."""
 
-    async def test_a_removed_plan_is_gone_for_good(self, house: House) -> None:
+    async def test_a_removed_plan_is_gone_for_good(self, harness: StoreHarness) -> None:
         """A removed plan is neither found nor listed, also after a crash; its id is known as one that was there."""
-        store = await house.open()
+        store = await harness.open()
         for session_id in ("sp_1", "sp_2"):
             await store.plans.put(made(session_id))
         await store.plans.remove("sp_1")
         known = [await store.plans.was_removed(each) for each in ("sp_1", "sp_2", "sp_3")]
-        before = await listed(house)
-        store = await house.crash()
+        before = await listed(harness)
+        store = await harness.crash()
 
         assert known == [True, False, False]
-        assert before == await listed(house) == [("sp_2", "draft", 1)]
+        assert before == await listed(harness) == [("sp_2", "draft", 1)]
         assert await store.plans.get("sp_1") is None
         assert await store.plans.was_removed("sp_1")
-        assert house.files().names("sessions/sp_1") == []
+        assert harness.files().names("sessions/sp_1") == []
 
-    async def test_what_a_person_put_beside_stays(self, house: House) -> None:
+    async def test_what_a_person_put_beside_stays(self, harness: StoreHarness) -> None:
         """Only the plan itself is removed, and one that is put in its place is a plan as any other."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.files().write("sessions/sp_1/notes.md", b"mine", sync=True)
+        harness.files().write("sessions/sp_1/notes.md", b"mine", sync=True)
         await store.plans.remove("sp_1")
         await store.plans.put(made(revision=7))
 
-        assert house.files().read("sessions/sp_1/notes.md") == b"mine"
-        assert await listed(house) == [("sp_1", "draft", 7)]
+        assert harness.files().read("sessions/sp_1/notes.md") == b"mine"
+        assert await listed(harness) == [("sp_1", "draft", 7)]
 
     @pytest.mark.parametrize("point", ["before_marker", "before_remove", "after_remove"])
-    async def test_a_removal_is_whole_or_not_there(self, house: House, point: str) -> None:
+    async def test_a_removal_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
         """After a death at any moment of a removal the plan is there as it was, or gone; it can be removed then."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.passed.at[f"storage.plan.{point}"] = houses.die
-        with pytest.raises(houses.Died):
+        harness.passed.at[f"storage.plan.{point}"] = store_harness.die
+        with pytest.raises(store_harness.Died):
             await store.plans.remove("sp_1")
-        house.passed.at.clear()
-        store = await house.crash()
+        harness.passed.at.clear()
+        store = await harness.crash()
         found = await store.plans.get("sp_1")
 
         assert found in ((made(), None) if point == "after_remove" else (made(),))
-        assert (await listed(house) == []) == (found is None)
+        assert (await listed(harness) == []) == (found is None)
         assert found is not None or await store.plans.was_removed("sp_1")
         if found is not None:
             await store.plans.remove("sp_1")
-        assert await listed(house) == []
+        assert await listed(harness) == []
 
     @pytest.mark.parametrize("name", [".removed", "sp_1"])
-    async def test_a_refused_removal_is_told(self, house: House, name: str) -> None:
+    async def test_a_refused_removal_is_told(self, harness: StoreHarness, name: str) -> None:
         """On a disk that refuses the plan is whole or gone, and whoever asked is told."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.faults.refuse("sync", name)
+        harness.faults.refuse("sync", name)
         with pytest.raises(errors.StorageFault):
             await store.plans.remove("sp_1")
-        house.faults.lift()
+        harness.faults.lift()
 
         assert await store.plans.get("sp_1") == (made() if name == ".removed" else None)
-        assert await listed(house) == ([("sp_1", "draft", 1)] if name == ".removed" else [])
+        assert await listed(harness) == ([("sp_1", "draft", 1)] if name == ".removed" else [])
 
 
 class TestLoss:
     """Plans that go without having been removed."""
 
     async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
-        self, house: House, caplog: pytest.LogCaptureFixture
+        self, harness: StoreHarness, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Each start tells of a plan that a person or a disk took, whole folder or file, until it is removed."""
-        store = await house.open()
+        store = await harness.open()
         for number in (1, 2, 3, 4):
             await store.plans.put(made(f"sp_{number}"))
         await store.plans.remove("sp_4")
-        house.files().remove_tree("sessions/sp_1")
-        house.files().remove("sessions/sp_2/plan.json")
+        harness.files().remove_tree("sessions/sp_1")
+        harness.files().remove("sessions/sp_2/plan.json")
         for folder in ("sessions", "sessions/sp_2"):
-            house.files().sync_folder(folder)
+            harness.files().sync_folder(folder)
         lost = [await store.plans.was_lost(f"sp_{number}") for number in (1, 2, 3, 4, 5)]
         with caplog.at_level(logging.ERROR):
-            store = await house.crash()
+            store = await harness.crash()
         told = [each.getMessage() for each in caplog.records]
         for number in (1, 2):
             await store.plans.remove(f"sp_{number}")
         caplog.clear()
         with caplog.at_level(logging.ERROR):
-            store = await house.crash()
+            store = await harness.crash()
 
         assert lost == [True, True, False, False, False]
         gone = "sessions/{}/plan.json is gone, and nobody deleted the plan here"
         assert told == [gone.format("sp_1"), gone.format("sp_2")]
-        assert (caplog.records, await listed(house)) == ([], [("sp_3", "draft", 1)])
+        assert (caplog.records, await listed(harness)) == ([], [("sp_3", "draft", 1)])
         assert await store.plans.was_removed("sp_1")
 
-    async def test_a_plan_that_was_never_answered_is_not_missed(self, house: House) -> None:
+    async def test_a_plan_that_was_never_answered_is_not_missed(self, harness: StoreHarness) -> None:
         """Of a creation that a death cut off before its file had a name nothing is missed."""
-        store = await house.open()
-        house.passed.at["storage.plan.before_rename"] = houses.die
-        with pytest.raises(houses.Died):
+        store = await harness.open()
+        harness.passed.at["storage.plan.before_rename"] = store_harness.die
+        with pytest.raises(store_harness.Died):
             await store.plans.put(made())
-        house.passed.at.clear()
-        store = await house.crash()
+        harness.passed.at.clear()
+        store = await harness.crash()
 
         assert not await store.plans.was_lost("sp_1")
 
-    async def test_a_plan_that_is_made_again_is_missed_no_more(self, house: House) -> None:
+    async def test_a_plan_that_is_made_again_is_missed_no_more(self, harness: StoreHarness) -> None:
         """Whoever puts a lost plan again finds it as any other; one written by hand is missed once it was changed."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.files().remove_tree("sessions/sp_1")
+        harness.files().remove_tree("sessions/sp_1")
         await store.plans.put(made(revision=2))
-        by_hand(house, json.dumps(BY_HAND | {"session_id": "sp_2"}).encode(), "sp_2")
+        by_hand(harness, json.dumps(BY_HAND | {"session_id": "sp_2"}).encode(), "sp_2")
         again, known = await store.plans.was_lost("sp_1"), await store.plans.get("sp_2")
         assert known is not None
         await store.plans.put(known)
-        house.files().remove_tree("sessions/sp_2")
+        harness.files().remove_tree("sessions/sp_2")
 
         assert not again
         assert await store.plans.was_lost("sp_2")
@@ -263,33 +265,33 @@ class TestFaults:
     """Disks that refuse."""
 
     @pytest.mark.parametrize(("operation", "name"), [("write", "plan.json"), ("sync", "sp_1")])
-    async def test_a_refused_change_loses_nothing(self, house: House, operation: str, name: str) -> None:
+    async def test_a_refused_change_loses_nothing(self, harness: StoreHarness, operation: str, name: str) -> None:
         """On a full disk a plan stays whole, and is changed when there is room."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        house.faults.refuse(operation, name)
+        harness.faults.refuse(operation, name)
         with pytest.raises(errors.StorageFault) as refused:
             await store.plans.put(made(revision=2))
-        house.faults.lift()
+        harness.faults.lift()
         found = await store.plans.get("sp_1")
 
         assert refused.value.detail["errno"] == "ENOSPC"
         assert found in ((made(),) if operation == "write" else (made(), made(revision=2)))
         assert found is not None
-        assert await listed(house) == [("sp_1", "draft", found.revision)]
+        assert await listed(harness) == [("sp_1", "draft", found.revision)]
         await store.plans.put(made(revision=2))
-        assert await listed(house) == [("sp_1", "draft", 2)]
+        assert await listed(harness) == [("sp_1", "draft", 2)]
 
-    async def test_a_change_ends_though_its_caller_is_cut_off(self, house: House) -> None:
+    async def test_a_change_ends_though_its_caller_is_cut_off(self, harness: StoreHarness) -> None:
         """A change that waits for its turn is made, whatever becomes of its caller."""
-        store = await house.open()
+        store = await harness.open()
         loop, written, both = asyncio.get_running_loop(), itertools.count(1), asyncio.Event()
 
         def tell() -> None:
             if next(written) == 2:
                 loop.call_soon_threadsafe(both.set)
 
-        house.passed.at["storage.plan.after_rename"] = tell
+        harness.passed.at["storage.plan.after_rename"] = tell
         first = asyncio.ensure_future(store.plans.put(made()))
         second = asyncio.ensure_future(store.plans.put(made(revision=2)))
         await asyncio.sleep(0)
@@ -302,17 +304,17 @@ class TestFaults:
         assert second.cancelled()
         assert await store.plans.get("sp_1") == made(revision=2)
 
-    async def test_changes_of_one_plan_come_in_their_order(self, house: House) -> None:
+    async def test_changes_of_one_plan_come_in_their_order(self, harness: StoreHarness) -> None:
         """Of many changes at a time the last one stays, whole."""
-        store = await house.open()
+        store = await harness.open()
         await asyncio.gather(*(store.plans.put(made(revision=number, intent="x" * number)) for number in range(1, 30)))
 
         assert await store.plans.get("sp_1") == made(revision=29, intent="x" * 29)
-        assert await listed(house) == [("sp_1", "draft", 29)]
+        assert await listed(harness) == [("sp_1", "draft", 29)]
 
-    async def test_of_two_changes_of_the_same_plan_one_counts(self, house: House) -> None:
+    async def test_of_two_changes_of_the_same_plan_one_counts(self, harness: StoreHarness) -> None:
         """A change whose caller was cut off is made all the same, and is not lost to one that has not seen it."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
         first = asyncio.ensure_future(store.plans.put(made(revision=2, intent="First"), known=made()))
         second = asyncio.ensure_future(store.plans.put(made(revision=2, intent="Second"), known=made()))
@@ -328,16 +330,16 @@ class TestFaults:
 class TestByHand:
     """Files that a person has written."""
 
-    async def test_one_written_while_a_change_ends_is_what_is_shown(self, house: House) -> None:
+    async def test_one_written_while_a_change_ends_is_what_is_shown(self, harness: StoreHarness) -> None:
         """What is written over a change that is visible and not answered yet is not taken for that change."""
-        store = await house.open()
-        house.passed.at["storage.plan.after_rename"] = lambda: by_hand(house, json.dumps(BY_HAND).encode())
+        store = await harness.open()
+        harness.passed.at["storage.plan.after_rename"] = lambda: by_hand(harness, json.dumps(BY_HAND).encode())
         await store.plans.put(made())
         found = await store.plans.get("sp_1")
 
         assert found is not None
         assert (found.status, len(found.tasks)) == (PlanState.RUNNING, 2)
-        assert await listed(house) == [("sp_1", "running", 1)]
+        assert await listed(harness) == [("sp_1", "running", 1)]
 
     @pytest.mark.parametrize("moment", [None, "before_write", "before_rename"])
     @pytest.mark.parametrize(
@@ -345,55 +347,55 @@ class TestByHand:
         [(json.dumps(BY_HAND).encode(), "plan_changed"), (b"{", "plan_damaged"), (None, "plan_changed")],
     )
     async def test_what_nobody_has_read_is_not_written_over(
-        self, house: House, moment: str | None, content: bytes | None, code: str
+        self, harness: StoreHarness, moment: str | None, content: bytes | None, code: str
     ) -> None:
         """A change of what stood there before is refused, up to the move that would show it, and leaves nothing."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
 
         def meddle() -> None:
             if content is None:
-                house.files().remove(PATH)
+                harness.files().remove(PATH)
             else:
-                by_hand(house, content)
+                by_hand(harness, content)
 
         if moment is None:
             meddle()
         else:
-            house.passed.at[f"storage.plan.{moment}"] = meddle
+            harness.passed.at[f"storage.plan.{moment}"] = meddle
         with pytest.raises(errors.Conflict) as refused:
             await store.plans.put(made(revision=2), known=made())
 
         assert refused.value.code == code
-        assert house.files().names("sessions/sp_1") == ([] if content is None else ["plan.json"])
-        assert content is None or house.files().read(PATH) == content
+        assert harness.files().names("sessions/sp_1") == ([] if content is None else ["plan.json"])
+        assert content is None or harness.files().read(PATH) == content
 
-    async def test_one_that_says_the_same_may_be_written_over(self, house: House) -> None:
+    async def test_one_that_says_the_same_may_be_written_over(self, harness: StoreHarness) -> None:
         """A file that was only formatted otherwise holds nothing that a change could lose, whoever remembers it."""
-        store = await house.open()
+        store = await harness.open()
         known = made(tasks=(Task(id=1, description="First", recipe_id="draft", args={"b": [1.5, None], "a": {}}),))
         await store.plans.put(known)
-        by_hand(house, json.dumps(known.to_json(), indent=4, sort_keys=True).encode())
+        by_hand(harness, json.dumps(known.to_json(), indent=4, sort_keys=True).encode())
         await store.plans.put(dataclasses.replace(known, revision=2), known=known)
-        store = await house.crash()
+        store = await harness.crash()
         await store.plans.put(dataclasses.replace(known, revision=3), known=dataclasses.replace(known, revision=2))
 
-        assert await listed(house) == [("sp_1", "draft", 3)]
+        assert await listed(harness) == [("sp_1", "draft", 3)]
 
-    async def test_the_letter_of_the_document_is_enough(self, house: House) -> None:
+    async def test_the_letter_of_the_document_is_enough(self, harness: StoreHarness) -> None:
         """A plan without any field of ours is read and listed, and what we do not know of it stays."""
-        store = await house.open()
-        by_hand(house, json.dumps(BY_HAND, indent=2).encode())
+        store = await harness.open()
+        by_hand(harness, json.dumps(BY_HAND, indent=2).encode())
         found = await store.plans.get("sp_1")
         assert found is not None
         await store.plans.put(found)
-        kept = json.loads(house.files().read(PATH))
+        kept = json.loads(harness.files().read(PATH))
 
         assert (found.revision, found.created_at, found.updated_at) == (1, "2026-02-10T14:00:00.000Z", found.created_at)
         assert [(task.attempt, task.dod) for task in found.tasks] == [(1, "Scene file exists"), (0, "")]
         assert (kept["color"], kept["tasks"][1]["mine"]) == ("red", {"kept": True})
         assert await store.plans.get("sp_1") == found
-        assert await listed(house) == [("sp_1", "running", 1)]
+        assert await listed(harness) == [("sp_1", "running", 1)]
 
     @pytest.mark.parametrize(
         ("content", "path"),
@@ -412,62 +414,62 @@ class TestByHand:
             ),
         ],
     )
-    async def test_a_damaged_one_is_told_and_stays(self, house: House, content: bytes, path: str) -> None:
+    async def test_a_damaged_one_is_told_and_stays(self, harness: StoreHarness, content: bytes, path: str) -> None:
         """A file that cannot be believed is told with the place of the fault, listed nowhere, and left as it is."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made("sp_2"))
-        by_hand(house, content)
+        by_hand(harness, content)
         with pytest.raises(errors.Conflict) as refused:
             await store.plans.get("sp_1")
 
         assert (refused.value.code, refused.value.detail["file"]) == ("plan_damaged", PATH)
         assert [flaw["path"] for flaw in refused.value.detail["flaws"]] == [path]
-        assert await listed(house) == [("sp_2", "draft", 1)]
-        assert house.files().read(PATH) == content
+        assert await listed(harness) == [("sp_2", "draft", 1)]
+        assert harness.files().read(PATH) == content
 
-    async def test_a_damaged_one_is_logged_once(self, house: House, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_damaged_one_is_logged_once(self, harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
         """Whoever lists plans learns from the log which file is left out, and again only when it has changed."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
         for content in (b"{", b"[12"):
-            by_hand(house, content)
-            await listed(house)
-            await listed(house)
+            by_hand(harness, content)
+            await listed(harness)
+            await listed(harness)
 
         assert [record.getMessage() for record in caplog.records] == [
             f"not listed: {PATH} cannot be read as a plan"
         ] * 2
 
-    async def test_a_change_by_hand_is_listed_at_once(self, house: House) -> None:
+    async def test_a_change_by_hand_is_listed_at_once(self, harness: StoreHarness) -> None:
         """Files that come, change, break and go are listed as they are, without a restart."""
-        store = await house.open()
+        store = await harness.open()
         await store.plans.put(made())
-        assert await listed(house) == [("sp_1", "draft", 1)]
-        by_hand(house, json.dumps(BY_HAND | {"revision": 7}).encode())
-        assert await listed(house) == [("sp_1", "running", 7)]
-        by_hand(house, b"{")
-        assert await listed(house) == []
-        by_hand(house, json.dumps(BY_HAND).encode())
-        by_hand(house, json.dumps(BY_HAND | {"session_id": "sp_3"}).encode(), "sp_3")
-        assert await listed(house) == [("sp_3", "running", 1), ("sp_1", "running", 1)]
-        house.files().remove(PATH)
+        assert await listed(harness) == [("sp_1", "draft", 1)]
+        by_hand(harness, json.dumps(BY_HAND | {"revision": 7}).encode())
+        assert await listed(harness) == [("sp_1", "running", 7)]
+        by_hand(harness, b"{")
+        assert await listed(harness) == []
+        by_hand(harness, json.dumps(BY_HAND).encode())
+        by_hand(harness, json.dumps(BY_HAND | {"session_id": "sp_3"}).encode(), "sp_3")
+        assert await listed(harness) == [("sp_3", "running", 1), ("sp_1", "running", 1)]
+        harness.files().remove(PATH)
 
-        assert await listed(house) == [("sp_3", "running", 1)]
+        assert await listed(harness) == [("sp_3", "running", 1)]
         assert await store.plans.get("sp_1") is None
 
-    async def test_what_lies_beside_plans_is_none(self, house: House) -> None:
+    async def test_what_lies_beside_plans_is_none(self, harness: StoreHarness) -> None:
         """Folders without a plan, plans in a folder of another name and the folder of conversations are passed over."""
-        store = await house.open()
-        files = house.files()
+        store = await harness.open()
+        files = harness.files()
         for session_id in ("copy", "agents"):
-            by_hand(house, json.dumps(BY_HAND).encode(), session_id)
-        by_hand(house, json.dumps(BY_HAND | {"session_id": "agents"}).encode(), "agents")
+            by_hand(harness, json.dumps(BY_HAND).encode(), session_id)
+        by_hand(harness, json.dumps(BY_HAND | {"session_id": "agents"}).encode(), "agents")
         files.add_folder("sessions/empty")
         files.write("sessions/stray", b"{}", sync=True)
         files.add_folder("sessions/odd")
         files.add_folder("sessions/odd/plan.json")
 
-        assert await listed(house) == []
+        assert await listed(harness) == []
         assert await store.plans.get("agents") is None
         assert await store.plans.get("empty") is None
         assert await store.plans.get("stray") is None
@@ -477,33 +479,33 @@ class TestByHand:
 class TestLists:
     """Many plans."""
 
-    async def test_pages_and_filters(self, house: House) -> None:
+    async def test_pages_and_filters(self, harness: StoreHarness) -> None:
         """Plans come newest first, page by page, those of one time by their ids; a state can be asked for."""
-        store = await house.open()
+        store = await harness.open()
         for number in range(5):
             status = PlanState.DONE if number == 2 else PlanState.DRAFT
             await store.plans.put(made(f"sp_{number}", f"2026-02-10T14:3{number // 2}:00.000Z", status=status))
-        order = [session_id for session_id, _, _ in await listed(house)]
+        order = [session_id for session_id, _, _ in await listed(harness)]
         page = await store.plans.list(PlanQuery(limit=2))
-        behind = await listed(house, limit=2, cursor=(page[-1].created_at, page[-1].session_id))
+        behind = await listed(harness, limit=2, cursor=(page[-1].created_at, page[-1].session_id))
 
         assert order == ["sp_4", "sp_3", "sp_2", "sp_1", "sp_0"]
         assert [session_id for session_id, _, _ in behind] == order[2:4]
-        assert await listed(house, status="done") == [("sp_2", "done", 1)]
+        assert await listed(harness, status="done") == [("sp_2", "done", 1)]
         assert page[0].tasks == {"pending": 2}
 
-    async def test_a_file_is_read_once(self, house: House) -> None:
+    async def test_a_file_is_read_once(self, harness: StoreHarness) -> None:
         """A list reads only what is new or has changed since it was read; what was written here is not read at all."""
-        store = await house.open()
+        store = await harness.open()
         for number in range(3):
-            by_hand(house, json.dumps(BY_HAND | {"session_id": f"sp_{number}"}).encode(), f"sp_{number}")
-        counting = counted(house)
-        await listed(house)
+            by_hand(harness, json.dumps(BY_HAND | {"session_id": f"sp_{number}"}).encode(), f"sp_{number}")
+        counting = counted(harness)
+        await listed(harness)
         await store.plans.put(made("sp_0", revision=2))
         await store.plans.put(made("sp_9"))
-        by_hand(house, b"{", "sp_2")
-        assert len(await listed(house)) == 3
-        await listed(house)
+        by_hand(harness, b"{", "sp_2")
+        assert len(await listed(harness)) == 3
+        await listed(harness)
 
         read = [path.split("/")[1] for path in counting.read_files]
         assert sorted(read) == ["sp_0", "sp_1", "sp_2", "sp_2"]

@@ -15,43 +15,43 @@ from app.domain.events import EventType
 from app.domain.records import BlobRef
 from app.storage import layout
 from app.storage.runs.event_log import BLOCK
-from tests.conformance import houses
-from tests.conformance.houses import RUN, SESSION, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, SESSION, StoreHarness
 
 RECEIPTS = layout.receipts_file(SESSION)
 
 
-def receipts(house: House) -> list[dict[str, object]]:
+def receipts(harness: StoreHarness) -> list[dict[str, object]]:
     """Return the receipts that can be read in the session's file."""
-    if not house.files().has_file(RECEIPTS):
+    if not harness.files().has_file(RECEIPTS):
         return []
-    lines = house.files().read(RECEIPTS).splitlines()
+    lines = harness.files().read(RECEIPTS).splitlines()
     return [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
 
 
 # -- events
 
 
-async def test_events_are_numbered_and_read_from_anywhere(house: House) -> None:
+async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness) -> None:
     """Numbers rise, each event is there once, and a reader goes on behind the last it has seen."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     told = [log.add_event(EventType.STEP_STARTED, f"s{n}", {"attempt": 1}) for n in range(300)]
-    everything = await house.store.read_events(RUN)
-    behind = await house.store.read_events(RUN, told[200].seq)
+    everything = await harness.store.read_events(RUN)
+    behind = await harness.store.read_events(RUN, told[200].seq)
 
     assert [event.seq for event in everything] == sorted({event.seq for event in everything})
     assert everything[1:] == told
     assert behind == told[201:]
-    assert await house.store.read_events(RUN, told[200].seq, 7) == told[201:208]
-    assert await house.store.read_events(RUN, told[-1].seq) == []
+    assert await harness.store.read_events(RUN, told[200].seq, 7) == told[201:208]
+    assert await harness.store.read_events(RUN, told[-1].seq) == []
 
 
-async def test_a_taken_run_numbers_from_a_new_block(house: House) -> None:
+async def test_a_taken_run_numbers_from_a_new_block(harness: StoreHarness) -> None:
     """Each `taken` opens a block of numbers of its own, whatever was lost of the one before."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     first = log.add_event(EventType.RUN_STARTED)
     await log.rest()
-    store = await house.crash()
+    store = await harness.crash()
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
     second = log.add_event(EventType.RUN_STARTED)
@@ -60,14 +60,14 @@ async def test_a_taken_run_numbers_from_a_new_block(house: House) -> None:
     assert second.seq == 2 * BLOCK + 1
 
 
-async def test_no_number_is_given_twice(house: House) -> None:
+async def test_no_number_is_given_twice(harness: StoreHarness) -> None:
     """What a reader has seen keeps its number, though the end of the file is lost and the run is opened untaken."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     seen: list[events.Event] = []
     for _ in range(6):
         log.add_event(EventType.RUN_PAUSED, None, {"reason": "x"})
-        seen += await house.store.read_events(RUN, seen[-1].seq if seen else 0)
-        store = await house.crash()
+        seen += await harness.store.read_events(RUN, seen[-1].seq if seen else 0)
+        store = await harness.crash()
         log = await store.open(RUN)
     numbers = [event.seq for event in seen]
 
@@ -75,18 +75,18 @@ async def test_no_number_is_given_twice(house: House) -> None:
     assert numbers == sorted(numbers)
 
 
-async def test_a_line_without_its_event_gets_one(house: House) -> None:
+async def test_a_line_without_its_event_gets_one(harness: StoreHarness) -> None:
     """What the journals tell and events.jsonl does not is told once when the run is opened."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
     failed = {"status": "failed", "error": {"code": "x", "message": "m", "key": "b", "detail": {}}, "output": None}
     await log.append_step(
-        houses.step("b") | failed | {"output_hash": None, "final": False, "retry_at": "2026-02-10T15:00:00.000Z"}
+        store_harness.step("b") | failed | {"output_hash": None, "final": False, "retry_at": "2026-02-10T15:00:00.000Z"}
     )
-    await log.append_step(houses.step("b", attempt=2) | failed | {"output_hash": None})
+    await log.append_step(store_harness.step("b", attempt=2) | failed | {"output_hash": None})
     await log.decide(DecisionKind.PAUSED, {"reason": "crash_loop", "error": None})
     for _ in range(2):
-        store = await house.crash()
+        store = await harness.crash()
         log = await store.open(RUN)
         await log.rest()
     told = await store.read_events(RUN)
@@ -94,60 +94,60 @@ async def test_a_line_without_its_event_gets_one(house: House) -> None:
 
     assert [event.type for event in steps] == ["step.finished", "step.retrying", "step.failed"]
     assert [(event.key, event.data["position"]) for event in steps] == [("a", 0), ("b", 1), ("b", 2)]
-    assert sorted(houses.types(told)) == sorted(
+    assert sorted(store_harness.types(told)) == sorted(
         ["run.created", "step.finished", "step.retrying", "step.failed", "run.started", "run.paused"]
     )
 
 
-async def test_a_note_is_known_after_a_restart(house: House) -> None:
+async def test_a_note_is_known_after_a_restart(harness: StoreHarness) -> None:
     """Keys of notes that were written are handed out at opening, so that each is told once."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     log.add_event(EventType.RECIPE_NOTE, "halfway", {"x": 1})
     await log.close()
-    log = await house.store.open(RUN)
+    log = await harness.store.open(RUN)
 
     assert log.loaded.emitted == {"halfway"}
 
 
-async def test_a_torn_events_file_is_mended(house: House) -> None:
+async def test_a_torn_events_file_is_mended(harness: StoreHarness) -> None:
     """An incomplete last event is cut off and lines that are no events are passed over."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     log.add_event(EventType.RUN_STARTED, None, {"taken": 1})
     await log.close()
-    house.change("events.jsonl", lambda content: b'nonsense\n{"seq":1}\n' + content + b'{"seq": 99')
-    log = await house.store.open(RUN)
+    harness.change("events.jsonl", lambda content: b'nonsense\n{"seq":1}\n' + content + b'{"seq": 99')
+    log = await harness.store.open(RUN)
     log.add_event(EventType.RUN_PAUSED)
-    told = houses.types(await house.store.read_events(RUN))
+    told = store_harness.types(await harness.store.read_events(RUN))
 
     assert told == ["run.created", "run.started", "run.paused"]
 
 
-async def test_events_that_cannot_be_written_wait(house: House) -> None:
+async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None:
     """While there is no room events are kept in memory, and reading shows those that are written."""
-    log = await houses.begun(house)
-    house.faults.refuse("short", "events.jsonl")
+    log = await store_harness.begun(harness)
+    harness.faults.refuse("short", "events.jsonl")
     told = log.add_event(EventType.RUN_STARTED)
     with pytest.raises(errors.StorageFault):
         await log.rest()
-    while_full = await house.store.read_events(RUN)
-    house.faults.lift()
+    while_full = await harness.store.read_events(RUN)
+    harness.faults.lift()
     await log.rest()
 
-    assert houses.types(while_full) == ["run.created"]
-    assert (await house.store.read_events(RUN))[-1] == told
+    assert store_harness.types(while_full) == ["run.created"]
+    assert (await harness.store.read_events(RUN))[-1] == told
 
 
 # -- receipts
 
 
-async def test_a_receipt_proves_a_tool_execution(house: House) -> None:
+async def test_a_receipt_proves_a_tool_execution(harness: StoreHarness) -> None:
     """A receipt holds what was asked and what came of it, and is found by its id at once."""
-    log = await houses.begun(house)
-    record = await log.append_step(houses.proven("a", {"found": ["x"]}))
+    log = await store_harness.begun(harness)
+    record = await log.append_step(store_harness.proven("a", {"found": ["x"]}))
     await log.add_receipt(record)
     await log.add_receipt(record)
 
-    assert await house.store.find_receipt("rcpt_a") == {
+    assert await harness.store.find_receipt("rcpt_a") == {
         "receipt_id": "rcpt_a",
         "session_id": SESSION,
         "run_id": RUN,
@@ -159,35 +159,35 @@ async def test_a_receipt_proves_a_tool_execution(house: House) -> None:
         "started_at": record.started_at,
         "completed_at": record.completed_at,
     }
-    assert len(receipts(house)) == 1
+    assert len(receipts(harness)) == 1
 
 
-async def test_missing_receipts_are_completed(house: House) -> None:
+async def test_missing_receipts_are_completed(harness: StoreHarness) -> None:
     """Receipts that a crash left out are written when the run is opened, each once."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for key in "abc":
-        await log.append_step(houses.proven(key))
-    await log.add_receipt(log_record := (await house.store.read(RUN)).records[1])
+        await log.append_step(store_harness.proven(key))
+    await log.add_receipt(log_record := (await harness.store.read(RUN)).records[1])
     await log.rest()
     for _ in range(2):
-        store = await house.crash()
+        store = await harness.crash()
         log = await store.open(RUN)
         await log.rest()
 
     assert log_record.receipt_id == "rcpt_b"
-    assert sorted(str(receipt["receipt_id"]) for receipt in receipts(house)) == ["rcpt_a", "rcpt_b", "rcpt_c"]
+    assert sorted(str(receipt["receipt_id"]) for receipt in receipts(harness)) == ["rcpt_a", "rcpt_b", "rcpt_c"]
     assert (await store.find_receipt("rcpt_c"))["payload"] == {"found": "c"}
 
 
-async def test_a_receipt_is_completed_from_blobs(house: House) -> None:
+async def test_a_receipt_is_completed_from_blobs(harness: StoreHarness) -> None:
     """A payload or arguments too large for a line stand in full in the receipt."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     payload, body = {"rows": ["x" * 100] * 1000}, {"kind": "tool_call", "tool": "t", "args": {"q": "y" * 5000}}
     kept = await log.put_blob(json.dumps(payload).encode(), text=False)
     asked = await log.put_blob(json.dumps(body).encode(), text=False)
-    line = houses.proven("a") | {"output": None, "blob": kept.to_json(), "output_hash": f"sha256:{kept.sha256}"}
+    line = store_harness.proven("a") | {"output": None, "blob": kept.to_json(), "output_hash": f"sha256:{kept.sha256}"}
     await log.append_step(line | {"operation": {"hash": "sha256:x", "blob": asked.to_json()}})
-    store = await house.crash()
+    store = await harness.crash()
     log = await store.open(RUN)
     await log.rest()
     receipt = await store.find_receipt("rcpt_a")
@@ -197,58 +197,58 @@ async def test_a_receipt_is_completed_from_blobs(house: House) -> None:
     assert BlobRef.from_json(kept.to_json()) == kept
 
 
-async def test_a_torn_receipts_file_is_mended(house: House) -> None:
+async def test_a_torn_receipts_file_is_mended(harness: StoreHarness) -> None:
     """An incomplete receipt at the end is cut off before the next, and completed like a missing one."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for key in "ab":
-        await log.add_receipt(await log.append_step(houses.proven(key)))
+        await log.add_receipt(await log.append_step(store_harness.proven(key)))
     await log.close()
-    content = house.files().read(RECEIPTS)
-    house.files().write(RECEIPTS, content[:-20], sync=True)
-    log = await house.store.open(RUN)
+    content = harness.files().read(RECEIPTS)
+    harness.files().write(RECEIPTS, content[:-20], sync=True)
+    log = await harness.store.open(RUN)
     await log.rest()
 
-    assert house.files().read(RECEIPTS).endswith(b"}\n")
-    assert [receipt["receipt_id"] for receipt in receipts(house)] == ["rcpt_a", "rcpt_b"]
+    assert harness.files().read(RECEIPTS).endswith(b"}\n")
+    assert [receipt["receipt_id"] for receipt in receipts(harness)] == ["rcpt_a", "rcpt_b"]
 
 
-async def test_runs_of_a_session_share_a_file(house: House) -> None:
+async def test_runs_of_a_session_share_a_file(harness: StoreHarness) -> None:
     """Receipts of several runs at once are all there, whole."""
-    store = await house.open()
+    store = await harness.open()
     logs = []
     for name in ("one", "two", "three"):
-        await store.create(houses.start(name))
+        await store.create(store_harness.start(name))
         logs.append(await store.open(name))
 
     async def work(log: object, name: str) -> None:
         for key in (f"{name}-{n}" for n in range(5)):
-            record = await logs[int(name)].append_step(houses.proven(key))
+            record = await logs[int(name)].append_step(store_harness.proven(key))
             await logs[int(name)].add_receipt(record)
             await logs[int(name)].rest()
 
     await asyncio.gather(*(work(log, str(number)) for number, log in enumerate(logs)))
-    found = [str(receipt["receipt_id"]) for receipt in receipts(house)]
+    found = [str(receipt["receipt_id"]) for receipt in receipts(harness)]
 
     assert sorted(found) == sorted(f"rcpt_{n}-{m}" for n in range(3) for m in range(5))
     for receipt_id in found:
         assert (await store.find_receipt(receipt_id))["receipt_id"] == receipt_id
 
 
-async def test_a_session_stays_in_its_folder(house: House) -> None:
+async def test_a_session_stays_in_its_folder(harness: StoreHarness) -> None:
     """Whatever a session is called, its receipts lie below `audit/sessions`."""
     for name in ("../../evil", ".", "a/b", "ü" * 300):
         run_id = f"run{len(name)}"
-        log = await houses.begun(house, run_id=run_id, session_id=name)
-        await log.add_receipt(await log.append_step(houses.step("a", receipt_id=f"rcpt_{run_id}")))
+        log = await store_harness.begun(harness, run_id=run_id, session_id=name)
+        await log.add_receipt(await log.append_step(store_harness.step("a", receipt_id=f"rcpt_{run_id}")))
         await log.close()
-        assert (await house.store.find_receipt(f"rcpt_{run_id}"))["session_id"] == name
+        assert (await harness.store.find_receipt(f"rcpt_{run_id}"))["session_id"] == name
 
-    assert len(house.files().names("audit/sessions")) == 4
+    assert len(harness.files().names("audit/sessions")) == 4
 
 
-async def test_an_unknown_receipt_is_told(house: House) -> None:
+async def test_an_unknown_receipt_is_told(harness: StoreHarness) -> None:
     """A receipt that nobody wrote is not found."""
-    store = await house.open()
+    store = await harness.open()
     for receipt_id in ("rcpt_x", "", "../x", "x" * 1000):
         with pytest.raises(errors.NotFound):
             await store.find_receipt(receipt_id)
@@ -257,70 +257,70 @@ async def test_an_unknown_receipt_is_told(house: House) -> None:
 # -- snapshots
 
 
-async def test_snapshots_are_current_at_rest(house: House) -> None:
+async def test_snapshots_are_current_at_rest(harness: StoreHarness) -> None:
     """However often they were out of date, at rest they show the last state."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for count in range(50):
         log.refresh(functools.partial(dict, {"run.json": {"count": count}, "cache.json": {"a": count}}))
-        await log.append_step(houses.step(f"s{count}"))
+        await log.append_step(store_harness.step(f"s{count}"))
     await log.rest()
 
-    assert await house.store.read_snapshots(RUN) == {"run.json": {"count": 49}, "cache.json": {"a": 49}}
+    assert await harness.store.read_snapshots(RUN) == {"run.json": {"count": 49}, "cache.json": {"a": 49}}
 
 
-async def test_snapshots_are_written_when_asked_for(house: House) -> None:
+async def test_snapshots_are_written_when_asked_for(harness: StoreHarness) -> None:
     """The files of an open run are current once somebody has asked for them; of others nothing is asked."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await log.rest()
     log.refresh(lambda: {"state.json": {"x": 1}})
-    await house.store.care.show(RUN)
-    await house.store.care.show("another")
+    await harness.store.maintenance.show(RUN)
+    await harness.store.maintenance.show("another")
 
-    assert json.loads(house.content("state.json")) == {"x": 1}
+    assert json.loads(harness.content("state.json")) == {"x": 1}
 
 
-async def test_closing_writes_what_is_left(house: House) -> None:
+async def test_closing_writes_what_is_left(harness: StoreHarness) -> None:
     """Closing a run writes its snapshots, events and receipts."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     log.add_event(EventType.RUN_STARTED)
     log.refresh(lambda: {"run.json": {"x": 1}})
     await log.close()
 
-    assert (await house.store.read_snapshots(RUN))["run.json"] == {"x": 1}
-    assert houses.types(await house.store.read_events(RUN))[-1] == "run.started"
-    assert len(receipts(house)) == 1
+    assert (await harness.store.read_snapshots(RUN))["run.json"] == {"x": 1}
+    assert store_harness.types(await harness.store.read_events(RUN))[-1] == "run.started"
+    assert len(receipts(harness)) == 1
 
 
-async def test_snapshots_that_cannot_be_written_are_told_at_rest(house: House) -> None:
+async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreHarness) -> None:
     """Rest fails while the snapshots cannot be written, and succeeds later with the last state."""
-    log = await houses.begun(house)
-    house.faults.refuse("write", "run.json")
+    log = await store_harness.begun(harness)
+    harness.faults.refuse("write", "run.json")
     log.refresh(lambda: {"run.json": {"x": 1}})
     with pytest.raises(errors.StorageFault):
         await log.rest()
     log.refresh(lambda: {"run.json": {"x": 2}})
-    house.faults.lift()
+    harness.faults.lift()
     await log.heal()
     await log.rest()
 
-    assert (await house.store.read_snapshots(RUN))["run.json"] == {"x": 2}
+    assert (await harness.store.read_snapshots(RUN))["run.json"] == {"x": 2}
 
 
-async def test_the_authority_is_no_snapshot(house: House) -> None:
+async def test_the_authority_is_no_snapshot(harness: StoreHarness) -> None:
     """A projection cannot take the name of an authority, nor lead out of the folder."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for name in ("start.json", "../run.json", "a/b.json", "steps.jsonl", ".json"):
         log.refresh(functools.partial(dict, {name: {}}))
         with pytest.raises(errors.DriverFault):
             await log.rest()
 
 
-async def test_unreadable_snapshots_are_left_out(house: House) -> None:
+async def test_unreadable_snapshots_are_left_out(harness: StoreHarness) -> None:
     """A torn snapshot is passed over; it is a projection."""
-    await houses.ended(house, "a")
-    house.put("cache.json", b'{"a":')
-    found = await house.store.read_snapshots(RUN)
+    await store_harness.ended(harness, "a")
+    harness.put("cache.json", b'{"a":')
+    found = await harness.store.read_snapshots(RUN)
 
     assert list(found) == ["run.json"]
 
@@ -328,9 +328,9 @@ async def test_unreadable_snapshots_are_left_out(house: House) -> None:
 # -- logs
 
 
-async def test_logs_are_kept_by_name(house: House) -> None:
+async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
     """A log is found under the name it was written with, whatever that is, and lies in the run's folder."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     names = [
         "brief.1.prompt.md",
         "Items[3].Work#2.1.reply.md",
@@ -342,29 +342,29 @@ async def test_logs_are_kept_by_name(house: House) -> None:
     ]
     for number, name in enumerate(names):
         await log.write_log(name, f"text {number} ü")
-    listed = await house.store.list_logs(RUN)
+    listed = await harness.store.list_logs(RUN)
 
     for number, name in enumerate(names):
-        assert (await house.store.read_log(RUN, name)).decode() == f"text {number} ü"
+        assert (await harness.store.read_log(RUN, name)).decode() == f"text {number} ü"
     assert len(listed) == len(names)
     assert "brief.1.prompt.md" in listed
     for name in listed:
-        assert await house.store.read_log(RUN, name)
+        assert await harness.store.read_log(RUN, name)
 
 
-async def test_an_unknown_log_is_told_with_those_there_are(house: House) -> None:
+async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness) -> None:
     """A log that is not there is answered with the names of the others."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     await log.write_log("a.txt", "x")
     for name in ("b.txt", "../start.json", "a.txt/", "."):
         with pytest.raises(errors.NotFound) as caught:
-            await house.store.read_log(RUN, name)
+            await harness.store.read_log(RUN, name)
         assert caught.value.detail["logs"] == ["a.txt"]
 
 
-async def test_nothing_can_be_read_of_no_run(house: House) -> None:
+async def test_nothing_can_be_read_of_no_run(harness: StoreHarness) -> None:
     """Every question about a run that is not there is answered with `not_found`."""
-    store = await house.open()
+    store = await harness.open()
     blob = BlobRef(sha256="0" * 64, size_bytes=1, text=True)
     for asked in (
         store.read("none"),
@@ -375,8 +375,8 @@ async def test_nothing_can_be_read_of_no_run(house: House) -> None:
         store.read_snapshots("none"),
         store.summary("none"),
         store.delete("none"),
-        store.care.verify("none"),
-        store.care.repair("none"),
+        store.maintenance.verify("none"),
+        store.maintenance.repair("none"),
     ):
         with pytest.raises(errors.NotFound):
             await asked

@@ -10,64 +10,64 @@ import pytest
 
 from app import errors
 from app.domain import plain
-from tests.conformance import houses
-from tests.conformance.houses import House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
 
-FILE = f"audit/sessions/{houses.SESSION}/tool_receipts.jsonl"
+FILE = f"audit/sessions/{store_harness.SESSION}/tool_receipts.jsonl"
 
 
-async def proven(house: House, *, deleted: bool = False) -> None:
+async def proven(harness: StoreHarness, *, deleted: bool = False) -> None:
     """Make a run with a receipt that has ended, and perhaps delete it."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     payload = {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": "\u2028"}
-    await log.add_receipt(await log.append_step(houses.proven("a", payload)))
-    await log.add_receipt(await log.append_step(houses.step("b", "", receipt_id="rcpt_b")))
+    await log.add_receipt(await log.append_step(store_harness.proven("a", payload)))
+    await log.add_receipt(await log.append_step(store_harness.step("b", "", receipt_id="rcpt_b")))
     failed = {"status": "failed", "output": None, "output_hash": None, "error": {"code": "x", "message": "y"}}
-    await log.add_receipt(await log.append_step(houses.step("c", receipt_id="rcpt_c") | failed))
+    await log.add_receipt(await log.append_step(store_harness.step("c", receipt_id="rcpt_c") | failed))
     await log.rest()
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
     if deleted:
-        await house.store.delete(houses.RUN)
+        await harness.store.delete(store_harness.RUN)
 
 
-def rewrite(house: House, change: Callable[[dict[str, Any]], dict[str, Any]], path: str = FILE) -> None:
+def rewrite(harness: StoreHarness, change: Callable[[dict[str, Any]], dict[str, Any]], path: str = FILE) -> None:
     """Change the first receipt by hand."""
-    first, *others = house.files().read(FILE).splitlines(keepends=True)
+    first, *others = harness.files().read(FILE).splitlines(keepends=True)
     content = plain.encode(change(json.loads(first))) + b"\n" + b"".join(others)
-    house.files().write(path, content, sync=True)
+    harness.files().write(path, content, sync=True)
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_receipts_are_proven(house: House, deleted: bool) -> None:
+async def test_receipts_are_proven(harness: StoreHarness, deleted: bool) -> None:
     """What the run has written holds, while it is open, when it has ended and when it is deleted."""
-    await proven(house, deleted=deleted)
-    await house.settle()
-    store = await house.crash()
+    await proven(harness, deleted=deleted)
+    await harness.settle()
+    store = await harness.crash()
 
     for name in ("rcpt_a", "rcpt_b", "rcpt_c"):
         assert await store.prove_receipt(name) == await store.find_receipt(name)
 
 
-async def test_a_receipt_of_an_open_run_is_proven(house: House) -> None:
+async def test_a_receipt_of_an_open_run_is_proven(harness: StoreHarness) -> None:
     """A receipt that is only queued holds."""
-    log = await houses.begun(house)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log = await store_harness.begun(harness)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
 
-    assert (await house.store.prove_receipt("rcpt_a"))["key"] == "a"
+    assert (await harness.store.prove_receipt("rcpt_a"))["key"] == "a"
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_a_changed_payload_is_told(house: House, deleted: bool) -> None:
+async def test_a_changed_payload_is_told(harness: StoreHarness, deleted: bool) -> None:
     """A payload that does not fit its hash is refused, with the run or without it."""
-    await proven(house, deleted=deleted)
+    await proven(harness, deleted=deleted)
     payloads: tuple[Any, ...] = (
         "forged", None, {"found": []}, {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": " "},
     )  # fmt: skip
     for payload in payloads:
-        rewrite(house, lambda receipt, payload=payload: receipt | {"payload": payload})  # type: ignore[misc]
+        rewrite(harness, lambda receipt, payload=payload: receipt | {"payload": payload})  # type: ignore[misc]
         with pytest.raises(errors.Conflict) as caught:
-            await house.store.prove_receipt("rcpt_a")
+            await harness.store.prove_receipt("rcpt_a")
 
         assert caught.value.code == "receipt_altered"
         assert "holds another payload" in caught.value.message
@@ -83,52 +83,52 @@ async def test_a_changed_payload_is_told(house: House, deleted: bool) -> None:
         {"run_id": "20260210T143000Z-other1"},
     ],
 )
-async def test_the_journal_knows_better(house: House, changed: dict[str, Any]) -> None:
+async def test_the_journal_knows_better(harness: StoreHarness, changed: dict[str, Any]) -> None:
     """As long as there is the run, whatever else its journal says is refused, be the hash changed as well."""
-    await proven(house)
-    await house.store.create(houses.start("20260210T143000Z-other1"))
-    rewrite(house, lambda receipt: receipt | changed)
+    await proven(harness)
+    await harness.store.create(store_harness.start("20260210T143000Z-other1"))
+    rewrite(harness, lambda receipt: receipt | changed)
 
     with pytest.raises(errors.Conflict) as caught:
-        await house.store.prove_receipt("rcpt_a")
+        await harness.store.prove_receipt("rcpt_a")
     assert caught.value.code == "receipt_altered"
 
 
-async def test_a_receipt_cannot_move_to_another_session(house: House) -> None:
+async def test_a_receipt_cannot_move_to_another_session(harness: StoreHarness) -> None:
     """Neither a line that names another session than its file's, nor one that was added to another's file, counts."""
-    await proven(house)
-    rewrite(house, lambda receipt: receipt | {"session_id": "other"})
+    await proven(harness)
+    rewrite(harness, lambda receipt: receipt | {"session_id": "other"})
     with pytest.raises(errors.Conflict):
-        await house.store.prove_receipt("rcpt_a")
-    house.files().add_folder("audit/sessions/other")
-    rewrite(house, lambda receipt: receipt | {"session_id": "other"}, "audit/sessions/other/tool_receipts.jsonl")
-    await house.store.rebuild_index()
+        await harness.store.prove_receipt("rcpt_a")
+    harness.files().add_folder("audit/sessions/other")
+    rewrite(harness, lambda receipt: receipt | {"session_id": "other"}, "audit/sessions/other/tool_receipts.jsonl")
+    await harness.store.rebuild_index()
     with pytest.raises(errors.Conflict):
-        await house.store.prove_receipt("rcpt_a")
+        await harness.store.prove_receipt("rcpt_a")
 
 
-async def test_an_added_line_proves_nothing(house: House) -> None:
+async def test_an_added_line_proves_nothing(harness: StoreHarness) -> None:
     """A line that no run has written is unknown, and told once a rebuilt index knows it."""
-    await proven(house)
-    forged = json.loads(house.files().read(FILE).splitlines()[0]) | {"receipt_id": "rcpt_z"}
-    house.files().write(FILE, house.files().read(FILE) + plain.encode(forged) + b"\n", sync=True)
+    await proven(harness)
+    forged = json.loads(harness.files().read(FILE).splitlines()[0]) | {"receipt_id": "rcpt_z"}
+    harness.files().write(FILE, harness.files().read(FILE) + plain.encode(forged) + b"\n", sync=True)
     with pytest.raises(errors.NotFound):
-        await house.store.prove_receipt("rcpt_z")
-    await house.store.rebuild_index()
+        await harness.store.prove_receipt("rcpt_z")
+    await harness.store.rebuild_index()
     with pytest.raises(errors.Conflict) as caught:
-        await house.store.prove_receipt("rcpt_z")
+        await harness.store.prove_receipt("rcpt_z")
 
     assert "is not in the journal of its run" in caught.value.message
-    assert (await house.store.prove_receipt("rcpt_a"))["key"] == "a"
+    assert (await harness.store.prove_receipt("rcpt_a"))["key"] == "a"
 
 
 @pytest.mark.parametrize("payload", ['"\\ud800"', "NaN", "[[[[[[[[[[1]]]]]]]]]]", "1e999", "0"])
-async def test_strange_payloads_break_nothing(house: House, payload: str) -> None:
+async def test_strange_payloads_break_nothing(harness: StoreHarness, payload: str) -> None:
     """A payload that could not even be hashed is another than the hash says."""
-    await proven(house, deleted=True)
-    first, *others = house.files().read(FILE).splitlines(keepends=True)
+    await proven(harness, deleted=True)
+    first, *others = harness.files().read(FILE).splitlines(keepends=True)
     changed = json.dumps(json.loads(first) | {"payload": 7777}).replace("7777", payload).encode() + b"\n"
-    house.files().write(FILE, changed + b"".join(others), sync=True)
+    harness.files().write(FILE, changed + b"".join(others), sync=True)
 
     with pytest.raises(errors.Conflict):
-        await house.store.prove_receipt("rcpt_a")
+        await harness.store.prove_receipt("rcpt_a")

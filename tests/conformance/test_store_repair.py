@@ -9,17 +9,17 @@ import pytest
 from app import errors
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from tests.conformance import houses
-from tests.conformance.houses import RUN, House
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, StoreHarness
 
 STARTED = {"key": "a", "attempt": 1, "operation": "sha256:a"}
 
 
-async def three_steps(house: House) -> None:
+async def three_steps(harness: StoreHarness) -> None:
     """Make a run of three steps that is not finished, and let go of it."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     for key in "abc":
-        await log.append_step(houses.step(key))
+        await log.append_step(store_harness.step(key))
         await log.decide(DecisionKind.STARTED, STARTED | {"key": key})
     await log.close()
 
@@ -40,161 +40,163 @@ def states(told: dict[str, Any]) -> dict[str, str]:
     return {file["file"]: file["state"] for file in told["files"]}
 
 
-async def test_a_sound_run_is_told_to_be(house: House) -> None:
+async def test_a_sound_run_is_told_to_be(harness: StoreHarness) -> None:
     """Nothing is wrong with an undamaged run, and repairing it changes nothing."""
-    await three_steps(house)
-    before = house.content("steps.jsonl"), house.content("control.jsonl")
-    told = await house.store.care.verify(RUN)
-    repaired = await house.store.care.repair(RUN)
+    await three_steps(harness)
+    before = harness.content("steps.jsonl"), harness.content("control.jsonl")
+    told = await harness.store.maintenance.verify(RUN)
+    repaired = await harness.store.maintenance.repair(RUN)
 
     assert told["ok"]
     assert states(told) == {"start.json": "ok", "steps.jsonl": "ok", "control.jsonl": "ok"}
     assert not repaired["changed"]
-    assert (house.content("steps.jsonl"), house.content("control.jsonl")) == before
+    assert (harness.content("steps.jsonl"), harness.content("control.jsonl")) == before
 
 
-async def test_a_torn_end_is_no_damage(house: House) -> None:
+async def test_a_torn_end_is_no_damage(harness: StoreHarness) -> None:
     """What was written behind the last confirmed line and is torn is told as what it is: the next opening cuts it."""
-    await three_steps(house)
-    house.change("steps.jsonl", lambda content: content + content[:20])
-    told = await house.store.care.verify(RUN)
+    await three_steps(harness)
+    harness.change("steps.jsonl", lambda content: content + content[:20])
+    told = await harness.store.maintenance.verify(RUN)
 
     assert told["ok"]
     assert states(told)["steps.jsonl"] == "torn"
     assert told["files"][1]["line"] == 4
 
 
-async def test_a_confirmed_line_that_is_torn_is_told(house: House) -> None:
+async def test_a_confirmed_line_that_is_torn_is_told(harness: StoreHarness) -> None:
     """Where something else knows of a line that is gone, the run is shown as paused for that, and told as damaged."""
-    await three_steps(house)
-    house.change("steps.jsonl", lambda content: content[:-5])
-    told = await house.store.care.verify(RUN)
-    shown = (await house.store.read(RUN)).decisions
-    repaired = await house.store.care.repair(RUN)
+    await three_steps(harness)
+    harness.change("steps.jsonl", lambda content: content[:-5])
+    told = await harness.store.maintenance.verify(RUN)
+    shown = (await harness.store.read(RUN)).decisions
+    repaired = await harness.store.maintenance.repair(RUN)
 
     assert (told["state"], states(told)["steps.jsonl"]) == ("damaged", "corrupt")
     assert (shown.status, shown.paused) == (RunState.PAUSED, "journal_lines_missing")
     assert (repaired["changed"], repaired["status"]) == (True, "paused")
-    assert (await house.store.care.verify(RUN))["ok"]
-    assert (await house.store.read(RUN)).decisions.paused == "repaired"
+    assert (await harness.store.maintenance.verify(RUN))["ok"]
+    assert (await harness.store.read(RUN)).decisions.paused == "repaired"
 
 
 @pytest.mark.parametrize(("name", "kept"), [("steps.jsonl", 1), ("control.jsonl", 1)])
-async def test_a_repair_keeps_what_is_before_the_damage(house: House, name: str, kept: int) -> None:
+async def test_a_repair_keeps_what_is_before_the_damage(harness: StoreHarness, name: str, kept: int) -> None:
     """The damaged journal is put aside whole, its sound beginning goes on, and the run waits paused for a person."""
-    await three_steps(house)
-    house.change(name, line_changed(1))
-    damaged = house.content(name)
-    found = await house.store.care.verify(RUN)
-    told = await house.store.care.repair(RUN)
+    await three_steps(harness)
+    harness.change(name, line_changed(1))
+    damaged = harness.content(name)
+    found = await harness.store.maintenance.verify(RUN)
+    told = await harness.store.maintenance.repair(RUN)
     file = next(file for file in told["files"] if file["file"] == name)
-    log = await house.store.open(RUN)
-    again = await log.append_step(houses.step("z"))
+    log = await harness.store.open(RUN)
+    again = await log.append_step(store_harness.step("z"))
 
     assert not found["ok"]
     assert next(item for item in found["files"] if item["file"] == name)["line"] == 2
     assert (file["kept"], file["lost"] + file["kept"]) == (kept, damaged.count(b"\n"))
-    assert house.content(file["aside"]) == damaged
+    assert harness.content(file["aside"]) == damaged
     assert log.loaded.decisions.status is RunState.PAUSED
     assert log.loaded.decisions.paused == "repaired"
     assert again.position == (1 if name == "steps.jsonl" else 3)
-    assert (await house.store.summary(RUN)).status == "paused"
+    assert (await harness.store.summary(RUN)).status == "paused"
 
 
-async def test_an_ending_that_no_longer_fits_goes(house: House) -> None:
+async def test_an_ending_that_no_longer_fits_goes(harness: StoreHarness) -> None:
     """Where lines of a finished run are lost its ending is dropped with them, and the run waits paused."""
-    await houses.ended(house, "a", "b", "c")
-    house.change("steps.jsonl", line_changed(1))
-    await house.store.care.repair(RUN)
-    loaded = await house.store.read(RUN)
+    await store_harness.ended(harness, "a", "b", "c")
+    harness.change("steps.jsonl", line_changed(1))
+    await harness.store.maintenance.repair(RUN)
+    loaded = await harness.store.read(RUN)
 
     assert [record.key for record in loaded.records] == ["a"]
     assert loaded.decisions.ended is None
     assert loaded.decisions.paused == "repaired"
-    assert "ended" in house.content("control.jsonl.damaged-1").decode()
+    assert "ended" in harness.content("control.jsonl.damaged-1").decode()
 
 
-async def test_a_lost_blob_costs_the_lines_from_its_own_on(house: House) -> None:
+async def test_a_lost_blob_costs_the_lines_from_its_own_on(harness: StoreHarness) -> None:
     """Repair keeps the lines before the one whose blob is missing."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
     blob = await log.put_blob(b"x" * 70_000, text=True)
     facts = {"output_hash": f"sha256:{blob.sha256}", "blob": blob.to_json(), "output": None}
-    await log.append_step(houses.step("b") | facts)
-    await log.append_step(houses.step("c"))
+    await log.append_step(store_harness.step("b") | facts)
+    await log.append_step(store_harness.step("c"))
     await log.close()
-    house.remove(f"blobs/{blob.sha256}")
-    await house.store.care.repair(RUN)
+    harness.remove(f"blobs/{blob.sha256}")
+    await harness.store.maintenance.repair(RUN)
 
-    assert [record.key for record in (await house.store.read(RUN)).records] == ["a"]
+    assert [record.key for record in (await harness.store.read(RUN)).records] == ["a"]
 
 
-async def test_a_missing_journal_is_begun_anew(house: House) -> None:
+async def test_a_missing_journal_is_begun_anew(harness: StoreHarness) -> None:
     """Where a journal is gone, repair begins an empty one."""
-    await three_steps(house)
-    house.remove("steps.jsonl")
-    await house.store.care.repair(RUN)
-    loaded = await house.store.read(RUN)
+    await three_steps(harness)
+    harness.remove("steps.jsonl")
+    await harness.store.maintenance.repair(RUN)
+    loaded = await harness.store.read(RUN)
 
     assert list(loaded.records) == []
     assert loaded.decisions.paused == "repaired"
 
 
-async def test_repairs_are_kept_apart(house: House) -> None:
+async def test_repairs_are_kept_apart(harness: StoreHarness) -> None:
     """A second repair puts its original beside that of the first."""
-    await three_steps(house)
+    await three_steps(harness)
     for _ in range(2):
-        house.change("control.jsonl", line_changed(0))
-        await house.store.care.repair(RUN)
-    names = house.files().names(f"runs/{RUN}")
+        harness.change("control.jsonl", line_changed(0))
+        await harness.store.maintenance.repair(RUN)
+    names = harness.files().names(f"runs/{RUN}")
 
     assert {"control.jsonl.damaged-1", "control.jsonl.damaged-2"} <= set(names)
 
 
-async def test_a_run_is_found_by_its_key_while_it_is_repaired(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_found_by_its_key_while_it_is_repaired(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request that is repeated while its run is repaired finds that run, and makes no second one."""
-    await houses.ended(house, "a", "b", idempotency_key="k1", request_sha256="h")
-    house.change("steps.jsonl", line_changed(1))
-    index, found = house.store._parts.means.index, list[str | None]()
+    await store_harness.ended(harness, "a", "b", idempotency_key="k1", request_sha256="h")
+    harness.change("steps.jsonl", line_changed(1))
+    index, found = harness.store._parts.context.index, list[str | None]()
 
     def watched(change: Any) -> Any:
         async def changed(*given: Any) -> Any:
             told = await change(*given)
-            found.append(await house.store.find_repeated("k1", "h"))
+            found.append(await harness.store.find_repeated("k1", "h"))
             return told
 
         return changed
 
     for name in ("remove_run", "add_missing", "apply", "put_run"):
         monkeypatch.setattr(index, name, watched(getattr(index, name)))
-    await house.store.care.repair(RUN)
+    await harness.store.maintenance.repair(RUN)
 
     assert found
     assert set(found) == {RUN}
-    assert (await house.store.summary(RUN)).status == "paused"
+    assert (await harness.store.summary(RUN)).status == "paused"
 
 
-async def test_without_a_start_there_is_nothing_to_repair(house: House) -> None:
+async def test_without_a_start_there_is_nothing_to_repair(harness: StoreHarness) -> None:
     """A start.json that cannot be read is reported, and repair refuses to guess."""
-    await three_steps(house)
-    house.put("start.json", b"{")
-    told = await house.store.care.verify(RUN)
+    await three_steps(harness)
+    harness.put("start.json", b"{")
+    told = await harness.store.maintenance.verify(RUN)
     with pytest.raises(errors.JournalCorrupt):
-        await house.store.care.repair(RUN)
+        await harness.store.maintenance.repair(RUN)
 
     assert not told["ok"]
     assert states(told) == {"start.json": "corrupt"}
 
 
-async def test_a_repair_after_a_failed_opening_brings_the_run_back(house: House) -> None:
+async def test_a_repair_after_a_failed_opening_brings_the_run_back(harness: StoreHarness) -> None:
     """A run that was parked as damaged is unfinished again once it is repaired, and its event stays."""
-    await three_steps(house)
-    house.change("steps.jsonl", line_changed(1))
+    await three_steps(harness)
+    harness.change("steps.jsonl", line_changed(1))
     with pytest.raises(errors.JournalCorrupt):
-        await house.store.open(RUN)
-    parked = await house.store.list_unfinished()
-    await house.store.care.repair(RUN)
+        await harness.store.open(RUN)
+    parked = await harness.store.list_unfinished()
+    await harness.store.maintenance.repair(RUN)
 
     assert parked == []
-    assert [run.run_id for run in await house.store.list_unfinished()] == [RUN]
-    assert "recovery.corrupt" in houses.types(await house.store.read_events(RUN))
+    assert [run.run_id for run in await harness.store.list_unfinished()] == [RUN]
+    assert "recovery.corrupt" in store_harness.types(await harness.store.read_events(RUN))

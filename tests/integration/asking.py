@@ -15,7 +15,7 @@ from app.api import service
 from app.dialects import registry
 from app.domain import library, operations, plain, runs
 from app.engine import ports
-from app.main import _desk
+from app.main import _services
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -43,15 +43,15 @@ class Asking:
             args_schema=schema,
         )
 
-    def check(self, recipe: library.Recipe, shelf: library.Library) -> list[errors.Flaw]:
+    def check(self, recipe: library.Recipe, definition_cache: library.Library) -> list[errors.Flaw]:
         """Find nothing."""
         return []
 
-    def flaws(self, source: str, stem: str, shelf: library.Library) -> list[errors.Flaw]:
+    def flaws(self, source: str, stem: str, definition_cache: library.Library) -> list[errors.Flaw]:
         """Find nothing."""
         return []
 
-    def freeze(self, recipe: library.Recipe, shelf: library.Library) -> dict[str, plain.Json]:
+    def freeze(self, recipe: library.Recipe, definition_cache: library.Library) -> dict[str, plain.Json]:
         """Return nothing."""
         return {}
 
@@ -102,9 +102,9 @@ SHIP: tuple[Step, ...] = (
 """Look, ask, go on."""
 
 
-def world(environ: Mapping[str, str] | None = None) -> bootstrap.Platform:
+def platform(environ: Mapping[str, str] | None = None) -> bootstrap.Platform:
     """Return the real world, in which recipes of this language are understood too."""
-    return dataclasses.replace(bootstrap.real_world(environ or {}), dialects={**registry.DIALECTS, "asking": ASKING})
+    return dataclasses.replace(bootstrap.real_platform(environ or {}), dialects={**registry.DIALECTS, "asking": ASKING})
 
 
 def add(project: Project, recipe_id: str, *steps: Step) -> None:
@@ -116,9 +116,9 @@ def add(project: Project, recipe_id: str, *steps: Step) -> None:
 class Asked(served.Served):
     """The service over such a project."""
 
-    def __init__(self, project: Project, http: httpx.AsyncClient, room: bootstrap.Application) -> None:
+    def __init__(self, project: Project, http: httpx.AsyncClient, application: bootstrap.Application) -> None:
         super().__init__(project, http)
-        self.room = room
+        self.application = application
         """What it is served from."""
 
     async def gates(self, **query: Any) -> list[dict[str, Any]]:
@@ -147,10 +147,10 @@ class Asked(served.Served):
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]:
     """Serve a project to a client in this process."""
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.5} | overrides))
-    async with bootstrap.build(chosen, bootstrap.OpenMode(address="http://127.0.0.1:8000"), world()) as room:
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address="http://127.0.0.1:8000"), platform()) as application:
         app = service.create(chosen.server)
-        app.state.desk = _desk(room, chosen.server)
+        app.state.services = _services(application, chosen.server)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
-            yield Asked(project, http, room)
-        room.runs.release()
+            yield Asked(project, http, application)
+        application.runs.release()

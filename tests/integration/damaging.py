@@ -14,7 +14,7 @@ from app.storage.disk import os_disk
 from app.storage.runs import repair
 from tests.integration import project as projects
 from tests.integration import served
-from tests.unit.dialects.amplifier import workshop as amplifier
+from tests.unit.dialects.amplifier import recipe_harness as amplifier
 
 AUTHORITY = ("start.json", "steps.jsonl", "control.jsonl")
 """Files that are believed, beside the blobs."""

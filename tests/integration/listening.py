@@ -105,7 +105,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listeni
 
 async def _stop(server: uvicorn.Server, app: fastapi.FastAPI, serving: asyncio.Task[None]) -> None:
     if server.started:
-        app.state.desk.runs.release()
+        app.state.services.runs.release()
     server.should_exit = True
     await serving
 

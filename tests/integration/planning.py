@@ -13,7 +13,7 @@ import httpx
 
 from app import bootstrap
 from app.api import service
-from app.main import _desk
+from app.main import _services
 from tests.integration import served
 from tests.integration.project import Project
 from tests.unit.services.plans import chores
@@ -232,16 +232,19 @@ def make_project(root: Path) -> Project:
 
 @contextlib.asynccontextmanager
 async def in_process(
-    project: Project, toolbox: chores.Toolbox | None = None, world: bootstrap.Platform | None = None, **overrides: Any
+    project: Project,
+    toolbox: chores.Toolbox | None = None,
+    platform: bootstrap.Platform | None = None,
+    **overrides: Any,
 ) -> AsyncIterator[Planned]:
     """Serve a project to a client in this process."""
     tools = toolbox or chores.Toolbox()
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.0} | overrides))
     use = bootstrap.OpenMode(address="http://127.0.0.1:8000")
-    async with bootstrap.build(chosen, use, world or chores.world(tools)) as room:
+    async with bootstrap.build(chosen, use, platform or chores.platform(tools)) as application:
         app = service.create(chosen.server)
-        app.state.desk = _desk(room, chosen.server)
+        app.state.services = _services(application, chosen.server)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
             yield Planned(project, http, tools)
-        room.runs.release()
+        application.runs.release()

@@ -35,7 +35,7 @@ class Served:
     def release(self) -> None:
         """Let nobody wait any more, as a stopping service does first."""
         assert self._app is not None
-        self._app.state.desk.runs.release()
+        self._app.state.services.runs.release()
 
     async def start(self, recipe_id: str, **body: Any) -> str:
         """Start a run and return its id."""
@@ -93,7 +93,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
                 yield Served(project, http, app)
         finally:
             if server.started:
-                app.state.desk.runs.release()
+                app.state.services.runs.release()
             server.should_exit = True
             await serving
 

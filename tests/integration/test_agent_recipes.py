@@ -14,12 +14,12 @@ import pytest
 from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import AGAIN, FIX, OTHER_SAID, recipe, says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, FIX, OTHER_SAID, recipe, says
 
 OWN = ".control-room/recipes/agent_recipes"
 SAID = {"args": {"backend": "said"}}
-HOLD = FIX | {"onOutcome": FIX["onOutcome"] | {"complete": workshop.OTHER}}
+HOLD = FIX | {"onOutcome": FIX["onOutcome"] | {"complete": recipe_harness.OTHER}}
 
 
 def _write(project: Project, name: str, content: Any) -> Path:
@@ -38,7 +38,7 @@ async def _flaws(service: served.Served, recipe_id: str) -> list[tuple[str, str]
 async def test_the_catalogue_is_listed(service: served.Served) -> None:
     """All eight recipes can be started, each with the arguments of every run and its own."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
-    names = {path.stem for path in workshop.CATALOGUE.glob("*.json")}
+    names = {path.stem for path in recipe_harness.CATALOGUE.glob("*.json")}
     shown = (await service.http.get("/api/recipes/rebase")).json()
 
     assert len(names) == 8
@@ -171,7 +171,7 @@ async def test_a_project_shares_steps(service: served.Served) -> None:
     steps = {"$include": bundled, "fix": {"$ref": "shared/ours.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", initialStep="code-review", steps=steps))
     shown = (await service.http.get("/api/recipes/ours")).json()
-    _write(service.project, bundled, {**own, "code-review": workshop.REVIEW, "commit": workshop.COMMIT})
+    _write(service.project, bundled, {**own, "code-review": recipe_harness.REVIEW, "commit": recipe_harness.COMMIT})
     shadowed = (await service.http.get("/api/recipes/ours")).json()
     untouched = (await service.http.get("/api/recipes/review-and-commit")).json()
 
@@ -184,7 +184,7 @@ async def test_a_project_shares_steps(service: served.Served) -> None:
 
 async def test_a_shared_file_is_read_again_when_it_changes(service: served.Served) -> None:
     """Recipes follow the files that they are made of: mended, broken, removed, and there again."""
-    steps = {**workshop.RECIPE["steps"], "fix": {"$ref": "shared/fix.json#/fix"}}
+    steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/fix.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps))
     seen = [await _flaws(service, "ours")]
     shared = _write(service.project, "shared/fix.json", {"fix": FIX})
@@ -221,7 +221,7 @@ async def test_shared_files_are_files_of_the_folder(service: served.Served, kind
             target.write_bytes(b"\xff\xfe")
         case "pipe":
             os.mkfifo(target)
-    steps = {**workshop.RECIPE["steps"], "fix": {"$ref": "shared/fix.json#/fix"}}
+    steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/fix.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps))
     entry = await _entry(service, "ours")
 
@@ -231,7 +231,7 @@ async def test_shared_files_are_files_of_the_folder(service: served.Served, kind
 
 async def test_every_fault_of_a_composed_recipe_is_told(service: served.Served) -> None:
     """What cannot be put in is told beside what is wrong with the rest, once each."""
-    steps = {**workshop.RECIPE["steps"], "fix": {"$ref": "shared/absent.json#/fix"}}
+    steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/absent.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps, model="huge", initialStep="start"))
 
     assert set(await _flaws(service, "ours")) == {
@@ -258,7 +258,9 @@ async def test_a_run_goes_on_to_another_recipe(service: served.Served, held: Hel
     """A restart leads to a recipe as it stood when the run was started, whatever is done to it afterwards."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))
     first = recipe(id="first", initialStep="commit", steps={"commit": leading})
-    second = recipe(id="second", initialStep="review", steps={**workshop.RECIPE["steps"], "review": workshop.REVIEW})
+    second = recipe(
+        id="second", initialStep="review", steps={**recipe_harness.RECIPE["steps"], "review": recipe_harness.REVIEW}
+    )
     _write(service.project, "first.json", first)
     alone = await _flaws(service, "first")
     path = _write(service.project, "second.json", second)
@@ -284,7 +286,7 @@ async def test_a_changed_target_counts_for_the_next_run(service: served.Served) 
     service.project.say("commit", text=says("committed"))
     service.project.say("restart1/review", text=OTHER_SAID)
     before = await service.run("first", **SAID)
-    _write(service.project, "second.json", workshop.with_step("review", prompt="Look closer.") | {"id": "second"})
+    _write(service.project, "second.json", recipe_harness.with_step("review", prompt="Look closer.") | {"id": "second"})
     after = await service.run("first", **SAID)
     frozen = [
         json.loads((service.project.data / "runs" / run["run_id"] / "start.json").read_text())["frozen"]["recipes"]

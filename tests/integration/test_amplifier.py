@@ -11,11 +11,11 @@ import pytest
 
 from tests.integration import served
 from tests.integration.project import Project
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import later, recipe, staged, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import later, recipe, staged, step
 
 OWN = ".control-room/recipes/amplifier"
-EXAMPLES = {path.stem for path in (workshop.ROOT / "recipes" / "amplifier").glob("*.yaml")}
+EXAMPLES = {path.stem for path in (recipe_harness.ROOT / "recipes" / "amplifier").glob("*.yaml")}
 
 
 def _asks(id: str = "a", **more: Any) -> dict[str, Any]:

@@ -200,7 +200,7 @@ async def test_a_failure_of_the_service_is_told_under_an_id(
 
     transport = service.http._transport
     assert isinstance(transport, httpx.ASGITransport)
-    monkeypatch.setattr(transport.app.state.desk.inventory, "tools", broken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(transport.app.state.services.inventory, "tools", broken)  # type: ignore[attr-defined]
     with caplog.at_level(logging.ERROR):
         answer = await service.http.get("/api/tools")
     problem = told(answer)

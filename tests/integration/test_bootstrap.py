@@ -32,18 +32,18 @@ def chosen(project: programs.Project, **given: Any) -> settings.Settings:
     return settings.load({}, project=project.path, home=project.path / "nobody", **given)
 
 
-async def start_small(room: bootstrap.Application, **asked: Any) -> str:
+async def start_small(application: bootstrap.Application, **asked: Any) -> str:
     """Start the small recipe."""
     request = requests.StartRequest(recipe_id="small", args={"words": "gate"}, **asked)
-    return (await room.runs.start(request)).run_id
+    return (await application.runs.start(request)).run_id
 
 
 async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Project):
     """A room executes runs; when it is left, every task has ended and the lock is free for the next."""
     for _ in range(2):
-        async with bootstrap.build(chosen(project), SERVE) as room:
-            run_id = await start_small(room)
-            assert await room.engine.ended(run_id) is states.RunState.DONE
+        async with bootstrap.build(chosen(project), SERVE) as application:
+            run_id = await start_small(application)
+            assert await application.engine.ended(run_id) is states.RunState.DONE
 
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not (project.data / "service.json").exists()
@@ -51,22 +51,22 @@ async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Pr
 
 async def test_second_service_is_refused_and_takes_nothing_along(project: programs.Project):
     """While one room holds the lock another is refused, names it, and is gone without a trace."""
-    async with bootstrap.build(chosen(project), SERVE) as room:
+    async with bootstrap.build(chosen(project), SERVE) as application:
         with pytest.raises(errors.DataDirectoryBusy) as refused:
             async with bootstrap.build(chosen(project), bootstrap.OpenMode(alone=True)):
                 pass
 
         assert refused.value.detail["url"] == SERVE.address
         assert refused.value.detail["pid"] == os.getpid()
-        assert await room.engine.ended(await start_small(room)) is states.RunState.DONE
+        assert await application.engine.ended(await start_small(application)) is states.RunState.DONE
 
 
 async def test_looking_changes_nothing(project: programs.Project):
     """A room that only looks makes no data directory, and shows recipes all the same."""
     before = sorted(project.path.rglob("*"))
-    async with bootstrap.build(chosen(project), bootstrap.OpenMode(look_only=True)) as room:
-        listed = await room.runs.list_runs(stores.RunQuery())
-        recipes = [entry.recipe_id for entry in room.catalogue.all()]
+    async with bootstrap.build(chosen(project), bootstrap.OpenMode(look_only=True)) as application:
+        listed = await application.runs.list_runs(stores.RunQuery())
+        recipes = [entry.recipe_id for entry in application.catalogue.all()]
 
     assert listed == []
     assert "small" in recipes
@@ -75,8 +75,8 @@ async def test_looking_changes_nothing(project: programs.Project):
 
 async def test_every_operation_has_its_performer(project: programs.Project):
     """Whatever a driver can ask for, a room has somebody who does it."""
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        performers = {*room.engine._house._loader._equipment.performers}
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        performers = {*application.engine._active._loader._equipment.performers}
 
     ours = [kind for kind in operations.Operation.__subclasses__() if kind.__module__.startswith("app.")]
     assert {kind.kind for kind in ours} == performers
@@ -85,17 +85,17 @@ async def test_every_operation_has_its_performer(project: programs.Project):
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):
     """What a service left unfinished is continued by the next service, and by no other room."""
     project.say(draft=[{"hang": True}, "later"])
-    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as room:
-        run_id = await start_small(room)
-        while not any(step.key == "draft" for step in (await room.runs.view(run_id)).open):
-            await room.engine.changed(run_id, room.engine.change_number(run_id))
+    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as application:
+        run_id = await start_small(application)
+        while not any(step.key == "draft" for step in (await application.runs.view(run_id)).open):
+            await application.engine.changed(run_id, application.engine.change_number(run_id))
 
     async with bootstrap.build(chosen(project)) as other:
         await other.engine.recovered()
         assert other.engine.view(run_id) is None
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        assert await room.engine.recovered() == 1
-        assert await room.engine.ended(run_id) is states.RunState.DONE
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        assert await application.engine.recovered() == 1
+        assert await application.engine.ended(run_id) is states.RunState.DONE
 
 
 async def test_what_is_started_at_once_is_not_told_as_recovered(
@@ -113,20 +113,20 @@ async def test_what_is_started_at_once_is_not_told_as_recovered(
 
     monkeypatch.setattr(disk_store.DiskStore, "list_unfinished", look_later)
     project.say(draft=[{"hang": True}])
-    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as room:
-        await start_small(room)
+    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as application:
+        await start_small(application)
         started.set()
-        assert await room.engine.recovered() == 0
+        assert await application.engine.recovered() == 0
 
 
 async def test_secrets_are_masked_everywhere(project: programs.Project):
     """The service's token is in no file that a run leaves behind, even if an agent says it."""
     secret = "token-0123456789abcdef"
     project.say(draft=f"The token is {secret}.")
-    async with bootstrap.build(chosen(project, api_token=secret), SERVE) as room:
-        run_id = await start_small(room)
-        await room.engine.ended(run_id)
-        text = (await room.runs.slot(run_id, "text"))["text"]
+    async with bootstrap.build(chosen(project, api_token=secret), SERVE) as application:
+        run_id = await start_small(application)
+        await application.engine.ended(run_id)
+        text = (await application.runs.slot(run_id, "text"))["text"]
 
     written = [path for path in project.data.rglob("*") if path.is_file() and path.name != "replies.json"]
     assert text == "The token is ***."
@@ -148,14 +148,14 @@ async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project)
 async def test_child_of_a_step_is_started_once(project: programs.Project):
     """The same step of the same parent finds the child that it started before, also in a later process."""
     call = await _call(project, "small", {"words": "gate"})
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        offspring = child_runs.Children(runs=room.runs, engine=room.engine)
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        offspring = child_runs.Children(runs=application.runs, engine=application.engine)
         first, again = await offspring.start(call), await offspring.start(call)
         other = await offspring.start(dataclasses.replace(call, key="another"))
-        await asyncio.gather(room.engine.ended(first), room.engine.ended(other))
-        child = await room.store.read(first)
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        later = await child_runs.Children(runs=room.runs, engine=room.engine).start(call)
+        await asyncio.gather(application.engine.ended(first), application.engine.ended(other))
+        child = await application.store.read(first)
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        later = await child_runs.Children(runs=application.runs, engine=application.engine).start(call)
 
     assert first == again == later
     assert other != first
@@ -164,23 +164,23 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
 
 async def test_child_that_cannot_be_started_says_why(project: programs.Project):
     """An unknown recipe or unfit arguments of a child are an error of its step."""
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        offspring = child_runs.Children(runs=room.runs, engine=room.engine)
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        offspring = child_runs.Children(runs=application.runs, engine=application.engine)
         with pytest.raises(errors.UnknownRecipe):
-            await offspring.start(await _call(project, "absent", {}, room))
+            await offspring.start(await _call(project, "absent", {}, application))
         with pytest.raises(errors.ArgsInvalid):
-            await offspring.start(await _call(project, "small", {}, room))
+            await offspring.start(await _call(project, "small", {}, application))
 
 
 async def test_changed_prompt_counts_at_the_next_start(project: programs.Project):
     """A template that is edited while the service runs is used by the next run, not by one that has begun."""
-    async with bootstrap.build(chosen(project), SERVE) as room:
-        first = await start_small(room)
-        await room.engine.ended(first)
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        first = await start_small(application)
+        await application.engine.ended(first)
         project.write("prompts/templates/small_draft.md", "Write it in verse.\n\n{{plan}}\n")
-        second = await start_small(room)
-        await room.engine.ended(second)
-        prompts = [(await room.runs.log(run_id, "draft.1.prompt.md")).decode() for run_id in (first, second)]
+        second = await start_small(application)
+        await application.engine.ended(second)
+        prompts = [(await application.runs.log(run_id, "draft.1.prompt.md")).decode() for run_id in (first, second)]
 
     assert "verse" not in prompts[0]
     assert "verse" in prompts[1]
@@ -190,7 +190,7 @@ async def test_changed_prompt_counts_at_the_next_start(project: programs.Project
 def test_crash_point_must_be_readable(text: str):
     """A crash point of the wrong form is a configuration error, not one that never happens."""
     with pytest.raises(errors.ConfigurationError):
-        bootstrap.real_world({settings.CRASH_AT: text})
+        bootstrap.real_platform({settings.CRASH_AT: text})
 
 
 def test_project_is_prepared_once(tmp_path: Path):
@@ -206,12 +206,12 @@ def test_project_is_prepared_once(tmp_path: Path):
 
 
 async def _call(
-    project: programs.Project, recipe_id: str, args: dict[str, Any], room: bootstrap.Application | None = None
+    project: programs.Project, recipe_id: str, args: dict[str, Any], application: bootstrap.Application | None = None
 ) -> ports.Call:
-    if room is None:
+    if application is None:
         async with bootstrap.build(chosen(project), SERVE) as opened:
             return await _call(project, recipe_id, args, opened)
-    parent: runs.RunStart = (await room.store.read(await start_small(room))).start
+    parent: runs.RunStart = (await application.store.read(await start_small(application))).start
 
     async def nothing(*_: Any) -> None:
         return None

@@ -23,7 +23,7 @@ from app.storage.disk import os_disk
 from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, recipe, says
+from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, OTHER_SAID, recipe, says
 
 OWN = ".control-room/recipes/agent_recipes"
 SAID = {"args": {"backend": "said"}}
@@ -276,12 +276,12 @@ def _put(path: Path, text: str) -> None:
 
 async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
     """Let a service start and stop so many days later, and return the conversations that something is kept of."""
-    world = bootstrap.real_world({})
-    world = dataclasses.replace(world, clock=clock.FakeClock(datetime.now(UTC) + timedelta(days=days_later)))
+    platform = bootstrap.real_platform({})
+    platform = dataclasses.replace(platform, clock=clock.FakeClock(datetime.now(UTC) + timedelta(days=days_later)))
     kept = agent_sessions.in_folder(project.data)
-    async with bootstrap.build(served.chosen(project, **chosen), world=world) as room:
-        before = world.clock.now() - timedelta(days=90)
-        await conversation_retention.sweep(kept, room.store, before)
+    async with bootstrap.build(served.chosen(project, **chosen), platform=platform) as application:
+        before = platform.clock.now() - timedelta(days=90)
+        await conversation_retention.sweep(kept, application.store, before)
     left = {agent_session_id for agent_session_id, _ in await kept.claims()}
     kept.close()
     return left

@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration import served
 from tests.integration.project import Project, unguarded
-from tests.unit.dialects.agent_recipes import workshop as machines
-from tests.unit.dialects.amplifier import workshop as amplifier
+from tests.unit.dialects.agent_recipes import recipe_harness as machines
+from tests.unit.dialects.amplifier import recipe_harness as amplifier
 
 Write = Callable[[Project, bool], dict[str, Any]]
 HALF = "Kael comes to the"

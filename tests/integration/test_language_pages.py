@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration import served
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 DOCS = Path(__file__).parents[2] / "docs"
 AGENTS = ("writer", "reviewer", "reporter")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration import served
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes.workshop import recipe
+from tests.unit.dialects.agent_recipes.recipe_harness import recipe
 
 FORGETFUL = """
 import json, os, pathlib, sys

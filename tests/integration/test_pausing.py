@@ -13,8 +13,8 @@ import pytest
 
 from tests.integration import project as projects
 from tests.integration import served
-from tests.unit.dialects.agent_recipes import workshop as agent_recipes
-from tests.unit.dialects.amplifier import workshop as amplifier
+from tests.unit.dialects.agent_recipes import recipe_harness as agent_recipes
+from tests.unit.dialects.amplifier import recipe_harness as amplifier
 
 SCENE = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 

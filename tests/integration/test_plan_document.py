@@ -267,13 +267,13 @@ async def test_running_while_a_person_is_asked(project: Project, decision: str, 
     """A task whose run waits at a gate is running, also after a restart; the rest goes on, and the answer ends it."""
     asking.add(project, "ship", {"gate": "ship", "prompt": "Ship it?"})
     toolbox = chores.Toolbox()
-    world = chores.world(toolbox)
-    world = dataclasses.replace(world, dialects={**world.dialects, "asking": asking.ASKING})
-    async with planning.in_process(project, toolbox, world) as service:
+    platform = chores.platform(toolbox)
+    platform = dataclasses.replace(platform, dialects={**platform.dialects, "asking": asking.ASKING})
+    async with planning.in_process(project, toolbox, platform) as service:
         plan = await service.started(task("ask", recipe_id="ship"), task("sweep the hall"), task("paint it", 1))
         before = await service.comes_to(plan, "running", "done", "blocked")
         await service.until(the(before, 1)["run_id"], "waiting")
-    async with planning.in_process(project, toolbox, world) as service:
+    async with planning.in_process(project, toolbox, platform) as service:
         await service.until(the(before, 1)["run_id"], "waiting")
         after = await service.shown(plan)
         (gate,) = (await service.http.get("/api/gates")).json()

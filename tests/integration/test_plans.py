@@ -38,34 +38,36 @@ async def life(
 ) -> AsyncIterator[bootstrap.Application]:
     """Build a project's room, as the service or as a command, and take it down without grace."""
     chosen = served.chosen(project, stop_grace_seconds=0.0)
-    async with bootstrap.build(chosen, use, chores.world(toolbox)) as room:
-        yield room
+    async with bootstrap.build(chosen, use, chores.platform(toolbox)) as application:
+        yield application
 
 
-async def started(room: bootstrap.Application) -> str:
+async def started(application: bootstrap.Application) -> str:
     """Make and start a plan of three tasks, one behind the other."""
-    session_id = (await room.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
-    await room.plans.approve(session_id)
-    await room.plans.start(session_id)
+    session_id = (await application.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
+    await application.plans.approve(session_id)
+    await application.plans.start(session_id)
     return session_id
 
 
-async def ends(room: bootstrap.Application, session_id: str) -> plans.Plan:
+async def ends(application: bootstrap.Application, session_id: str) -> plans.Plan:
     """Wait until a plan has ended."""
-    return await until(room, session_id, lambda plan: plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED))
+    return await until(
+        application, session_id, lambda plan: plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED)
+    )
 
 
-async def runs(room: bootstrap.Application, session_id: str, number: int) -> plans.Plan:
+async def runs(application: bootstrap.Application, session_id: str, number: int) -> plans.Plan:
     """Wait until a task of a plan runs, and the plan names its run."""
-    return await until(room, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
+    return await until(application, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
 
 
-async def until(room: bootstrap.Application, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
+async def until(application: bootstrap.Application, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
     """Wait, by polls, until something holds of a plan."""
     async with asyncio.timeout(served.PATIENCE_SECONDS):
-        plan = await room.plans.show(session_id)
+        plan = await application.plans.show(session_id)
         while not holds(plan):
-            plan = await room.plans.wait(session_id, 5, plan.revision)
+            plan = await application.plans.wait(session_id, 5, plan.revision)
     return plan
 
 
@@ -73,14 +75,14 @@ async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
     """A service that stops in the middle of a task leaves it running; the next one ends it and goes on, unasked."""
     toolbox = chores.Toolbox()
     toolbox.hold(2)
-    async with life(project, toolbox) as room:
-        session_id = await started(room)
+    async with life(project, toolbox) as application:
+        session_id = await started(application)
         await toolbox.begun(2)
     file = project.data / "sessions" / session_id / "plan.json"
     left = json.loads(file.read_text(encoding="utf-8"))
     toolbox.release(2)
-    async with life(project, toolbox) as room:
-        plan = await ends(room, session_id)
+    async with life(project, toolbox) as application:
+        plan = await ends(application, session_id)
 
     assert [task["status"] for task in left["tasks"]] == ["done", "running", "blocked"]
     assert plan.status is plans.PlanState.DONE
@@ -94,38 +96,38 @@ async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> N
     """Without a service a command brings one interrupted plan to its end; another one waits for its own."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
-    async with life(project, toolbox) as room:
-        session_id, other = await started(room), await started(room)
+    async with life(project, toolbox) as application:
+        session_id, other = await started(application), await started(application)
         for each in (session_id, other):
-            await runs(room, each, 1)
+            await runs(application, each, 1)
     toolbox.release(1)
-    async with life(project, toolbox, COMMAND) as room:
+    async with life(project, toolbox, COMMAND) as application:
         async with asyncio.timeout(served.PATIENCE_SECONDS):
-            plan = await room.plans.rested(session_id)
-        waiting = await room.plans.show(other)
+            plan = await application.plans.rested(session_id)
+        waiting = await application.plans.show(other)
 
     assert plan.status is plans.PlanState.DONE
     assert waiting.status is plans.PlanState.RUNNING
     assert [task.status.value for task in waiting.tasks] == ["running", "blocked", "blocked"]
 
-    async with life(project, toolbox) as room:
-        assert (await ends(room, other)).status is plans.PlanState.DONE
+    async with life(project, toolbox) as application:
+        assert (await ends(application, other)).status is plans.PlanState.DONE
 
 
 async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
     """While a service has the folder, plans are listed and shown beside it, and nothing is begun there."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
-    async with life(project, toolbox) as room:
-        session_id = await started(room)
-        await runs(room, session_id, 1)
+    async with life(project, toolbox) as application:
+        session_id = await started(application)
+        await runs(application, session_id, 1)
         async with life(project, toolbox, bootstrap.OpenMode(look_only=True)) as beside:
             found, _ = await beside.plans.page(plans.PlanQuery())
             shown = await beside.plans.show(session_id)
             rested = await beside.plans.rested(session_id)
         toolbox.release(1)
 
-        assert (await ends(room, session_id)).status is plans.PlanState.DONE
+        assert (await ends(application, session_id)).status is plans.PlanState.DONE
 
     assert [each.session_id for each in found] == [session_id]
     assert found[0].tasks == {"running": 1, "blocked": 2}
@@ -135,17 +137,17 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
 async def test_a_hundred_plans_go_on_at_a_start(project: Project) -> None:
     """A start with a hundred plans to go on with is ready at once, and brings all of them to their end."""
     toolbox = chores.Toolbox()
-    async with life(project, toolbox) as room:
-        made = [(await room.plans.create(requests.NewPlan(tasks=CHAIN[:1]))).plan for _ in range(100)]
+    async with life(project, toolbox) as application:
+        made = [(await application.plans.create(requests.NewPlan(tasks=CHAIN[:1]))).plan for _ in range(100)]
         for plan in made:
-            await room.plans.approve(plan.session_id)
-        await room.planner.stop()
+            await application.plans.approve(plan.session_id)
+        await application.planner.stop()
         for plan in made:
-            await room.plans.start(plan.session_id)
-    async with life(project, toolbox) as room:
-        assert (await room.health.ready())["status"] == "ready"
+            await application.plans.start(plan.session_id)
+    async with life(project, toolbox) as application:
+        assert (await application.health.ready())["status"] == "ready"
 
-        done = [await ends(room, plan.session_id) for plan in made]
+        done = [await ends(application, plan.session_id) for plan in made]
 
     assert {plan.status for plan in done} == {plans.PlanState.DONE}
     assert len(toolbox.performed) == 2 * len(made)

@@ -65,10 +65,10 @@ async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_b
 
 async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
     """Return what is answered to each of many; others are answered meanwhile."""
-    room = asyncio.Semaphore(AT_ONCE)
+    application = asyncio.Semaphore(AT_ONCE)
 
     async def one(sent: bytes) -> bytes:
-        async with room:
+        async with application:
             answer = await told(service, sent, byte_by_byte=byte_by_byte)
             assert await served_in_the_end(service, raw_http.SERVED["whole target"]) == [200]
             return answer

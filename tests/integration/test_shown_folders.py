@@ -39,20 +39,22 @@ class Peeking:
 @pytest.mark.parametrize("way", ["argument", "variable"])
 async def test_a_command_finds_its_runs_folder_current(project: Project, way: str) -> None:
     """What run.json and cache.json hold for a command that is told where they lie is what has happened before it."""
-    world = bootstrap.real_world({})
+    platform = bootstrap.real_platform({})
     driver: Any = Peeking()
-    world = bootstrap.Platform(clock=world.clock, ids=world.ids, probes=world.probes, dialects={"peeking": driver})
+    platform = bootstrap.Platform(
+        clock=platform.clock, ids=platform.ids, probes=platform.probes, dialects={"peeking": driver}
+    )
     run_id = "20260210T143000Z-peeks1"
     folder = project.data / "runs" / run_id
     commands: dict[str, dict[str, Any]] = {
         "argument": {"argv": ["cat", f"{folder}/run.json", f"{folder}/cache.json"]},
         "variable": {"argv": ["sh", "-c", 'cat "$RUN/run.json" "$RUN/cache.json"'], "env": {"RUN": str(folder)}},
     }
-    async with bootstrap.build(served.chosen(project), world=world) as room:
-        await room.store.create(_start(run_id, project.root, command=commands[way]))
-        await room.engine.submit(run_id)
-        ended = await room.engine.ended(run_id)
-        record = (await room.runs.steps(run_id))[-1]
+    async with bootstrap.build(served.chosen(project), platform=platform) as application:
+        await application.store.create(_start(run_id, project.root, command=commands[way]))
+        await application.engine.submit(run_id)
+        ended = await application.engine.ended(run_id)
+        record = (await application.runs.steps(run_id))[-1]
     shown = [json.loads(line) for line in record.output["stdout"].splitlines()]
 
     assert ended is states.RunState.DONE

@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration import listening
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 OWN = ".control-room/recipes/agent_recipes"
 STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
@@ -77,7 +77,7 @@ async def test_a_recipe_is_told_from_start_to_end(service: listening.Listening) 
 
 async def test_the_numbers_are_those_of_the_events(service: listening.Listening) -> None:
     """A message has the number of the event that it tells, so both streams of a run can be laid side by side."""
-    service.project.say("*", text=workshop.OTHER_SAID)
+    service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
         told = await client.until("turn_complete")
@@ -131,10 +131,10 @@ async def test_a_guardrail_ends_the_recipe(service: listening.Listening) -> None
 
 async def test_a_restart_is_told_in_both_conversations(service: listening.Listening) -> None:
     """The old conversation is left and idle, the recipe starts in the new one, and the run stays the same."""
-    again = json.loads(json.dumps(workshop.AGAIN).replace('"small"', '"again"'))
-    _write(service.project, workshop.recipe(id="again", initialStep="commit", steps={"commit": again}))
+    again = json.loads(json.dumps(recipe_harness.AGAIN).replace('"small"', '"again"'))
+    _write(service.project, recipe_harness.recipe(id="again", initialStep="commit", steps={"commit": again}))
     service.project.say("commit", text=says("committed"))
-    service.project.say("restart1/commit", text=workshop.OTHER_SAID)
+    service.project.say("restart1/commit", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
         await client.say("start_recipe", recipe_id="again", backend="said")
         first = await client.until("turn_complete")
@@ -153,8 +153,8 @@ async def test_a_restart_is_told_in_both_conversations(service: listening.Listen
 
 async def test_the_recipes_are_listed(service: listening.Listening) -> None:
     """The list has what a menu shows, of the project's recipes too; broken ones and other languages are left out."""
-    _write(service.project, workshop.recipe(id="ours"))
-    _write(service.project, workshop.recipe(id="broken", initialStep="nowhere"))
+    _write(service.project, recipe_harness.recipe(id="ours"))
+    _write(service.project, recipe_harness.recipe(id="broken", initialStep="nowhere"))
     async with service.client() as client:
         answer = await client.ask("get_available_recipes")
     listed = {recipe["recipe_id"]: recipe for recipe in answer["recipes"]}
@@ -375,7 +375,7 @@ async def test_a_recipe_that_was_left_before_it_began_is_sent_on(service: listen
         await client.until("turn_complete", run_id=waiting["run_id"])
         await client.say("exit_recipe", session_id=holder["session_id"])
         await client.until("turn_complete", run_id=holder["run_id"])
-        service.project.say("code-review", text=workshop.OTHER_SAID)
+        service.project.say("code-review", text=recipe_harness.OTHER_SAID)
         await service.http.post(f"/api/runs/{waiting['run_id']}/resume")
         told = await client.until("turn_complete", run_id=waiting["run_id"])
 

@@ -13,8 +13,8 @@ import pytest
 from app.api import ws_messages
 from tests.integration import listening
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 PAGE = (Path(__file__).parents[2] / "docs" / "websocket.md").read_text(encoding="utf-8")
 
@@ -125,8 +125,8 @@ async def test_retries_are_used_up(service: listening.Listening) -> None:
 
 async def test_what_other_means_is_told(project: Project) -> None:
     """The description of `other` is told where the recipe is left, and where it goes on all the same."""
-    onward = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "nothing to review"}}
-    made = workshop.with_step("review", onOutcome=onward) | {"guardrails": {"exitOnOther": False}}
+    onward = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "nothing to review"}}
+    made = recipe_harness.with_step("review", onOutcome=onward) | {"guardrails": {"exitOnOther": False}}
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(made))
     async with listening.on_a_port(project) as service:
         told = await _play(service, "small", {"*": OTHER}, backend="said")

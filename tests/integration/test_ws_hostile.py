@@ -19,7 +19,7 @@ from app.api import connections, ws_connection, ws_messages
 from tests.integration import listening, served
 from tests.integration.listening import frame
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
 STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 MiB = 1024 * 1024
@@ -409,7 +409,7 @@ async def test_a_service_that_stops(service: listening.Listening) -> None:
 
 async def test_clients_that_come_and_go(service: listening.Listening) -> None:
     """Clients that break off in the midst of everything leave nothing behind, and runs go on."""
-    service.project.say("code-review", text=workshop.OTHER_SAID, delay_seconds=0.3)
+    service.project.say("code-review", text=recipe_harness.OTHER_SAID, delay_seconds=0.3)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
         started = (await client.until("recipe_started"))[0]

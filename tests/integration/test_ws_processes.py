@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.acceptance import programs
 from tests.integration import listening
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 SECONDS = 60
 

@@ -13,8 +13,8 @@ from websockets.frames import Close
 
 from tests.integration import listening
 from tests.integration.project import Project
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 
@@ -49,7 +49,7 @@ async def test_the_same_is_told_again(service: listening.Listening) -> None:
 
 async def test_nothing_was_missed(service: listening.Listening) -> None:
     """A client that has heard everything is told once more that the conversation is idle."""
-    service.project.say("*", text=workshop.OTHER_SAID)
+    service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
         live = await client.until("turn_complete")
@@ -90,7 +90,7 @@ async def test_a_lost_reply_is_found(service: listening.Listening) -> None:
 async def test_everybody_in_a_conversation_hears_it(service: listening.Listening) -> None:
     """A subscriber hears what others begin in the conversation later, over HTTP too."""
     service.project.say("prompt", text="Hello.")
-    service.project.say("code-review", text=workshop.OTHER_SAID)
+    service.project.say("code-review", text=recipe_harness.OTHER_SAID)
     async with service.client() as client, service.client() as other:
         await client.say("prompt", text="Hi!", backend="said")
         session_id = (await client.until("turn_complete"))[0]["session_id"]
@@ -128,7 +128,7 @@ async def test_a_resumed_run_is_told_on(service: listening.Listening) -> None:
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
         failed = await client.until("turn_complete")
-        service.project.say("code-review", text=workshop.OTHER_SAID)
+        service.project.say("code-review", text=recipe_harness.OTHER_SAID)
         await service.http.post(f"/api/runs/{failed[0]['run_id']}/resume")
         told = await client.until("turn_complete")
     again = await _whole(service, session_id=failed[0]["session_id"], after_seq=failed[-1]["seq"])
@@ -180,11 +180,11 @@ async def test_a_prompt_outlives_the_service(project: Project) -> None:
 
 async def test_a_conversation_after_a_restart_is_found_again(project: Project) -> None:
     """The conversation that a recipe has moved on to is found by its own id, also by the next service."""
-    again = json.loads(json.dumps(workshop.AGAIN).replace('"small"', '"again"'))
-    recipe = workshop.recipe(id="again", initialStep="commit", steps={"commit": again})
+    again = json.loads(json.dumps(recipe_harness.AGAIN).replace('"small"', '"again"'))
+    recipe = recipe_harness.recipe(id="again", initialStep="commit", steps={"commit": again})
     project.write(".control-room/recipes/agent_recipes/again.json", json.dumps(recipe))
     project.say("commit", text=says("committed"))
-    project.say("restart1/commit", text=workshop.OTHER_SAID)
+    project.say("restart1/commit", text=recipe_harness.OTHER_SAID)
     async with listening.on_a_port(project) as service, service.client() as client:
         await client.say("start_recipe", recipe_id="again", backend="said")
         first = await client.until("turn_complete")

@@ -20,8 +20,8 @@ from app.domain.states import RunState
 from app.engine import step_decisions
 from tests import example_project
 from tests.unit.dialects import bench, example, prompting
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import Play, says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import Play, says
 from tests.unit.dialects.amplifier import recorded as amplifier
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
@@ -177,11 +177,11 @@ def _play(made: Any, script: Mapping[str, Any], **args: Any) -> Callable[[Path],
 
 
 def _in_turn(project: Path) -> Play:
-    other = {**workshop.RECIPE, "id": "other", "initialStep": "commit", "model": "opus"}
-    leading = json.loads(json.dumps(workshop.AGAIN).replace('"small"', '"other"'))
+    other = {**recipe_harness.RECIPE, "id": "other", "initialStep": "commit", "model": "opus"}
+    leading = json.loads(json.dumps(recipe_harness.AGAIN).replace('"small"', '"other"'))
     script = {**LOOP, **COMMITTED, "restart1/commit": says("committed")}
-    document = workshop.recipe(steps={**workshop.RECIPE["steps"], "commit": leading})
-    return Play(project.parent, document, script, others=(workshop.parsed(other),))
+    document = recipe_harness.recipe(steps={**recipe_harness.RECIPE["steps"], "commit": leading})
+    return Play(project.parent, document, script, others=(recipe_harness.parsed(other),))
 
 
 def _tasks(project: Path) -> Play:
@@ -189,12 +189,12 @@ def _tasks(project: Path) -> Play:
     script |= {"*code-review": says("no-issues"), "*fix": says("complete"), "*commit": says("committed")}
     script |= {"restart1/code-review": says("issues-found"), "restart1/code-review#2": "Fine now."}
     script |= {"restart1/code-review#2.reminder": says("no-issues")}
-    return Play(project.parent, workshop.bundled("implement-and-review-all"), script)
+    return Play(project.parent, recipe_harness.bundled("implement-and-review-all"), script)
 
 
 def _long_reply(project: Path) -> Play:
     script = {"review": LONG, "review.reminder": says("no-issues", LONG), **COMMITTED}
-    return Play(project.parent, workshop.RECIPE, script)
+    return Play(project.parent, recipe_harness.RECIPE, script)
 
 
 def _prompted(reply: Any, **args: Any) -> Callable[[Path], prompting.Prompted]:
@@ -202,7 +202,9 @@ def _prompted(reply: Any, **args: Any) -> Callable[[Path], prompting.Prompted]:
 
 
 def _split(said: Any, corrected: Any = None, tier: Any = "t3", **facts: Any) -> Callable[[Path], splitting.Split]:
-    return lambda project: splitting.Split(project.parent, said, corrected, shelf=splitting.stock(tier), **facts)
+    return lambda project: splitting.Split(
+        project.parent, said, corrected, definition_cache=splitting.stock(tier), **facts
+    )
 
 
 NOT_FOUND = splitting.Tool(step_decisions.failed("tool_timeout", "It took too long."))
@@ -238,16 +240,18 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "control_room/analytical_consistency_2": _bundled("analytical_consistency"),
     "control_room/outputs_and_findings_2": _closing,
     "control_room/not_done_2": _not_done,
-    "agent_recipes/loop": _play(workshop.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."),
-    "agent_recipes/other": _play(workshop.RECIPE, {"review": PUZZLED}, agent_session_id="ses_1"),
-    "agent_recipes/visits": _play(workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}),
-    "agent_recipes/total": _play(workshop.RECIPE, LOOP, max_steps=3),
-    "agent_recipes/no_outcome": _play(workshop.RECIPE, {"review": "Fine.", "review.reminder": "{}"}),
+    "agent_recipes/loop": _play(
+        recipe_harness.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."
+    ),
+    "agent_recipes/other": _play(recipe_harness.RECIPE, {"review": PUZZLED}, agent_session_id="ses_1"),
+    "agent_recipes/visits": _play(recipe_harness.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}),
+    "agent_recipes/total": _play(recipe_harness.RECIPE, LOOP, max_steps=3),
+    "agent_recipes/no_outcome": _play(recipe_harness.RECIPE, {"review": "Fine.", "review.reminder": "{}"}),
     "agent_recipes/broken_agent": _play(
-        workshop.RECIPE, {"review": {"error": {"code": "agent_exited", "message": "It died."}}}
+        recipe_harness.RECIPE, {"review": {"error": {"code": "agent_exited", "message": "It died."}}}
     ),
     "agent_recipes/long_reply_2": _long_reply,
-    "agent_recipes/reminded_2": _of_version(2, _play(workshop.RECIPE, REMINDED)),
+    "agent_recipes/reminded_2": _of_version(2, _play(recipe_harness.RECIPE, REMINDED)),
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
     **{f"conference/{name}_2": _of_version(2, round_table.recorded(*run)) for name, run in round_table.RUNS.items()},

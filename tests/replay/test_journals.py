@@ -40,13 +40,13 @@ class Bench:
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
         self.context = driver_context.DriverContext(run.start, lambda key, facts: None)
-        self.conductor = driver_scheduler.DriverScheduler(lambda: DRIVERS[run.start.dialect].drive(self.context))
+        self.scheduler = driver_scheduler.DriverScheduler(lambda: DRIVERS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
         """Hand the lines to the driver."""
         read = [records.read(position, line) for position, line in enumerate(lines)]
         loaded = stores.Loaded(start=self.run.start, records=read, decisions=decisions.Decisions(), emitted=frozenset())
-        await replay.replay(self.conductor, loaded, self._read_blob)
+        await replay.replay(self.scheduler, loaded, self._read_blob)
 
     async def _read_blob(self, blob: records.BlobRef) -> plain.Json:
         content = self.run.blobs[blob.sha256]
@@ -106,16 +106,16 @@ async def test_a_whole_journal_ends_as_it_did(run):
     """Ending, error, slots and progress come out of the lines alone."""
     bench = Bench(run)
     await bench.replay(_lines(run))
-    board, failure = bench.context.board(), bench.conductor.failure
+    board, failure = bench.context.board(), bench.scheduler.failure
 
-    assert bench.conductor.finished
+    assert bench.scheduler.finished
     assert {name: slot.to_json() for name, slot in board.slots.items()} == run.slots
     assert board.progress.finished_steps == run.manifest["current_step_index"]
     assert board.progress.total_steps == run.manifest["total_steps"]
     assert board.progress.machine == _as_told(run.manifest.get("machine"))
     if failure is None:
         assert run.ended["status"] == "done"
-        assert bench.conductor.result.to_json() == run.ended["ending"]
+        assert bench.scheduler.result.to_json() == run.ended["ending"]
     else:
         assert isinstance(failure, errors.RunFailed)
         assert plain.plain(failure.to_json()) == run.ended["error"]
@@ -129,7 +129,7 @@ async def test_after_each_prefix_the_next_line_is_asked_for(run):
         bench = Bench(run)
         await bench.replay(_lines(run)[:length])
         expected = run.lines[length]
-        (ask,) = bench.conductor.asks.values()
+        (ask,) = bench.scheduler.asks.values()
 
         assert ask.key == expected["key"]
         assert ask.fingerprint == expected["operation"]["hash"]

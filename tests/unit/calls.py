@@ -11,7 +11,7 @@ from app.engine import ports
 
 
 @dataclass
-class Desk:
+class Harness:
     """Where calls are made: the blobs that they can read, and the logs that they leave."""
 
     working_dir: Path = Path("/nowhere")

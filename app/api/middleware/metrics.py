@@ -32,9 +32,9 @@ class RequestMetrics:
         await self._app(scope, receive, noted)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        desk = getattr(scope["app"].state, "desk", None)
-        if desk is not None:
-            metrics: telemetry.Metrics = desk.metrics
+        services = getattr(scope["app"].state, "services", None)
+        if services is not None:
+            metrics: telemetry.Metrics = services.metrics
             # Whoever invents methods must not make a series of numbers for each.
             method = scope["method"] if scope["method"] in _METHODS else "other"
             metrics.request(method, _route(scope), status, seconds)

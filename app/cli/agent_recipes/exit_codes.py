@@ -39,7 +39,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
 
 _LIMITS = ("max-step-visits-exceeded:", "max-total-steps", "max-restarts")
 _UNUSABLE = frozenset({"agent_missing", "agent_refused_root", "unknown_backend", "unknown_backend_type"})
-_NO_ROOM = frozenset({errors.StorageFault.default_code, errors.NoRoom.default_code})
+_NO_ROOM = frozenset({errors.StorageFault.default_code, errors.DiskFull.default_code})
 
 
 def of_run(detail: Mapping[str, Any]) -> ExitCode:

@@ -42,9 +42,9 @@ class Backups:
         with contextlib.suppress(OSError):
             self._copy(Path(call.run.folder), name)
 
-    def world(self, world: bootstrap.Platform) -> bootstrap.Platform:
+    def platform(self, platform: bootstrap.Platform) -> bootstrap.Platform:
         """Return a world in which every step is backed up."""
-        return dataclasses.replace(world, watch=lambda performer: _BackedUp(performer, self))
+        return dataclasses.replace(platform, watch=lambda performer: _BackedUp(performer, self))
 
     def _copy(self, folder: Path, step: str) -> None:
         target = folder / f"{STATE}.step_{step}.bak"

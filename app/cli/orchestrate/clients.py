@@ -19,14 +19,14 @@ _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 
 @contextlib.asynccontextmanager
 async def connect(
-    chosen: settings.Settings, access: Access, world: bootstrap.Platform | None = None
+    chosen: settings.Settings, access: Access, platform: bootstrap.Platform | None = None
 ) -> AsyncIterator[WorkflowClient]:
     """Open a data directory for a command.
 
     Raises:
         errors.ConfigurationError: it cannot be used.
     """
-    async with folders.opened(chosen, access, world) as folder:
+    async with folders.opened(chosen, access, platform) as folder:
         yield WorkflowClient(folder)
 
 
@@ -41,37 +41,37 @@ class WorkflowClient(local.FolderClient):
     @property
     def masker(self) -> plain.Masker:
         """Return what hides the secrets of the environment."""
-        return self._room.masker
+        return self._application.masker
 
-    async def begin(self, request: requests.StartRequest, edition: recipe_versions.RecipeVersion) -> str:
+    async def begin(self, request: requests.StartRequest, recipe_version: recipe_versions.RecipeVersion) -> str:
         """Start a run of a workflow and return its id."""
-        started = await self._room.runs.start(dataclasses.replace(request, owner="process"), own=edition)
+        started = await self._application.runs.start(dataclasses.replace(request, owner="process"), own=recipe_version)
         return started.run_id
 
-    async def examine(self, request: requests.StartRequest, edition: recipe_versions.RecipeVersion) -> None:
+    async def examine(self, request: requests.StartRequest, recipe_version: recipe_versions.RecipeVersion) -> None:
         """Find out whether a run could be started, and leave it at that.
 
         Raises:
             errors.RequestInvalid: it could not.
         """
-        self._room.starter.prepare(dataclasses.replace(request, parent_run_id=None), own=edition)
+        self._application.starter.prepare(dataclasses.replace(request, parent_run_id=None), own=recipe_version)
 
     async def told_so_far(self, run_id: str) -> int:
         """Return the number of the last event that a run has written."""
-        events = await self._room.store.read_events(run_id)
+        events = await self._application.store.read_events(run_id)
         return events[-1].seq if events else 0
 
     async def summary(self, run_id: str) -> stores.RunSummary:
         """Return a run's row."""
-        return await self._room.store.summary(run_id)
+        return await self._application.store.summary(run_id)
 
     async def begun(self, run_id: str) -> runs.RunStart:
         """Return what a run began with."""
-        return (await self._room.runs.view(run_id)).start
+        return (await self._application.runs.view(run_id)).start
 
     async def show(self, run_id: str) -> None:
         """Write the run's files out as they should stand now."""
-        await self._room.store.care.show(run_id)
+        await self._application.store.maintenance.show(run_id)
 
     async def send_on(self, run_id: str, request: requests.ResumeRequest) -> None:
         """Let a run go on here, wherever it was left."""
@@ -84,17 +84,17 @@ class WorkflowClient(local.FolderClient):
             await self.cancel(run_id)
             await self.resume(run_id, request)
         elif status in _UNFINISHED:
-            await self._room.engine.submit(run_id)
+            await self._application.engine.submit(run_id)
         else:
             await self.unpause(run_id)
 
     async def every_run(self) -> list[stores.RunSummary]:
         """Return all runs, newest first."""
-        return [summary async for summary in stores.every_run(self._room.store, stores.RunQuery())]
+        return [summary async for summary in stores.every_run(self._application.store, stores.RunQuery())]
 
     async def sweep(self) -> None:
         """Free what deleted runs have taken."""
-        await self._room.store.sweep()
+        await self._application.store.sweep()
 
 
 def refuse_service(chosen: settings.Settings) -> None:

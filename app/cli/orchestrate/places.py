@@ -60,7 +60,7 @@ class Place:
         self,
         work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
         access: Access = Access.START,
-        world: bootstrap.Platform | None = None,
+        platform: bootstrap.Platform | None = None,
     ) -> Answer:
         """Do some asynchronous work with the client of the data directory.
 
@@ -69,7 +69,7 @@ class Place:
         """
         import asyncio
 
-        return asyncio.run(self._ask(work, access, world))
+        return asyncio.run(self._ask(work, access, platform))
 
     def run_root(self, run_id: str) -> Path:
         """Return a run's folder."""
@@ -94,11 +94,11 @@ class Place:
         self,
         work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
         access: Access,
-        world: bootstrap.Platform | None,
+        platform: bootstrap.Platform | None,
     ) -> Answer:
         from app.cli.orchestrate import clients
 
-        async with clients.connect(self.settings(), access, world) as connected:
+        async with clients.connect(self.settings(), access, platform) as connected:
             return await work(connected)
 
 

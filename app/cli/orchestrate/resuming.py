@@ -158,9 +158,9 @@ def _anew(asked: Asked, run_id: str) -> int:
 
     async def work(connected: clients.WorkflowClient) -> int:
         request = running.request_of(again, workflow, former.context, labels)
-        await connected.examine(request, workflow.edition())
+        await connected.examine(request, workflow.recipe_version())
         await _give_up(connected, run_id)
-        fresh = await connected.begin(request, workflow.edition())
+        fresh = await connected.begin(request, workflow.recipe_version())
         links.point(asked.place, fresh)
         terminal.warn(f"run {run_id} stays as it is; run {fresh} begins anew")
         return await running.follow(again, workflow, connected, fresh)

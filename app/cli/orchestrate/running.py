@@ -88,9 +88,9 @@ def run(
         import asyncio
 
         if folder is not None and queue.clean:
-            await connected.examine(request, workflow.edition())
+            await connected.examine(request, workflow.recipe_version())
             await asyncio.to_thread(folder.clean)
-        run_id = await connected.begin(request, workflow.edition())
+        run_id = await connected.begin(request, workflow.recipe_version())
         links.point(asked.place, run_id)
         archive = target or asked.place.run_root(run_id) / processed.ARCHIVE
         archives = (lambda: _archive(asked, workflow, archive)) if queue.archive is not None else None
@@ -111,8 +111,8 @@ def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int
         known.append(connected)
         return await work(connected)
 
-    world = bootstrap.real_world(os.environ)
-    code = asked.place.ask(backed_up, world=kept.world(world) if asked.backup else world)
+    platform = bootstrap.real_platform(os.environ)
+    code = asked.place.ask(backed_up, platform=kept.platform(platform) if asked.backup else platform)
     # A stop may be asked for while what the run has used is put away.
     late = asked.heeds_late_stops and any(connected.stopped for connected in known)
     return exit_codes.ExitCode.INTERRUPTED if late else code

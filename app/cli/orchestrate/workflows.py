@@ -44,7 +44,7 @@ class Workflow:
         """Return the folder of finished task files, from the workspace."""
         return str(self.recipe.document["processed_dir"])
 
-    def edition(self) -> recipe_versions.RecipeVersion:
+    def recipe_version(self) -> recipe_versions.RecipeVersion:
         """Return what its runs have in common."""
         from app.domain import library
         from app.services import recipe_versions
@@ -62,7 +62,7 @@ class Workflow:
             default_backend=None,
             clock=clock.SystemClock(),
         )
-        return looking.lacks(self.edition(), {}, lambda _: None)
+        return looking.lacks(self.recipe_version(), {}, lambda _: None)
 
     def masker(self, base: plain.Masker) -> plain.Masker:
         """Return what hides the secrets that it names, beside those of the environment."""

@@ -38,11 +38,13 @@ class Chief:
             errors.RequestInvalid: `no_chief`.
             errors.NotReady: the chief's backend cannot work here.
         """
-        shelf = self._library()
-        flaws = decomposition.check(shelf)
+        definition_cache = self._library()
+        flaws = decomposition.check(definition_cache)
         if flaws:
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
-        self._catalogue.refuse_unready(RecipeVersion(decomposition.RECIPE, shelf, decomposition.Decomposition()), {})
+        self._catalogue.refuse_unready(
+            RecipeVersion(decomposition.RECIPE, definition_cache, decomposition.Decomposition()), {}
+        )
 
     async def start(self, plan: plans.Plan) -> str:
         """Return the run in which the chief splits a plan's intent; after a crash the same one.
@@ -52,8 +54,8 @@ class Chief:
         """
         await self._catalogue.settle()
         recipes = {entry.recipe_id: entry.recipe for entry in self._catalogue.all() if entry.usable and entry.recipe}
-        shelf = dataclasses.replace(self._library(), recipes=recipes)
-        own = RecipeVersion(decomposition.RECIPE, shelf, decomposition.Decomposition())
+        definition_cache = dataclasses.replace(self._library(), recipes=recipes)
+        own = RecipeVersion(decomposition.RECIPE, definition_cache, decomposition.Decomposition())
         return (await self._runs.start(_request(plan), own)).run_id
 
     async def tasks(self, plan: plans.Plan, run_id: str) -> tuple[plans.Task, ...]:

@@ -30,14 +30,14 @@ class Advance:
     def __init__(
         self,
         *,
-        keeper: PlanRepository,
+        repository: PlanRepository,
         facts: Facts,
         scoper: Scoper,
         chief: Chief,
         runs: Runs,
         engine: run_engine.RunEngine,
     ) -> None:
-        self._keeper = keeper
+        self._repository = repository
         self._facts = facts
         self._scoper = scoper
         self._chief = chief
@@ -76,14 +76,14 @@ class Advance:
             errors.Conflict: `plan_damaged`; `plan_changed`, its file was changed by hand meanwhile.
             errors.NoRoom, errors.Unavailable, errors.StorageFault: it cannot go on now; nothing is lost.
         """
-        plan = await self._keeper.find(session_id)
+        plan = await self._repository.find(session_id)
         if plan is None:
             return None
         settled, begins = await self.settled(plan, endings), begins and not self._engine.status().stopping
         if plan.tasks and begins:
             plan = await self._begin(plan, settled, resting)
         else:
-            plan = await self._keeper.write(plan, settled)
+            plan = await self._repository.write(plan, settled)
         if not plan.tasks and (begins or plan.chief_run_id is not None):
             plan = await self._chief_heard(plan, endings)
         for run_id in running(plan) if begins else ():
@@ -117,11 +117,11 @@ class Advance:
             # Somebody has sent its run on by hand.
             if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
                 return plan
-            plan = await self._keeper.write(plan, transitions.asked_again(plan, self._keeper.now()))
-        return await self._keeper.write(plan, await self._heard(plan, plan.chief_run_id or "", fact))
+            plan = await self._repository.write(plan, transitions.asked_again(plan, self._repository.now()))
+        return await self._repository.write(plan, await self._heard(plan, plan.chief_run_id or "", fact))
 
     async def _heard(self, plan: plans.Plan, run_id: str, fact: RunFact) -> plans.Plan:
-        at = self._keeper.now()
+        at = self._repository.now()
         if fact.status is states.RunState.DONE:
             try:
                 found = await self._chief.tasks(plan, run_id)
@@ -135,43 +135,43 @@ class Advance:
     async def _ask_chief(self, plan: plans.Plan) -> plans.Plan:
         try:
             run_id: str | None = await self._chief.start(plan)
-        except (errors.NoRoom, errors.Unavailable):
+        except (errors.DiskFull, errors.Unavailable):
             raise
         except errors.ControlRoomError as error:
             run_id = _made_before(error)
             if run_id is None:
                 _log.warning("the chief cannot be asked: %s", error.message, extra={"session_id": plan.session_id})
-                return await self._keeper.write(
-                    plan, transitions.unplanned(plan, tasks.refusal(error), self._keeper.now())
+                return await self._repository.write(
+                    plan, transitions.unplanned(plan, tasks.refusal(error), self._repository.now())
                 )
-        return await self._keeper.write(plan, dataclasses.replace(plan, chief_run_id=run_id))
+        return await self._repository.write(plan, dataclasses.replace(plan, chief_run_id=run_id))
 
     # -- tasks
 
     async def _begin(self, kept: plans.Plan, settled: plans.Plan, resting: Collection[str]) -> plans.Plan:
-        begun, at = settled, self._keeper.now()
-        room = self._engine.status().limit + sum(run_id in resting for run_id in running(settled))
-        for task in rules.startable(settled, room):
+        begun, at = settled, self._repository.now()
+        application = self._engine.status().limit + sum(run_id in resting for run_id in running(settled))
+        for task in rules.startable(settled, application):
             begun = transitions.begun(begun, task.id, at)
         # Durable before any run is made, so that a restart finds each of them by its key.
-        plan = await self._keeper.write(kept, begun)
+        plan = await self._repository.write(kept, begun)
         made, trouble = plan, None
         for task in rules.unbegun(plan):
             try:
                 made = await self._with_run(made, task)
-            except (errors.NoRoom, errors.Unavailable, errors.StorageFault) as error:
+            except (errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
                 trouble = error
                 break
-        plan = await self._keeper.write(plan, made)
+        plan = await self._repository.write(plan, made)
         if trouble is not None:
             raise trouble
         return plan
 
     async def _with_run(self, plan: plans.Plan, task: plans.Task) -> plans.Plan:
-        at = self._keeper.now()
+        at = self._repository.now()
         try:
             started = await self._runs.start(tasks.run_request(plan, task))
-        except (errors.NoRoom, errors.Unavailable):
+        except (errors.DiskFull, errors.Unavailable):
             raise
         except errors.ControlRoomError as error:
             run_id = _made_before(error)

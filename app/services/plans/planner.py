@@ -51,16 +51,16 @@ class Planner:
     def __init__(
         self,
         *,
-        keeper: PlanRepository,
+        repository: PlanRepository,
         advance: Advance,
         facts: Facts,
-        beginnings: RunStartedListeners,
+        started_listeners: RunStartedListeners,
         clock: clock.Clock,
     ) -> None:
-        self._keeper = keeper
+        self._repository = repository
         self._advance = advance
         self._facts = facts
-        self._beginnings = beginnings
+        self._started_listeners = started_listeners
         self._clock = clock
         self._workers: dict[str, _Worker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class Planner:
             return
         self._works = True
         self._serves = recover
-        self._beginnings.listen(self._note)
+        self._started_listeners.listen(self._note)
         if recover:
             self._looking = asyncio.create_task(self._look(), name="plans")
             self._looking.add_done_callback(lambda task: self._ended("", task))
@@ -93,7 +93,7 @@ class Planner:
         self._stopped.set()
         if self._works:
             self._works = False
-            self._beginnings.forget(self._note)
+            self._started_listeners.forget(self._note)
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -146,7 +146,7 @@ class Planner:
         if error is not None:
             self._broken[session_id] = error
             facts = {"session_id": session_id}
-            self._keeper.tell(session_id)
+            self._repository.tell(session_id)
             _log.critical("the planner broke over %s", session_id or "all plans", exc_info=error, extra=facts)
 
     # -- what an earlier life has left
@@ -169,7 +169,7 @@ class Planner:
     async def _look_through(self, *, partial: bool = False) -> None:
         cursor: tuple[str, str] | None = None
         while True:
-            page = await self._keeper.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
+            page = await self._repository.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
             for summary in page:
                 if _may_go_on(summary):
                     self.look_at(summary.session_id)
@@ -186,7 +186,7 @@ class Planner:
                 worker.bell.clear()
                 try:
                     plan = await self._pass(session_id, worker)
-                except (errors.Conflict, errors.NoRoom, errors.Unavailable, errors.StorageFault) as error:
+                except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
                     pause = _hindered(session_id, error, pause)
                 else:
                     pause = None
@@ -205,7 +205,7 @@ class Planner:
         endings = {run_id: await worker.watches.pop(run_id) for run_id in _over(worker)}
         asked = worker.watches.keys() & worker.rests.keys()
         worker.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
-        async with self._passes, self._keeper.turn(session_id):
+        async with self._passes, self._repository.turn(session_id):
             return await self._advance.advance(session_id, endings, begins=worker.begins, resting=worker.resting)
 
     def _watch(self, worker: _Worker, plan: plans.Plan) -> None:

@@ -32,9 +32,16 @@ class Plans:
     """
 
     def __init__(
-        self, *, keeper: PlanRepository, maker: Maker, chief: Chief, advance: Advance, planner: Planner, waiter: Waiter
+        self,
+        *,
+        repository: PlanRepository,
+        maker: Maker,
+        chief: Chief,
+        advance: Advance,
+        planner: Planner,
+        waiter: Waiter,
     ) -> None:
-        self._keeper = keeper
+        self._repository = repository
         self._maker = maker
         self._chief = chief
         self._advance = advance
@@ -52,12 +59,14 @@ class Plans:
         with faults.told():
             for removed in itertools.count():
                 session_id = self._maker.session_id(new, removed)
-                async with self._keeper.turn(session_id):
-                    known = await self._keeper.find(session_id)
+                async with self._repository.turn(session_id):
+                    known = await self._repository.find(session_id)
                     if known is not None:
                         return _repeated(known, new)
-                    if not await self._keeper.was_removed(session_id):
-                        plan = await self._keeper.make(await self._maker.plan(session_id, new, self._keeper.now()))
+                    if not await self._repository.was_removed(session_id):
+                        plan = await self._repository.make(
+                            await self._maker.plan(session_id, new, self._repository.now())
+                        )
                         plan = await self._with_chief(plan)
                         break
         self._planner.look_at(session_id)
@@ -69,17 +78,17 @@ class Plans:
         One whose file is gone is missed no more.
         """
         with faults.told():
-            async with self._keeper.turn(session_id):
-                if not await self._keeper.was_lost(session_id):
-                    plan = await self._keeper.get(session_id)
+            async with self._repository.turn(session_id):
+                if not await self._repository.was_lost(session_id):
+                    plan = await self._repository.get(session_id)
                     rules.expect(plan, revision)
                     transitions.expect_rest(await self._advance.settled(plan))
-                await self._keeper.remove(session_id)
+                await self._repository.remove(session_id)
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """Return a page of plans, newest first, and whether more follow."""
         with faults.told():
-            found = await self._keeper.page(dataclasses.replace(query, limit=query.limit + 1))
+            found = await self._repository.page(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def show(self, session_id: str) -> plans.Plan:
@@ -89,7 +98,7 @@ class Plans:
             errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
         """
         with faults.told():
-            return await self._keeper.get(session_id)
+            return await self._repository.get(session_id)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
         """Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
@@ -249,9 +258,9 @@ class Plans:
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         try:
             with faults.told():
-                async with self._keeper.turn(session_id):
+                async with self._repository.turn(session_id):
                     plan = await self._changed(session_id, revision, change)
-        except errors.NoRoom:
+        except errors.DiskFull:
             # The file may have become what it was to become all the same.
             self._planner.look_at(session_id)
             raise
@@ -260,12 +269,12 @@ class Plans:
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         while True:
-            kept = await self._keeper.get(session_id)
+            kept = await self._repository.get(session_id)
             rules.expect(kept, revision)
-            made = change(await self._advance.settled(kept), self._keeper.now())
+            made = change(await self._advance.settled(kept), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
             try:
-                return await self._keeper.write(kept, changed)
+                return await self._repository.write(kept, changed)
             except errors.Conflict as error:
                 # Its file was changed by hand since it was read, and is what the change builds on now.
                 if error.code != plan_stores.CHANGED:
@@ -276,7 +285,7 @@ class Plans:
             return plan
         try:
             return await self._advance.advance(plan.session_id, {}) or plan
-        except (errors.Conflict, errors.NoRoom, errors.Unavailable, errors.StorageFault):
+        except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault):
             # The plan is made; the planner asks the chief as soon as that can be.
             return plan
 

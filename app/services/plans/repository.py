@@ -33,7 +33,7 @@ class PlanRepository:
         self._issues = issues
         self._clock = clock
         self._masker = masker
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     def now(self) -> str:
@@ -42,7 +42,7 @@ class PlanRepository:
 
     def turn(self, session_id: str) -> asyncio.Lock:
         """Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run."""
-        return self._turns.setdefault(session_id, asyncio.Lock())
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
     def news(self, session_id: str) -> asyncio.Event:
         """Return what is set as soon as a plan is written again; to be asked for before the plan is read."""

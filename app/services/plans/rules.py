@@ -71,7 +71,7 @@ def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
     return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
 
 
-def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
+def startable(plan: plans.Plan, application: int) -> list[plans.Task]:
     """Return the tasks that are to be begun now, in their order; none unless the plan runs.
 
     Args:
@@ -79,7 +79,7 @@ def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
     """
     if plan.status is not plans.PlanState.RUNNING:
         return []
-    free = room - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
+    free = application - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
     return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
 
 

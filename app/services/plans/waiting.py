@@ -18,9 +18,9 @@ class Waiter:
     """Wait for plans."""
 
     def __init__(
-        self, *, keeper: PlanRepository, planner: Planner, facts: Facts, runs: Runs, clock: clock.Clock
+        self, *, repository: PlanRepository, planner: Planner, facts: Facts, runs: Runs, clock: clock.Clock
     ) -> None:
-        self._keeper = keeper
+        self._repository = repository
         self._planner = planner
         self._facts = facts
         self._runs = runs
@@ -40,8 +40,8 @@ class Waiter:
         released = asyncio.ensure_future(self._runs.released())
         try:
             while True:
-                news = self._keeper.news(session_id)
-                plan = await self._keeper.get(session_id)
+                news = self._repository.news(session_id)
+                plan = await self._repository.get(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
                 if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
                     return plan
@@ -62,8 +62,8 @@ class Waiter:
         released = asyncio.ensure_future(self._runs.released())
         try:
             while True:
-                news = self._keeper.news(session_id)
-                plan = await self._keeper.get(session_id)
+                news = self._repository.news(session_id)
+                plan = await self._repository.get(session_id)
                 self._planner.check(session_id)
                 changes = [(run_id, self._facts.number(run_id)) for run_id in advancing.running(plan)]
                 if released.done() or not self._planner.works or await self._rests(plan):

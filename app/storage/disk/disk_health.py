@@ -54,15 +54,15 @@ def is_full(folder: Path) -> bool:
 def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
     """Return the error of a data directory in which something could not be written or read."""
     if error.errno in _FULL:
-        return no_room(f"the data directory {path}")
+        return no_space(f"the data directory {path}")
     message = f"the data directory {path} cannot be used: {told(error)}"
     return errors.ConfigurationError(message, code="data_directory_unusable")
 
 
-def no_room(what: str) -> errors.ConfigurationError:
+def no_space(what: str) -> errors.ConfigurationError:
     """Return the error of something that cannot be opened on a full disk."""
     message = f"{what} cannot be used: no space is left on its disk; make room there, then repeat the command"
-    return errors.ConfigurationError(message, code=errors.NoRoom.default_code)
+    return errors.ConfigurationError(message, code=errors.DiskFull.default_code)
 
 
 def facts(path: str, error: OSError) -> dict[str, str]:

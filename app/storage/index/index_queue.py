@@ -41,9 +41,9 @@ class _Waiting:
 class IndexQueue:
     """`Index` in front of another."""
 
-    def __init__(self, inner: Index, room: DiskHealth) -> None:
+    def __init__(self, inner: Index, disk_health: DiskHealth) -> None:
         self._inner = inner
-        self._room = room
+        self._disk_health = disk_health
         self._waiting = _Waiting()
         # A run that has just come is asked for once, to be queued.
         self._fresh: dict[str, IndexedRun] = {}
@@ -107,7 +107,7 @@ class IndexQueue:
             errors.StorageFault: it cannot be written, and waits on.
         """
         if not self._waiting and self._writing is None:
-            self._room.rows_free = True
+            self._disk_health.rows_free = True
         # What is being written, and then what waits; what comes later is for others to wait for.
         for _ in range(2 if self._writing is not None else 1):
             fault = await self._written() if self._waiting or self._writing is not None else None
@@ -178,7 +178,7 @@ class IndexQueue:
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first; those whose rows cannot be written now as they would be."""
         await self._settle_if_possible()
-        if self._room.rows_free:
+        if self._disk_health.rows_free:
             return await self._inner.list_runs(query)
         ahead = await self._ahead()
         written = await self._inner.list_runs(dataclasses.replace(query, limit=query.limit + len(ahead)))
@@ -257,7 +257,7 @@ class IndexQueue:
 
     async def _settle_if_possible(self) -> None:
         # While rows cannot be written, those that are can be read all the same.
-        if self._room.rows_free:
+        if self._disk_health.rows_free:
             with contextlib.suppress(errors.StorageFault):
                 await self.settle()
         elif self._writing is not None:
@@ -288,13 +288,13 @@ class IndexQueue:
             await self._inner.apply(taken.rows.values(), moves, taken.places.values())
         except errors.StorageFault as fault:
             _log.warning("rows wait: %s", fault.message)
-            self._room.rows_free = False
+            self._disk_health.rows_free = False
             self._put_back(taken)
             self._write_soon(_PAUSE_AFTER_FAILURE_SECONDS)
             return fault
         finally:
             self._writing = None
-        self._room.rows_free = True
+        self._disk_health.rows_free = True
         if self._waiting:
             self._write_soon()
         return None

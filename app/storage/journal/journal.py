@@ -48,10 +48,12 @@ class Journal:
     and waits for no disk.
     """
 
-    def __init__(self, path: str, points: str, means: StorageContext, reading: chain.Reading, file: AppendFile) -> None:
+    def __init__(
+        self, path: str, points: str, context: StorageContext, reading: chain.Reading, file: AppendFile
+    ) -> None:
         self._path = path
         self._points = points
-        self._means = means
+        self._context = context
         self._run_id = path.rpartition("/")[0].rpartition("/")[2]
         self._anchor = reading.anchor
         self._file = file
@@ -95,10 +97,10 @@ class Journal:
         if self.fault is None:
             return
         try:
-            reading, file = await self._means.workers.run(self._fresh_copy)
+            reading, file = await self._context.workers.run(self._fresh_copy)
         except OSError as error:
-            raise self._means.room.failed(self._path, error) from error
-        self._means.room.succeeded()
+            raise self._context.disk_health.failed(self._path, error) from error
+        self._context.disk_health.succeeded()
         self._file = file
         self._adopt(reading)
         self.fault = None
@@ -127,7 +129,7 @@ class Journal:
         # One turn later, so that branches that append in the same turn share the sync.
         if not self._called and not self._under_way:
             self._called = True
-            self._means.committer.gather(self._launch)
+            self._context.committer.gather(self._launch)
 
     def _launch(self) -> None:
         self._called = False
@@ -142,14 +144,14 @@ class Journal:
             self._go_on()
             return
         self._under_way = entries
-        self._means.committer.begin(self._commit(sealed), lambda error: self._committed(entries, sealed, error))
+        self._context.committer.begin(self._commit(sealed), lambda error: self._committed(entries, sealed, error))
 
     def _committed(self, entries: list[_Entry], sealed: list[chain.Sealed], error: BaseException | None) -> None:
         self._under_way = []
         if error is not None:
             self._fail(entries, error)
             return
-        self._means.room.succeeded()
+        self._context.disk_health.succeeded()
         self._accept(entries, sealed)
         self._synced = self.count
         self._go_on()
@@ -165,7 +167,7 @@ class Journal:
         sealed = self._seal(entries)
         content = b"".join(line.content for line in sealed)
         try:
-            self._means.probes.reach(f"{self._points}.before_write")
+            self._context.probes.reach(f"{self._points}.before_write")
             self._file.write(content)
         except OSError as error:
             self._fail(entries, error)
@@ -214,7 +216,7 @@ class Journal:
     def _fail(self, entries: list[_Entry], error: BaseException) -> None:
         self._file.close()
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
-        self.fault = self._means.room.failed(self._path, cause)
+        self.fault = self._context.disk_health.failed(self._path, cause)
         failed, self._waiting = [*entries, *self._waiting], []
         self._idle.give()
         for entry in failed:
@@ -222,15 +224,17 @@ class Journal:
                 _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
-        kept = self._means.disk.read(self._path, 0, self._size)
+        kept = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(kept, self._anchor)
         if len(reading.lines) < self._synced:
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
-        reach = self._means.probes.reach
-        disk_port.replace(self._means.disk, self._path, kept[: reading.end], sync=True, reach=reach, at="storage.heal")
+        reach = self._context.probes.reach
+        disk_port.replace(
+            self._context.disk, self._path, kept[: reading.end], sync=True, reach=reach, at="storage.heal"
+        )
         # A new run's folder may be durable in the commit log alone, which does not hold what was healed.
-        self._means.disk.sync_folder(layout.RUNS)
-        return reading, self._means.disk.append_to(self._path)
+        self._context.disk.sync_folder(layout.RUNS)
+        return reading, self._context.disk.append_to(self._path)
 
 
 def _again(fault: errors.StorageFault) -> errors.StorageFault:

@@ -28,16 +28,16 @@ class Admission:
 
     def __init__(
         self,
-        means: StorageContext,
+        context: StorageContext,
         identity: str,
         reconciliation: Reconciliation,
-        nursery: NewRuns,
+        new_runs: NewRuns,
     ) -> None:
-        self._means = means
+        self._context = context
         self._identity = identity
         self._reconciliation = reconciliation
-        self._nursery = nursery
-        self._turns = FolderLocks(means.disk, layout.RUNS, means.workers)
+        self._new_runs = new_runs
+        self._locks = FolderLocks(context.disk, layout.RUNS, context.workers)
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
         """Make a run durable, unless its key finds one or another is in its way.
@@ -52,7 +52,7 @@ class Admission:
         if start.idempotency_key is None and not exclusive:
             await self._make(start)
             return stores.Created(run_id=start.run_id, existed=False)
-        async with self._turns.taken():
+        async with self._locks.taken():
             await self._reconciliation.once()
             existing = await self._repeated(start)
             if existing is not None:
@@ -70,30 +70,30 @@ class Admission:
         """
         # A crash between a run's folder and its row must not hide its key.
         await self._reconciliation.once()
-        found = await self._means.index.find_key(idempotency_key)
+        found = await self._context.index.find_key(idempotency_key)
         if found is None:
             await self._reconciliation.unread.make_sure()
-            found = await self._means.index.find_key(idempotency_key)
+            found = await self._context.index.find_key(idempotency_key)
         if found is None:
             return None
         if found.request_sha256 != request_sha256:
             raise _conflict(found)
         return found.summary.run_id
 
-    async def has_room(self) -> bool:
+    async def has_space(self) -> bool:
         """Tell whether writes come through; after a failure by writing a little, and the rows that wait."""
-        room = self._means.room
-        if not room.rows_free:
+        disk_health = self._context.disk_health
+        if not disk_health.rows_free:
             try:
-                await self._means.index.settle()
+                await self._context.index.settle()
             except errors.StorageFault:
                 return False
-        if not room.free:
+        if not disk_health.free:
             try:
-                await self._means.workers.run(lambda: disk_port.try_writing(self._means.disk, _TRIAL))
+                await self._context.workers.run(lambda: disk_port.try_writing(self._context.disk, _TRIAL))
             except OSError:
                 return False
-            room.succeeded()
+            disk_health.succeeded()
         return True
 
     async def _repeated(self, start: runs.RunStart) -> str | None:
@@ -103,17 +103,17 @@ class Admission:
 
     async def _refuse_second(self, recipe_id: str) -> None:
         await self._reconciliation.unread.make_sure()
-        busy = await self._means.index.find_busy(recipe_id)
+        busy = await self._context.index.find_busy(recipe_id)
         if busy is not None:
             message = f"run {busy} of {recipe_id} is not finished"
             raise errors.Conflict(message, code="recipe_busy", detail={"run_id": busy, "recipe_id": recipe_id})
 
     async def _make_sure_of_room(self) -> None:
-        if not await self.has_room():
-            raise errors.NoRoom
+        if not await self.has_space():
+            raise errors.DiskFull
 
     async def _make(self, start: runs.RunStart, *, shown: bool = False) -> None:
-        with self._nursery.birth(start.run_id):
+        with self._new_runs.birth(start.run_id):
             born = await self._built(start)
             try:
                 await self._put_in_place(start.run_id, born)
@@ -122,30 +122,30 @@ class Admission:
                 if born.lock is not None:
                     born.lock.release()
                 raise
-            self._nursery.keep(start, born)
+            self._new_runs.keep(start, born)
 
     async def _built(self, start: runs.RunStart) -> creation.Born:
-        means = self._means
+        context = self._context
         try:
-            return await self._workers.run(lambda: creation.build(means, start))
+            return await self._workers.run(lambda: creation.build(context, start))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
             raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
         except OSError as error:
-            raise self._no_room(layout.new_folder(start.run_id), error) from error
+            raise self._no_space(layout.new_folder(start.run_id), error) from error
 
     async def _put_in_place(self, run_id: str, born: creation.Born) -> None:
-        means = self._means
+        context = self._context
         try:
             if not born.durable:
                 await self._commit(run_id, born)
-            await self._workers.run(lambda: creation.put_in_place(means, run_id))
+            await self._workers.run(lambda: creation.put_in_place(context, run_id))
             # As long as the log holds the run, its folder is synced before the log is dropped.
-            if not means.committer.holds(run_id):
-                await means.workers.run(lambda: creation.make_durable(means, run_id, born))
+            if not context.committer.holds(run_id):
+                await context.workers.run(lambda: creation.make_durable(context, run_id, born))
         except OSError as error:
-            await means.workers.run(lambda: creation.take_back(means, run_id))
-            raise self._no_room(layout.run_folder(run_id), error) from error
+            await context.workers.run(lambda: creation.take_back(context, run_id))
+            raise self._no_space(layout.run_folder(run_id), error) from error
 
     async def _commit(self, run_id: str, born: creation.Born) -> None:
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -158,33 +158,33 @@ class Admission:
             else:
                 committed.set_exception(error)
 
-        made = creation.commit(self._means, run_id, born)
-        self._means.committer.gather(lambda: self._means.committer.begin(made, over))
+        made = creation.commit(self._context, run_id, born)
+        self._context.committer.gather(lambda: self._context.committer.begin(made, over))
         await committed
 
     @property
     def _workers(self) -> Workers:
         # Where commits are shared, what is left to do for a new run waits for no disk.
-        return self._means.near if self._means.committer.shares else self._means.workers
+        return self._context.near if self._context.committer.shares else self._context.workers
 
-    def _no_room(self, path: str, error: OSError) -> errors.NoRoom:
-        return errors.NoRoom(detail=self._means.room.failed(path, error).detail)
+    def _no_space(self, path: str, error: OSError) -> errors.DiskFull:
+        return errors.DiskFull(detail=self._context.disk_health.failed(path, error).detail)
 
     async def _index(self, start: runs.RunStart, *, shown: bool) -> None:
         row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
-        self._means.probes.reach("storage.create.before_row")
+        self._context.probes.reach("storage.create.before_row")
         try:
-            await self._means.index.put_run(row)
+            await self._context.index.put_run(row)
             if shown:
                 # Before another process looks for the key.
-                await self._means.index.settle()
+                await self._context.index.settle()
         except errors.StorageFault as fault:
             # Who is told that there is no room must not find the run there.
-            await self._means.workers.run(lambda: creation.take_back(self._means, start.run_id))
+            await self._context.workers.run(lambda: creation.take_back(self._context, start.run_id))
             with contextlib.suppress(errors.StorageFault):
-                await self._means.index.remove_run(start.run_id)
-            raise errors.NoRoom(detail=fault.detail) from fault
-        self._means.probes.reach("storage.create.after_row")
+                await self._context.index.remove_run(start.run_id)
+            raise errors.DiskFull(detail=fault.detail) from fault
+        self._context.probes.reach("storage.create.after_row")
 
 
 def _conflict(found: IndexedRun) -> errors.Conflict:

@@ -29,8 +29,8 @@ _CORRUPT = errors.JournalCorrupt.default_code
 class Archive:
     """Read blobs, events, logs, snapshots and receipts."""
 
-    def __init__(self, means: StorageContext, logs: Mapping[str, FolderLog]) -> None:
-        self._means = means
+    def __init__(self, context: StorageContext, logs: Mapping[str, FolderLog]) -> None:
+        self._context = context
         self._logs = logs
 
     async def blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
@@ -40,7 +40,7 @@ class Archive:
             errors.NotFound, errors.JournalCorrupt: there is no such run; the blob is missing or wrong.
         """
         folder = layout.run_folder(run_id)
-        return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
+        return await self._context.workers.run(lambda: blobs.value(self._context.disk, run_id, folder, blob))
 
     async def events(self, run_id: str, after: int, most: int | None) -> list[events.Event]:
         """Return the next events numbered above `after`.
@@ -50,14 +50,14 @@ class Archive:
         """
         if (log := self._logs.get(run_id)) is not None:
             return await log.read_events(after, most)
-        files, path = self._means.disk, f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+        files, path = self._context.disk, f"{layout.run_folder(run_id)}/{layout.EVENTS}"
 
         def read() -> tuple[_Events, _Events]:
             self._make_sure_of(run_id)
             found = events_file.read(files, path, after, most)
             return found, events_file.last(files, path) if len(found) == most else found
 
-        found, last = await self._means.workers.run(read)
+        found, last = await self._context.workers.run(read)
         if after == 0:
             await self._tell_missing_end(run_id, last)
         return found
@@ -72,13 +72,13 @@ class Archive:
 
         def read() -> bytes:
             self._make_sure_of(run_id)
-            if not self._means.disk.has_file(path):
-                names = self._means.disk.names(path.rpartition("/")[0])
+            if not self._context.disk.has_file(path):
+                names = self._context.disk.names(path.rpartition("/")[0])
                 message = f"run {run_id} has no log {name!r:.80}"
                 raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
-            return self._means.disk.read(path)
+            return self._context.disk.read(path)
 
-        return await self._means.workers.run(read)
+        return await self._context.workers.run(read)
 
     async def log_names(self, run_id: str) -> list[str]:
         """Return the names under `logs/`.
@@ -90,9 +90,9 @@ class Archive:
 
         def read() -> list[str]:
             self._make_sure_of(run_id)
-            return [name for name in self._means.disk.names(folder) if not name.startswith(".")]
+            return [name for name in self._context.disk.names(folder) if not name.startswith(".")]
 
-        return await self._means.workers.run(read)
+        return await self._context.workers.run(read)
 
     async def snapshots(self, run_id: str) -> dict[str, plain.Json]:
         """Return run.json and cache.json, as far as they can be read.
@@ -104,20 +104,20 @@ class Archive:
 
         def read() -> dict[str, plain.Json]:
             self._make_sure_of(run_id)
-            found = ((name, _json(self._means.disk, f"{folder}/{name}")) for name in (layout.MANIFEST, layout.CACHE))
+            found = ((name, _json(self._context.disk, f"{folder}/{name}")) for name in (layout.MANIFEST, layout.CACHE))
             return {name: value for name, value in found if value is not None}
 
-        return await self._means.workers.run(read)
+        return await self._context.workers.run(read)
 
     async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
         """Return how far runs have come by their run.json, as far as that can be read."""
 
         def read() -> dict[str, stores.Progress]:
             paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
-            found = ((run_id, _progress(self._means.disk, path)) for run_id, path in paths)
+            found = ((run_id, _progress(self._context.disk, path)) for run_id, path in paths)
             return {run_id: progress for run_id, progress in found if progress is not None}
 
-        return await self._means.workers.run(read) if run_ids else {}
+        return await self._context.workers.run(read) if run_ids else {}
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt, one that an open run has queued included.
@@ -130,8 +130,8 @@ class Archive:
                 # Where there is no room, what is written can be read all the same.
                 with contextlib.suppress(errors.StorageFault):
                     await log.rest()
-        place = await self._means.index.find_receipt(receipt_id)
-        found = await self._means.workers.run(lambda: self._receipt_at(place)) if place else None
+        place = await self._context.index.find_receipt(receipt_id)
+        found = await self._context.workers.run(lambda: self._receipt_at(place)) if place else None
         if found is None:
             message = f"there is no receipt {receipt_id!r:.80}"
             raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
@@ -144,13 +144,13 @@ class Archive:
             if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
                 with contextlib.suppress(errors.StorageFault):
                     await log.rest()
-        places = await self._means.index.list_receipts(query)
+        places = await self._context.index.list_receipts(query)
 
         def read() -> list[receipts.ListedReceipt]:
             found = ((place, self._receipt_at(place)) for place in places)
             return [receipts.listed(receipt or _lost(place), place.position) for place, receipt in found]
 
-        return await self._means.workers.run(read)
+        return await self._context.workers.run(read)
 
     async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt that is as its run has written it.
@@ -160,9 +160,9 @@ class Archive:
             errors.Conflict: `receipt_altered`.
         """
         found = await self.receipt(receipt_id)
-        place = await self._means.index.find_receipt(receipt_id)
+        place = await self._context.index.find_receipt(receipt_id)
         filed_under = place.session_id if place else ""
-        wrong = await self._means.workers.run(lambda: receipt_files.flaw(self._means.disk, found, filed_under))
+        wrong = await self._context.workers.run(lambda: receipt_files.flaw(self._context.disk, found, filed_under))
         if wrong is not None:
             told = f"the receipt {receipt_id} {wrong}"
             raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
@@ -170,14 +170,14 @@ class Archive:
 
     async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
         # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
-        row = None if any(event.type == _ENDED for event in last) else await self._means.index.get_run(run_id)
+        row = None if any(event.type == _ENDED for event in last) else await self._context.index.get_run(run_id)
         if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
             return
-        if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.EVENTS}"):
+        if self._context.disk.has_file(f"{layout.run_folder(run_id)}/{layout.EVENTS}"):
             _log.error("the run %s has ended, and its last events are missing", run_id)
 
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
-        found = receipt_files.read_at(self._means.disk, place)
+        found = receipt_files.read_at(self._context.disk, place)
         if found is None:
             # The file did not keep it, and nobody opens a finished run to complete it: its journal still proves it.
             _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
@@ -186,16 +186,16 @@ class Archive:
         return found
 
     def _proven_again(self, place: ReceiptPlace) -> dict[str, Any] | None:
-        known = authority.read(self._means.disk, place.run_id)
+        known = authority.read(self._context.disk, place.run_id)
         folder = layout.run_folder(place.run_id)
         for record in known.records:
             if record.receipt_id == place.receipt_id:
                 session_id = known.start.session_id
-                return receipt_files.receipt_of(self._means.disk, place.run_id, folder, session_id, record)
+                return receipt_files.receipt_of(self._context.disk, place.run_id, folder, session_id, record)
         return None
 
     def _make_sure_of(self, run_id: str) -> None:
-        if not self._means.disk.has_folder(layout.run_folder(run_id)):
+        if not self._context.disk.has_folder(layout.run_folder(run_id)):
             raise layout.no_run(run_id)
 
 

@@ -14,7 +14,7 @@ class BlobLocks:
     def __init__(self) -> None:
         self._first = asyncio.Lock()
         self._there = False
-        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def taken(self, size_bytes: int) -> AsyncIterator[None]:
@@ -26,5 +26,5 @@ class BlobLocks:
                     yield
                     self._there = True
                     return
-        async with self._turns.setdefault(size_bytes, asyncio.Lock()):
+        async with self._locks.setdefault(size_bytes, asyncio.Lock()):
             yield

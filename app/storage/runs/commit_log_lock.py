@@ -27,7 +27,7 @@ class CommitLogLock:
         """
         return self._serves and self._log is not None
 
-    async def recover(self, means: StorageContext) -> commit_recovery.Recovered:
+    async def recover(self, context: StorageContext) -> commit_recovery.Recovered:
         """Complete the runs' files, unless another process has the log.
 
         Raises:
@@ -36,16 +36,18 @@ class CommitLogLock:
         if self._log is None:
             return commit_recovery.Recovered()
         try:
-            now = clock.stamp(means.clock.now())
-            recovered = await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach, now))
+            now = clock.stamp(context.clock.now())
+            recovered = await context.workers.run(
+                lambda: commit_recovery.recover(context.disk, context.probes.reach, now)
+            )
         except OSError as error:
             raise _unrecovered(error) from error
         for run_id, fault in recovered.unread.items():
-            restore = partial(commit_recovery.restore, means.disk, run_id, now)
-            means.read_faults.hold_back(run_id, fault, restore)
+            restore = partial(commit_recovery.restore, context.disk, run_id, now)
+            context.read_faults.hold_back(run_id, fault, restore)
         return recovered
 
-    async def drop(self, means: StorageContext, recovered: commit_recovery.Recovered) -> None:
+    async def drop(self, context: StorageContext, recovered: commit_recovery.Recovered) -> None:
         """Drop what was recovered from.
 
         Raises:
@@ -54,7 +56,9 @@ class CommitLogLock:
         if not recovered.segments:
             return
         try:
-            await means.workers.run(lambda: commit_recovery.drop(means.disk, recovered.segments, means.probes.reach))
+            await context.workers.run(
+                lambda: commit_recovery.drop(context.disk, recovered.segments, context.probes.reach)
+            )
         except OSError as error:
             raise _unrecovered(error) from error
 

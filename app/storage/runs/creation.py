@@ -33,7 +33,7 @@ class Born:
     """Whether it was synced; otherwise it is to be committed."""
 
 
-def build(means: StorageContext, start: runs.RunStart) -> Born:
+def build(context: StorageContext, start: runs.RunStart) -> Born:
     """Build a run's folder aside.
 
     Both journals are made here, empty, so that their names are synced with the folder and never again.
@@ -42,7 +42,7 @@ def build(means: StorageContext, start: runs.RunStart) -> Born:
         FileExistsError: there is a run of that id.
         OSError: the disk refused.
     """
-    files, reach = means.disk, means.probes.reach
+    files, reach = context.disk, context.probes.reach
     folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
     reach("storage.create.before_folder")
     if files.has_folder(final):
@@ -50,8 +50,8 @@ def build(means: StorageContext, start: runs.RunStart) -> Born:
     lock = _held(files, folder)
     try:
         content = plain.encode(start.to_json()) + b"\n"
-        durable = not means.committer.shares or len(content) > _MOST_COMMITTED_BYTES
-        _fill(means, folder, start, content, sync=durable)
+        durable = not context.committer.shares or len(content) > _MOST_COMMITTED_BYTES
+        _fill(context, folder, start, content, sync=durable)
     except BaseException as error:
         if isinstance(error, OSError):
             with contextlib.suppress(OSError):
@@ -62,50 +62,50 @@ def build(means: StorageContext, start: runs.RunStart) -> Born:
     return Born(lock=lock, content=content, durable=durable)
 
 
-def commit(means: StorageContext, run_id: str, born: Born) -> Commit:
+def commit(context: StorageContext, run_id: str, born: Born) -> Commit:
     """Return what makes a folder that was not synced durable."""
     folder = layout.run_folder(run_id)
-    means.committer.mention(*(f"{folder}/{name}" for name in _FILES))
+    context.committer.mention(*(f"{folder}/{name}" for name in _FILES))
     return Commit(
         run_id=run_id,
         path=f"{folder}/{layout.START}",
-        file=_Folder(means.disk, layout.new_folder(run_id)),
+        file=_Folder(context.disk, layout.new_folder(run_id)),
         offset=0,
         content=born.content,
         points="storage.create",
     )
 
 
-def put_in_place(means: StorageContext, run_id: str) -> None:
+def put_in_place(context: StorageContext, run_id: str) -> None:
     """Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
 
     Raises:
         OSError: the disk refused.
     """
-    means.probes.reach("storage.create.before_rename")
-    means.disk.rename(layout.new_folder(run_id), layout.run_folder(run_id))
+    context.probes.reach("storage.create.before_rename")
+    context.disk.rename(layout.new_folder(run_id), layout.run_folder(run_id))
 
 
-def make_durable(means: StorageContext, run_id: str, born: Born) -> None:
+def make_durable(context: StorageContext, run_id: str, born: Born) -> None:
     """Sync a folder that is in place and not in the log.
 
     Raises:
         OSError: the disk refused.
     """
-    means.probes.reach("storage.create.before_runs_sync")
+    context.probes.reach("storage.create.before_runs_sync")
     if not born.durable:
-        _Folder(means.disk, layout.run_folder(run_id)).sync()
-    means.disk.sync_folder(layout.RUNS)
+        _Folder(context.disk, layout.run_folder(run_id)).sync()
+    context.disk.sync_folder(layout.RUNS)
 
 
-def take_back(means: StorageContext, run_id: str) -> None:
+def take_back(context: StorageContext, run_id: str) -> None:
     """Put a folder away that could not be made durable: who is told that there is no room must not
     find the run later.
     """
     for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
         try:
-            if means.disk.has_folder(folder):
-                deletion.discard(means, run_id, folder)
+            if context.disk.has_folder(folder):
+                deletion.discard(context, run_id, folder)
         except OSError as error:
             _log.error("a refused run may come back: %s", error, extra={"run_id": run_id})
 
@@ -147,8 +147,8 @@ def _held(files: Disk, folder: str) -> Lock | None:
                 lock.release()
 
 
-def _fill(means: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:
-    files, reach = means.disk, means.probes.reach
+def _fill(context: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:
+    files, reach = context.disk, context.probes.reach
     reach("storage.create.before_start")
     files.write(f"{folder}/{layout.START}", content, sync=sync)
     manifest = views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))

@@ -15,17 +15,17 @@ from app.storage.runs import adoption, authority, receipts
 from app.storage.storage_context import StorageContext
 
 
-def put_away(means: StorageContext, run_id: str) -> None:
+def put_away(context: StorageContext, run_id: str) -> None:
     """Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them."""
-    files = means.disk
+    files = context.disk
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
         receipts.make_durable(files, authority.read_start(files, run_id)[0].session_id)
-    discard(means, run_id, layout.run_folder(run_id))
+    discard(context, run_id, layout.run_folder(run_id))
 
 
-def discard(means: StorageContext, run_id: str, folder: str) -> None:
+def discard(context: StorageContext, run_id: str, folder: str) -> None:
     """Move a folder of a run to the trash, where it also tells that nothing of the run may be restored."""
-    files, reach = means.disk, means.probes.reach
+    files, reach = context.disk, context.probes.reach
     trash = next(
         place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
     )
@@ -41,19 +41,19 @@ def put_away_ids(files: Disk) -> frozenset[str]:
     return frozenset(name.rpartition(".")[0] for name in files.names(layout.TRASH))
 
 
-async def sweep(means: StorageContext, stopping: Callable[[], bool]) -> None:
+async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
     """Remove what lies in the trash, one run after the other, until it is empty or the service stops."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
-        names = await means.workers.run(lambda: means.disk.names(layout.TRASH))
+        names = await context.workers.run(lambda: context.disk.names(layout.TRASH))
     for name in names:
         if stopping():
             return
-        means.probes.reach("storage.delete.before_sweep")
+        context.probes.reach("storage.delete.before_sweep")
         with contextlib.suppress(OSError, errors.Unreadable):
             # As long as the commit log mentions a run, its folder in the trash tells that it is deleted.
-            await means.committer.settle(name.rpartition(".")[0])
-            await means.workers.run(partial(means.disk.remove_tree, f"{layout.TRASH}/{name}"))
+            await context.committer.settle(name.rpartition(".")[0])
+            await context.workers.run(partial(context.disk.remove_tree, f"{layout.TRASH}/{name}"))
 
 
 def status(files: Disk, run_id: str) -> states.RunState:

@@ -38,13 +38,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    means: StorageContext
+    context: StorageContext
     identity: str
     reconciliation: Reconciliation
     admission: Admission
     opener: Opener
     archive: Archive
-    care: Maintenance
+    maintenance: Maintenance
     issues: Issues
     plans: Plans
 
@@ -66,24 +66,24 @@ class DiskStore(abc.ABC):
             return
         self._serves = serve
         try:
-            means, identity = self._prepare()
+            context, identity = self._prepare()
         except BaseException:
             self._release_log()
             raise
         self._stopping.clear()
-        means.read_faults.begin(means.workers)
+        context.read_faults.begin(context.workers)
         try:
-            self._found = await self._begin(means, identity)
+            self._found = await self._begin(context, identity)
         except BaseException:
-            means.read_faults.end()
-            means.committer.close()
+            context.read_faults.end()
+            context.committer.close()
             self._let_go()
             self._release_log()
             raise
         # A process may have died between a run's rename and the sync of its name.
-        await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
+        await context.workers.run(lambda: context.disk.sync_folder(layout.RUNS))
         if serve:
-            await means.workers.run(lambda: creation.sweep(means.disk))
+            await context.workers.run(lambda: creation.sweep(context.disk))
             await self._parts.plans.tell_losses()
             self._sweep_soon()
 
@@ -93,18 +93,18 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if parts is None:
             return
-        parts.means.read_faults.end()
-        parts.opener.nursery.let_go()
+        parts.context.read_faults.end()
+        parts.opener.new_runs.let_go()
         for log in list(parts.opener.logs.values()):
             await log.close()
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         try:
-            await parts.means.committer.settle()
+            await parts.context.committer.settle()
         except OSError as error:
             _log.error("the commit log is left for the next start: %s", error)
-        parts.means.committer.close()
-        await parts.means.index.close()
+        parts.context.committer.close()
+        await parts.context.index.close()
         self._found = None
         self._release_log()
         self._let_go()
@@ -118,9 +118,9 @@ class DiskStore(abc.ABC):
         self._let_go()
         self._release_log()
         if parts is not None:
-            parts.means.read_faults.end()
-            parts.opener.nursery.let_go()
-            parts.means.committer.close()
+            parts.context.read_faults.end()
+            parts.opener.new_runs.let_go()
+            parts.context.committer.close()
             for log in parts.opener.logs.values():
                 log.abandon()
 
@@ -149,7 +149,7 @@ class DiskStore(abc.ABC):
 
     async def read(self, run_id: str) -> stores.Loaded:
         """Read a run without taking or changing it; its row follows what is found."""
-        opener, found = self._parts.opener, await self._parts.means.index.get_run(run_id)
+        opener, found = self._parts.opener, await self._parts.context.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await opener.look(run_id, deep=doubted)
         if found is not None:
@@ -160,9 +160,9 @@ class DiskStore(abc.ABC):
         """Put a finished run into the trash."""
         await worker_threads.uncut(self._delete(run_id))
 
-    async def has_room(self) -> bool:
+    async def has_space(self) -> bool:
         """Tell whether new runs can be taken."""
-        return await self._parts.admission.has_room()
+        return await self._parts.admission.has_space()
 
     # -- what is in a run's folder
 
@@ -198,11 +198,11 @@ class DiskStore(abc.ABC):
 
     def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
         """Return the file of a run that cannot be read now."""
-        return self._parts.means.read_faults.by_run().get(run_id)
+        return self._parts.context.read_faults.by_run().get(run_id)
 
     async def until_readable(self, run_id: str) -> None:
         """Wait until every file of a run that could not be read can be."""
-        await self._parts.means.read_faults.until_readable(run_id)
+        await self._parts.context.read_faults.until_readable(run_id)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
@@ -238,7 +238,7 @@ class DiskStore(abc.ABC):
     @property
     def read_faults(self) -> ReadFaults:
         """Return the files that cannot be read now."""
-        return self._parts.means.read_faults
+        return self._parts.context.read_faults
 
     @property
     def issues(self) -> Issues:
@@ -253,9 +253,9 @@ class DiskStore(abc.ABC):
     # -- care
 
     @property
-    def care(self) -> Maintenance:
+    def maintenance(self) -> Maintenance:
         """Return what checks and repairs runs."""
-        return self._parts.care
+        return self._parts.maintenance
 
     @property
     def rechecks(self) -> Rechecks:
@@ -286,27 +286,27 @@ class DiskStore(abc.ABC):
     def _let_go(self) -> None:
         """Stop what `_prepare` brought, finishing what is under way."""
 
-    async def _begin(self, means: StorageContext, identity: str) -> _Parts:
+    async def _begin(self, context: StorageContext, identity: str) -> _Parts:
         hold = self._hold
         assert hold is not None
-        recovered = await hold.recover(means)
-        index_is_new = await means.index.start()
-        issues = Issues(means)
-        reconciliation = Reconciliation(means, identity, issues, index_is_new=index_is_new, serves=self._serves)
+        recovered = await hold.recover(context)
+        index_is_new = await context.index.start()
+        issues = Issues(context)
+        reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=self._serves)
         await reconciliation.doubt(recovered.suspects, recovered.parked)
-        await hold.drop(means, recovered)
+        await hold.drop(context, recovered)
         hold.let_others_in()
-        opener = Opener(means, identity, self._adopt, reconciliation.renew, reconciliation.ended)
+        opener = Opener(context, identity, self._adopt, reconciliation.renew, reconciliation.ended)
         return _Parts(
-            means=means,
+            context=context,
             identity=identity,
             reconciliation=reconciliation,
-            admission=Admission(means, identity, reconciliation, opener.nursery),
+            admission=Admission(context, identity, reconciliation, opener.new_runs),
             opener=opener,
-            archive=Archive(means, opener.logs),
-            care=Maintenance(means, opener, reconciliation),
+            archive=Archive(context, opener.logs),
+            maintenance=Maintenance(context, opener, reconciliation),
             issues=issues,
-            plans=Plans(means),
+            plans=Plans(context),
         )
 
     def _make_committer(
@@ -321,7 +321,7 @@ class DiskStore(abc.ABC):
             hold.release()
 
     async def _delete(self, run_id: str) -> None:
-        await self._parts.care.delete(run_id)
+        await self._parts.maintenance.delete(run_id)
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:
@@ -329,4 +329,4 @@ class DiskStore(abc.ABC):
             self._sweeping = asyncio.create_task(self._sweep(), name="sweep the trash")
 
     async def _sweep(self) -> None:
-        await self._parts.care.sweep(self._stopping.is_set)
+        await self._parts.maintenance.sweep(self._stopping.is_set)

@@ -55,25 +55,25 @@ class Opened:
 class FolderLog:
     """`stores.RunLog` over a run's folder, whatever disk it lies on."""
 
-    def __init__(self, opened: Opened, means: StorageContext, data_directory_id: str, released: Released) -> None:
+    def __init__(self, opened: Opened, context: StorageContext, data_directory_id: str, released: Released) -> None:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
         self.loaded = dataclasses.replace(authority.loaded(opened.written.notes), missing=opened.missing)
-        self._means = means
+        self._context = context
         self._lock = opened.lock
         self._data_directory_id = data_directory_id
         self._start = authority.start
         self._released = released
         self._folder = layout.run_folder(self.run_id)
         steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
-        self._steps = Journal(steps, "storage.append", means, authority.steps, means.disk.append_to(steps))
-        self._control = Journal(control, "storage.decide", means, authority.control, means.disk.append_to(control))
+        self._steps = Journal(steps, "storage.append", context, authority.steps, context.disk.append_to(steps))
+        self._control = Journal(control, "storage.decide", context, authority.control, context.disk.append_to(control))
         self._book = EventLog(self.run_id, opened.written, self.loaded.decisions.taken)
-        self._projections = Projections(self.run_id, self._start.session_id, means, self._book, opened.proven)
+        self._projections = Projections(self.run_id, self._start.session_id, context, self._book, opened.proven)
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
-        self._blob_turns: BlobLocks | None = None
+        self._blob_locks: BlobLocks | None = None
         self._ending = False
         self._owed: runs.Transition | None = None
         self._closed = self._aside = False
@@ -116,7 +116,7 @@ class FolderLog:
 
     async def get_blob(self, blob: records.BlobRef) -> plain.Json:
         """Return a blob's text or JSON."""
-        return await self._means.workers.run(lambda: blobs.value(self._means.disk, self.run_id, self._folder, blob))
+        return await self._context.workers.run(lambda: blobs.value(self._context.disk, self.run_id, self._folder, blob))
 
     async def add_receipt(self, record: records.Record) -> None:
         """Queue the receipt of a tool execution; the journal completes it after a crash."""
@@ -131,8 +131,8 @@ class FolderLog:
         folder, content = f"{self._folder}/{layout.LOGS}", text.encode("utf-8", "replace")
 
         def write() -> None:
-            disk_port.make_folder(self._means.disk, folder)
-            disk_port.replace(self._means.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
+            disk_port.make_folder(self._context.disk, folder)
+            disk_port.replace(self._context.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
 
         await self._written(layout.LOGS, write)
 
@@ -146,7 +146,7 @@ class FolderLog:
 
     def wait_for(self, fault: errors.Unreadable) -> None:
         """Show the file that the run waits for."""
-        self._means.read_faults.wait_for(self.run_id, fault)
+        self._context.read_faults.wait_for(self.run_id, fault)
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
         """Say that the snapshots are out of date."""
@@ -172,11 +172,11 @@ class FolderLog:
         # An ending on disk is true whatever state the row was left in.
         since = _UNFINISHED if ended is not None and ended.status is transition.to else transition.since
         mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
-        self._means.probes.reach("storage.move.before_row")
+        self._context.probes.reach("storage.move.before_row")
         try:
             if mine.to.finished:
                 await self._projections.flush()
-                if not self._means.committer.holds(self.run_id):
+                if not self._context.committer.holds(self.run_id):
                     await self._projections.make_durable()
             await self._move(mine)
         except errors.StorageFault as fault:
@@ -186,13 +186,13 @@ class FolderLog:
             self._owed = mine
         else:
             self._owed = None
-        self._means.probes.reach("storage.move.after_row")
+        self._context.probes.reach("storage.move.after_row")
 
     async def _move(self, transition: runs.Transition) -> None:
         if transition.since <= _UNFINISHED:
-            await self._means.index.move_soon(transition)
+            await self._context.index.move_soon(transition)
         else:
-            await self._means.index.move(transition)
+            await self._context.index.move(transition)
 
     @property
     def owes_move(self) -> bool:
@@ -226,7 +226,7 @@ class FolderLog:
         finally:
             self._projections.close()
             self._lock.release()
-            self._released(self.run_id, self._bookmark() if self._aside else None)
+            self._released(self.run_id, self._journal_position() if self._aside else None)
 
     async def set_aside(self) -> None:
         """Close, so that this process may go on later where it stopped."""
@@ -249,16 +249,16 @@ class FolderLog:
         """Tell whether a receipt of this run is known, perhaps not written yet."""
         return self._projections.holds_receipt(receipt_id)
 
-    def go_on(self, bookmark: JournalPosition) -> None:
+    def go_on(self, journal_position: JournalPosition) -> None:
         """Number events as if the folder had never been set aside."""
-        self._book.go_on(self.loaded.decisions.taken, bookmark.event)
+        self._book.go_on(self.loaded.decisions.taken, journal_position.event)
 
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
-        self._blob_turns = self._blob_turns or BlobLocks()
-        reach = self._means.probes.reach
-        async with self._blob_turns.taken(len(content)):
+        self._blob_locks = self._blob_locks or BlobLocks()
+        reach = self._context.probes.reach
+        async with self._blob_locks.taken(len(content)):
             return await self._written(
-                blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
+                blobs.FOLDER, lambda: blobs.put(self._context.disk, self._folder, content, text=text, reach=reach)
             )
 
     async def _heal(self) -> None:
@@ -270,8 +270,8 @@ class FolderLog:
             await self._steps.heal()
             await self._control.heal()
             await self._pay()
-            if not self._means.room.free:
-                await self._written(".room", lambda: disk_port.try_writing(self._means.disk, f"{self._folder}/.room"))
+            if not self._context.disk_health.free:
+                await self._written(".room", lambda: disk_port.try_writing(self._context.disk, f"{self._folder}/.room"))
 
     # -- decisions
 
@@ -317,10 +317,10 @@ class FolderLog:
         start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
         at = self._now()
         # Before the line: the row may err towards unfinished only.
-        await self._means.index.move(runs.Transition.queue(self.run_id, at))
+        await self._context.index.move(runs.Transition.queue(self.run_id, at))
         await self._write_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
-        await self._means.index.set_owner(self.run_id, start.owner)
+        await self._context.index.set_owner(self.run_id, start.owner)
 
     async def _write_decision(
         self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
@@ -339,11 +339,11 @@ class FolderLog:
 
     async def _mend(self) -> None:
         try:
-            await self._means.committer.mend()
+            await self._context.committer.mend()
         except OSError as error:
-            raise self._means.room.failed(layout.COMMITS, error) from error
+            raise self._context.disk_health.failed(layout.COMMITS, error) from error
 
-    def _bookmark(self) -> JournalPosition | None:
+    def _journal_position(self) -> JournalPosition | None:
         # Events that could not be written are made anew, with other numbers.
         if self._book.unwritten:
             return None
@@ -354,14 +354,14 @@ class FolderLog:
             await self.move(self._owed)
 
     def _now(self) -> str:
-        return clock.stamp(self._means.clock.now())
+        return clock.stamp(self._context.clock.now())
 
     async def _written(self, name: str, job: Callable[[], T]) -> T:
         try:
-            done = await self._means.workers.run(job)
+            done = await self._context.workers.run(job)
         except OSError as error:
-            raise self._means.room.failed(f"{self._folder}/{name}", error) from error
-        self._means.room.succeeded()
+            raise self._context.disk_health.failed(f"{self._folder}/{name}", error) from error
+        self._context.disk_health.succeeded()
         return done
 
 

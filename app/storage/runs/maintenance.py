@@ -20,46 +20,46 @@ _PAGE_SECONDS = 2.0
 class Maintenance:
     """Look after the folders of runs."""
 
-    def __init__(self, means: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
-        self._means = means
+    def __init__(self, context: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
+        self._context = context
         self._opener = opener
         self._reconciliation = reconciliation
 
     async def delete(self, run_id: str) -> None:
         """Put a finished run into the trash."""
-        means = self._means
-        self._opener.nursery.let_go(run_id)
-        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        context = self._context
+        self._opener.new_runs.let_go(run_id)
+        lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
         try:
-            await means.workers.run(lambda: _refuse_unfinished(means, run_id))
+            await context.workers.run(lambda: _refuse_unfinished(context, run_id))
             # Where its receipts lie must be known, since nobody can find out from its folder any more.
-            await means.index.settle()
-            await means.workers.run(lambda: deletion.put_away(means, run_id))
+            await context.index.settle()
+            await context.workers.run(lambda: deletion.put_away(context, run_id))
         except OSError as error:
-            raise means.room.failed(layout.run_folder(run_id), error) from error
+            raise context.disk_health.failed(layout.run_folder(run_id), error) from error
         finally:
             lock.release()
-        means.probes.reach("storage.delete.before_row")
-        await means.index.remove_run(run_id)
+        context.probes.reach("storage.delete.before_row")
+        await context.index.remove_run(run_id)
         self._reconciliation.ended.pop(run_id, None)
-        means.probes.reach("storage.delete.after_row")
+        context.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
         """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
         if dry_run:
-            return await self._means.workers.run(lambda: repair.repair(self._means, run_id, dry_run=True))
+            return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
         return await worker_threads.uncut(self._repair(run_id))
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
         """Report on each file of a run's authority."""
-        return await self._means.workers.run(lambda: repair.verify(self._means.disk, run_id))
+        return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
         """Report on the next things that can be checked."""
-        time = self._means.clock
+        time = self._context.clock
         until = time.monotonic() + _PAGE_SECONDS
-        return await self._means.workers.run(
-            lambda: verification.page(self._means.disk, after, most, lambda: time.monotonic() > until)
+        return await self._context.workers.run(
+            lambda: verification.page(self._context.disk, after, most, lambda: time.monotonic() > until)
         )
 
     async def show(self, run_id: str) -> None:
@@ -70,26 +70,26 @@ class Maintenance:
 
     async def sweep(self, stopping: Callable[[], bool]) -> None:
         """Remove what lies in the trash."""
-        await deletion.sweep(self._means, stopping)
+        await deletion.sweep(self._context, stopping)
 
     async def _repair(self, run_id: str) -> dict[str, plain.Json]:
-        means = self._means
-        self._opener.nursery.let_go(run_id)
-        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        context = self._context
+        self._opener.new_runs.let_go(run_id)
+        lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
         try:
-            await means.committer.settle(run_id)
-            told = await means.workers.run(lambda: repair.repair(means, run_id))
+            await context.committer.settle(run_id)
+            told = await context.workers.run(lambda: repair.repair(context, run_id))
             await self._reconciliation.renew(run_id)
         except OSError as error:
-            raise means.room.failed(layout.run_folder(run_id), error) from error
+            raise context.disk_health.failed(layout.run_folder(run_id), error) from error
         finally:
             lock.release()
         return told
 
 
-def _refuse_unfinished(means: StorageContext, run_id: str) -> None:
+def _refuse_unfinished(context: StorageContext, run_id: str) -> None:
     try:
-        status = deletion.status(means.disk, run_id)
+        status = deletion.status(context.disk, run_id)
     except errors.JournalCorrupt:
         return
     if not status.finished:

@@ -36,7 +36,7 @@ class Opener:
 
     def __init__(
         self,
-        means: StorageContext,
+        context: StorageContext,
         identity: str,
         adopt: Adopt | None,
         renew: Callable[[str], Awaitable[None]],
@@ -46,17 +46,17 @@ class Opener:
         renew: Makes the row of a run anew from its folder.
         ended: Runs that are shown as ended until they have been opened.
         """
-        self._means = means
+        self._context = context
         self._identity = identity
         self._adopt = adopt
         self._ended = ended
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
-        self.rechecks = Rechecks(means, self.logs, renew)
+        self.rechecks = Rechecks(context, self.logs, renew)
         """What keeps rows in line with folders that somebody has changed."""
         self._closings: set[asyncio.Future[None]] = set()
-        self._bookmarks: dict[str, JournalPosition] = {}
-        self.nursery = NewRuns()
+        self._journal_positions: dict[str, JournalPosition] = {}
+        self.new_runs = NewRuns()
         """New runs, which need not be read."""
 
     async def open(self, run_id: str) -> FolderLog:
@@ -66,9 +66,9 @@ class Opener:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
             errors.StorageFault: the disk refused a repair.
         """
-        if (newborn := await self.nursery.take(run_id)) is not None:
-            if opening.is_as_made(self._means.disk, newborn.authority):
-                log = self.logs[run_id] = FolderLog(newborn, self._means, self._identity, self._forget)
+        if (newborn := await self.new_runs.take(run_id)) is not None:
+            if opening.is_as_made(self._context.disk, newborn.authority):
+                log = self.logs[run_id] = FolderLog(newborn, self._context, self._identity, self._forget)
                 return log
             newborn.lock.release()
         # In a task of its own: a caller that is cut off must not leave a folder held.
@@ -89,7 +89,7 @@ class Opener:
             errors.NotFound, errors.JournalCorrupt: as the port says.
         """
         try:
-            return await self._means.workers.run(lambda: missing.read(self._means.disk, run_id, deep=deep).loaded())
+            return await self._context.workers.run(lambda: missing.read(self._context.disk, run_id, deep=deep).loaded())
         except errors.NotFound:
             found, start = await self._by_hand(run_id)
         converted = adoption.convert(found, start, self._now(), inline=True)
@@ -99,28 +99,28 @@ class Opener:
 
     async def _open(self, run_id: str) -> FolderLog:
         try:
-            bookmark = self._bookmarks.get(run_id)
-            lock, found = await self._means.workers.run(lambda: self._enter(run_id, bookmark))
+            journal_position = self._journal_positions.get(run_id)
+            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
             await self.rechecks.declare_failed(run_id, error)
             raise
         except errors.Unreadable as fault:
-            self._means.read_faults.wait_for(run_id, fault)
+            self._context.read_faults.wait_for(run_id, fault)
             raise
         except OSError as error:
-            raise self._means.room.failed(layout.run_folder(run_id), error) from error
+            raise self._context.disk_health.failed(layout.run_folder(run_id), error) from error
 
     async def _begin(self, run_id: str, lock: Lock, found: Opening | None) -> FolderLog:
         adopted: adoption.Found | None = None
         try:
             if found is None:
                 adopted = await self._adopt_folder(run_id)
-                found = await self._means.workers.run(lambda: opening.prepare(self._means, run_id, lock))
-            log = self.logs[run_id] = FolderLog(found.opened, self._means, self._identity, self._forget)
-            self._bookmarks.pop(run_id, None)
-            if found.bookmark is not None:
-                log.go_on(found.bookmark)
+                found = await self._context.workers.run(lambda: opening.prepare(self._context, run_id, lock))
+            log = self.logs[run_id] = FolderLog(found.opened, self._context, self._identity, self._forget)
+            self._journal_positions.pop(run_id, None)
+            if found.journal_position is not None:
+                log.go_on(found.journal_position)
             await self._complete(log, found, adopted)
         except BaseException:
             if (opened := self.logs.pop(run_id, None)) is not None:
@@ -139,7 +139,7 @@ class Opener:
             await log.add_receipt(record)
         if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
             await self._pause(log, lost)
-        await self._means.index.add_receipts(found.places)
+        await self._context.index.add_receipts(found.places)
 
     async def _pause(self, log: FolderLog, lost: missing_lines.MissingLines) -> None:
         # It is shown as paused already; from now on its journal says so too.
@@ -149,13 +149,13 @@ class Opener:
             log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
             log.add_event(events.EventType.RUN_PAUSED, None, facts)
 
-    def _forget(self, run_id: str, bookmark: JournalPosition | None = None) -> None:
+    def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
         self.logs.pop(run_id, None)
-        self._means.read_faults.forget(run_id)
+        self._context.read_faults.forget(run_id)
         # Its row is up to date by now.
         self._ended.pop(run_id, None)
-        if bookmark is not None:
-            self._bookmarks[run_id] = bookmark
+        if journal_position is not None:
+            self._journal_positions[run_id] = journal_position
 
     def _let_go(self, task: asyncio.Future[FolderLog]) -> None:
         if not task.cancelled() and task.exception() is None:
@@ -163,13 +163,13 @@ class Opener:
             self._closings.add(closing)
             closing.add_done_callback(self._closings.discard)
 
-    def _enter(self, run_id: str, bookmark: JournalPosition | None) -> tuple[Lock, Opening | None]:
+    def _enter(self, run_id: str, journal_position: JournalPosition | None) -> tuple[Lock, Opening | None]:
         # In one job, since a hop costs as much as the opening of a short run.
-        lock = opening.take(self._means.disk, run_id)
+        lock = opening.take(self._context.disk, run_id)
         try:
-            if bookmark is not None:
-                return lock, opening.reopen(self._means, run_id, lock, bookmark)
-            return lock, opening.prepare(self._means, run_id, lock)
+            if journal_position is not None:
+                return lock, opening.reopen(self._context, run_id, lock, journal_position)
+            return lock, opening.prepare(self._context, run_id, lock)
         except errors.NotFound:
             # It may have been written by hand.
             return lock, None
@@ -183,18 +183,18 @@ class Opener:
         try:
             found, start = await self._by_hand(run_id)
         except errors.RequestInvalid as refusal:
-            await self._means.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
+            await self._context.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
             raise
         converted = adoption.convert(found, start, self._now())
-        files, reach = self._means.disk, self._means.probes.reach
-        await self._means.workers.run(lambda: adoption.write(files, run_id, converted, reach))
-        row = await self._means.workers.run(lambda: census.row_of(files, run_id, self._identity))
+        files, reach = self._context.disk, self._context.probes.reach
+        await self._context.workers.run(lambda: adoption.write(files, run_id, converted, reach))
+        row = await self._context.workers.run(lambda: census.row_of(files, run_id, self._identity))
         if row is not None:
-            await self._means.index.put_run(row)
+            await self._context.index.put_run(row)
         return found
 
     async def _by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
-        found = await self._means.workers.run(lambda: adoption.find(self._means.disk, run_id))
+        found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))
         if self._adopt is None:
             raise damage.corrupt(run_id, layout.START, "is missing, and nobody here can adopt the folder")
         made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
@@ -212,4 +212,4 @@ class Opener:
         return found, start
 
     def _now(self) -> str:
-        return clock.stamp(self._means.clock.now())
+        return clock.stamp(self._context.clock.now())

@@ -61,7 +61,7 @@ class Opening:
     """Receipts found in their session's file."""
     unproven: list[records.Record]
     """Records whose receipt is missing there."""
-    bookmark: JournalPosition | None = None
+    journal_position: JournalPosition | None = None
     """Where this process goes on; None: the folder was read and judged as after a crash."""
 
 
@@ -95,42 +95,45 @@ def take(files: Disk, run_id: str) -> Lock:
     return lock
 
 
-def prepare(means: StorageContext, run_id: str, lock: Lock) -> Opening:
+def prepare(context: StorageContext, run_id: str, lock: Lock) -> Opening:
     """Read a run that is held, cut torn ends off, and find out what its projections lack.
 
     Raises:
         errors.NotFound: there is no start.json.
         errors.JournalCorrupt: it is damaged.
     """
-    found = authority.read(means.disk, run_id, settled=True, deep=True)
+    found = authority.read(context.disk, run_id, settled=True, deep=True)
     found.loaded()
     if found.control.lines or found.steps.lines:
         # A process may have died between a rename and the sync of its folder.
-        means.disk.sync_folder(layout.run_folder(run_id))
-    cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
-    made = _opening(means, found, lock, cuts)
-    lost = missing_lines.find(means.disk, found, made.opened.written)
+        context.disk.sync_folder(layout.run_folder(run_id))
+    cuts = [*_cut(context, run_id, layout.STEPS, found.steps), *_cut(context, run_id, layout.CONTROL, found.control)]
+    made = _opening(context, found, lock, cuts)
+    lost = missing_lines.find(context.disk, found, made.opened.written)
     return dataclasses.replace(made, opened=dataclasses.replace(made.opened, missing=lost))
 
 
-def reopen(means: StorageContext, run_id: str, lock: Lock, bookmark: JournalPosition) -> Opening:
+def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> Opening:
     """Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `prepare`.
     """
-    found = authority.read(means.disk, run_id)
+    found = authority.read(context.disk, run_id)
     whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE
-    if not whole or (len(found.steps.lines), len(found.control.lines)) != (bookmark.steps, bookmark.control):
-        return prepare(means, run_id, lock)
-    return dataclasses.replace(_opening(means, found, lock, []), bookmark=bookmark)
+    if not whole or (len(found.steps.lines), len(found.control.lines)) != (
+        journal_position.steps,
+        journal_position.control,
+    ):
+        return prepare(context, run_id, lock)
+    return dataclasses.replace(_opening(context, found, lock, []), journal_position=journal_position)
 
 
-def _opening(means: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> Opening:
-    written = read_written(means.disk, found.run_id)
+def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> Opening:
+    written = read_written(context.disk, found.run_id)
     proven = [record for record in found.records if record.receipt_id is not None]
     wanted = {str(record.receipt_id) for record in proven}
-    places = receipts.find(means.disk, found.start.session_id, wanted) if wanted else {}
+    places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return Opening(
         opened=Opened(authority=found, lock=lock, written=written, proven=frozenset(places)),
         untold=[*cuts, *_created(found, written), *_steps(found, written), *_decided(found, written)],
@@ -148,11 +151,11 @@ def read_written(files: Disk, run_id: str) -> Written:
     return Written()
 
 
-def _cut(means: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:
+def _cut(context: StorageContext, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:
     if reading.verdict is Verdict.TORN:
-        means.probes.reach("storage.cut.before_cut")
-        means.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
-        means.probes.reach("storage.cut.after_cut")
+        context.probes.reach("storage.cut.before_cut")
+        context.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
+        context.probes.reach("storage.cut.after_cut")
         told = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
         yield Untold(type=events.EventType.RECOVERY_TAIL_CUT, key=None, data=told)
 

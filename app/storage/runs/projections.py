@@ -45,11 +45,11 @@ class Projections:
     """
 
     def __init__(
-        self, name: str, session_id: str, means: StorageContext, book: EventLog, proven: Iterable[str]
+        self, name: str, session_id: str, context: StorageContext, book: EventLog, proven: Iterable[str]
     ) -> None:
         self._name = name
         self._session_id = session_id
-        self._means = means
+        self._context = context
         self._book = book
         self._folder = layout.run_folder(name)
         self._proven = dict.fromkeys(proven)
@@ -61,8 +61,8 @@ class Projections:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
         # A run that is over at once writes its projections once.
-        means.pace.open += 1
-        self._not_before = asyncio.get_running_loop().time() + means.pace.first_seconds()
+        context.throttle.open += 1
+        self._not_before = asyncio.get_running_loop().time() + context.throttle.first_seconds()
         self._closed = False
 
     def refresh(self, make: Snapshots) -> None:
@@ -100,9 +100,9 @@ class Projections:
             errors.StorageFault: it could not be synced.
         """
         try:
-            await self._means.workers.run(self._sync)
+            await self._context.workers.run(self._sync)
         except OSError as error:
-            raise self._means.room.failed(f"{self._folder}/*", error) from error
+            raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
 
     async def read_events(self, after: int, most: int | None) -> list[events.Event]:
         """Write queued events, and return the next ones numbered above `after` that are written."""
@@ -111,12 +111,12 @@ class Projections:
         with contextlib.suppress(errors.StorageFault):
             await self._flush(whole=False)
         path = f"{self._folder}/{layout.EVENTS}"
-        return await self._means.workers.run(lambda: events_file.read(self._means.disk, path, after, most))
+        return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
     def close(self) -> None:
         """Write nothing more."""
         if not self._closed:
-            self._means.pace.open -= 1
+            self._context.throttle.open -= 1
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -142,7 +142,7 @@ class Projections:
             return
         error = await asyncio.shield(self._start(whole=whole))
         if isinstance(error, OSError):
-            raise self._means.room.failed(f"{self._folder}/*", error) from error
+            raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
         if error is not None:
             raise error
 
@@ -163,7 +163,7 @@ class Projections:
             failure = error
         failure = await self._note(load, failure)
         took = loop.time() - began
-        pause = self._means.pace.next_seconds(took)
+        pause = self._context.throttle.next_seconds(took)
         self._not_before = loop.time() + (pause if failure is None else max(pause, _PAUSE_AFTER_FAILURE_SECONDS))
         self._writing = None
         if self._queued():
@@ -183,7 +183,7 @@ class Projections:
         # What is read back, synced or long is not for the loop.
         events_bytes = sum(len(line) for _, line in load.events)
         heavy = load.receipts or load.sync_events or events_bytes > _FEW_BYTES or self._files_bytes > _FEW_BYTES
-        return self._means.workers if heavy else self._means.near
+        return self._context.workers if heavy else self._context.near
 
     async def _note(self, load: _Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
@@ -196,23 +196,23 @@ class Projections:
         if isinstance(failure, errors.Unreadable):
             self._make = self._make or load.make
         elif isinstance(failure, OSError):
-            self._means.room.free = False
+            self._context.disk_health.free = False
             self._make = self._make or load.make
         elif failure is None:
-            self._means.room.succeeded()
+            self._context.disk_health.succeeded()
         return await self._index_receipts() or failure
 
     async def _index_receipts(self) -> BaseException | None:
         places = self._unindexed
         if not places:
             return None
-        self._means.probes.reach("storage.receipt.before_row")
+        self._context.probes.reach("storage.receipt.before_row")
         try:
-            await self._means.index.add_receipts(places)
+            await self._context.index.add_receipts(places)
         except errors.StorageFault as fault:
             return fault
         self._unindexed = []
-        self._means.probes.reach("storage.receipt.after_row")
+        self._context.probes.reach("storage.receipt.after_row")
         return None
 
     # -- on a worker
@@ -232,39 +232,39 @@ class Projections:
     def _sync(self) -> None:
         # The journals were synced line by line; once more costs nothing, and mends what a disk did not keep.
         for name in (layout.STEPS, layout.CONTROL, layout.EVENTS, *self._on_disk):
-            disk_port.sync_file(self._means.disk, f"{self._folder}/{name}")
-        self._means.disk.sync_folder(self._folder)
-        self._means.disk.sync_folder(layout.RUNS)
+            disk_port.sync_file(self._context.disk, f"{self._folder}/{name}")
+        self._context.disk.sync_folder(self._folder)
+        self._context.disk.sync_folder(layout.RUNS)
         if self._proven:
-            receipts.make_durable(self._means.disk, self._session_id)
+            receipts.make_durable(self._context.disk, self._session_id)
 
     def _store_events(self, load: _Load) -> None:
         content = b"".join(line for _, line in load.events)
-        self._means.probes.reach("storage.events.before_append")
+        self._context.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
-        disk_port.append_whole(self._means.disk, path, content, sync=load.sync_events)
+        disk_port.append_whole(self._context.disk, path, content, sync=load.sync_events)
         load.events_written = True
-        self._means.committer.mention(path)
-        self._means.probes.reach("storage.events.after_append")
+        self._context.committer.mention(path)
+        self._context.probes.reach("storage.events.after_append")
 
     def _store_receipts(self, load: _Load) -> None:
-        files = self._means.disk
+        files = self._context.disk
         made = []
         for record in load.receipts:
             try:
                 made.append(receipts.receipt_of(files, self._name, self._folder, self._session_id, record))
             except errors.JournalCorrupt as error:
                 _log.error("no receipt can be made: %s", error.message, extra={"run_id": self._name})
-        self._means.probes.reach("storage.receipt.before_append")
+        self._context.probes.reach("storage.receipt.before_append")
         load.places = receipts.append(files, self._session_id, made) if made else []
-        self._means.committer.mention(layout.receipts_file(self._session_id))
+        self._context.committer.mention(layout.receipts_file(self._session_id))
 
     def _store_file(self, name: str, content: bytes) -> None:
         digest = plain.sha256(content)
         if self._on_disk.get(name) == digest:
             return
-        reach = self._means.probes.reach
+        reach = self._context.probes.reach
         path = f"{self._folder}/{name}"
-        disk_port.replace(self._means.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
+        disk_port.replace(self._context.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
         self._on_disk[name] = digest
-        self._means.committer.mention(path)
+        self._context.committer.mention(path)

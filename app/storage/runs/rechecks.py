@@ -37,13 +37,13 @@ class Rechecks:
     """Keep rows in line with folders that were changed while their run was at rest."""
 
     def __init__(
-        self, means: StorageContext, opened: Mapping[str, object], renew: Callable[[str], Awaitable[None]]
+        self, context: StorageContext, opened: Mapping[str, object], renew: Callable[[str], Awaitable[None]]
     ) -> None:
         """Args:
         opened: Runs that are open here, which are believed.
         renew: Makes the row of a run anew from its folder.
         """
-        self._means = means
+        self._context = context
         self._opened = opened
         self._renew = renew
         self._believed: OrderedDict[str, _Mark] = OrderedDict()
@@ -52,7 +52,7 @@ class Rechecks:
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
         """Return the runs whose folders were changed since their manifest was written, and not looked at since."""
         resting = [run_id for run_id in run_ids if run_id not in self._opened]
-        return await self._means.workers.run(lambda: [name for name in resting if self._is_touched(name)])
+        return await self._context.workers.run(lambda: [name for name in resting if self._is_touched(name)])
 
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
         """Read the folders among these that were changed, and tell whether a row is another one now."""
@@ -69,7 +69,7 @@ class Rechecks:
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
         """Show a damaged run as failed, in its row, its manifest and its events; its authority is left as it is."""
-        row = await self._means.index.get_run(run_id)
+        row = await self._context.index.get_run(run_id)
         self._believe(run_id)
         if row is None or run_id in self._opened or _is_declared(row.summary):
             return False
@@ -83,21 +83,21 @@ class Rechecks:
                 at=self._now(),
                 error_code=error.code,
             )
-            await self._means.index.move(moved)
+            await self._context.index.move(moved)
             _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
             with contextlib.suppress(OSError, errors.Unreadable):
-                await self._means.workers.run(lambda: self._show_failed(run_id, error))
+                await self._context.workers.run(lambda: self._show_failed(run_id, error))
         return True
 
     async def _check(self, row: stores.RunSummary) -> bool:
-        run_id, files = row.run_id, self._means.disk
+        run_id, files = row.run_id, self._context.disk
         try:
-            found = await self._means.workers.run(lambda: missing_lines.read(files, run_id, deep=True).loaded())
+            found = await self._context.workers.run(lambda: missing_lines.read(files, run_id, deep=True).loaded())
         except errors.NotFound:
             # Written by hand, or gone.
             changed = not files.has_folder(layout.run_folder(run_id))
             if changed:
-                await self._means.index.remove_run(run_id)
+                await self._context.index.remove_run(run_id)
         except errors.JournalCorrupt as error:
             changed = await self.declare_failed(run_id, error)
         except errors.Unreadable:
@@ -119,7 +119,7 @@ class Rechecks:
         # Whoever holds the folder owes the row.
         lock: disk_port.Lock | None = None
         with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
-            lock = await self._means.workers.run(lambda: opening.take(self._means.disk, run_id))
+            lock = await self._context.workers.run(lambda: opening.take(self._context.disk, run_id))
         try:
             yield lock
         finally:
@@ -129,7 +129,7 @@ class Rechecks:
     # -- on a worker
 
     def _is_touched(self, run_id: str) -> bool:
-        mark = _mark(self._means.disk, run_id)
+        mark = _mark(self._context.disk, run_id)
         if self._believed.get(run_id) == mark:
             return False
         *authorities, shown = mark
@@ -146,7 +146,7 @@ class Rechecks:
             self._believed.popitem(last=False)
 
     def _show_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
-        files, folder = self._means.disk, layout.run_folder(run_id)
+        files, folder = self._context.disk, layout.run_folder(run_id)
         written = opening.read_written(files, run_id)
         book = EventLog(run_id, written, written.last // BLOCK)
         book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
@@ -160,14 +160,14 @@ class Rechecks:
 
     def _manifest(self, run_id: str, at: str) -> dict[str, plain.Json]:
         with contextlib.suppress(OSError):
-            return _parsed(self._means.disk.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
+            return _parsed(self._context.disk.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
         with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
-            start, _ = authority.read_start(self._means.disk, run_id)
+            start, _ = authority.read_start(self._context.disk, run_id)
             return views.manifest(views.RunView(start=start, status=states.RunState.FAILED, updated_at=at))
         return {}
 
     def _now(self) -> str:
-        return clock.stamp(self._means.clock.now())
+        return clock.stamp(self._context.clock.now())
 
 
 def _mark(files: disk_port.Disk, run_id: str) -> _Mark:

@@ -32,18 +32,18 @@ class Reconciliation:
 
     def __init__(
         self,
-        means: StorageContext,
+        context: StorageContext,
         identity: str,
         issues: Issues,
         *,
         index_is_new: bool,
         serves: bool = False,
     ) -> None:
-        self._means = means
+        self._context = context
         self._identity = identity
         self._issues = issues
         self._serves = serves
-        self.unread = UnreadableRuns(means, identity)
+        self.unread = UnreadableRuns(context, identity)
         """Runs that cannot be read now, and have no row."""
         self._unread_sessions: set[str] = set()
         self._everything = index_is_new
@@ -87,10 +87,10 @@ class Reconciliation:
             errors.NotFound: there is no such run.
         """
         layout.run_folder(run_id)
-        found = await self._means.index.get_run(run_id)
+        found = await self._context.index.get_run(run_id)
         if found is None:
             await self.look_at(run_id)
-            found = await self._means.index.get_run(run_id)
+            found = await self._context.index.get_run(run_id)
         summary = found.summary if found is not None else self.unread.get(run_id)
         if summary is None:
             raise layout.no_run(run_id)
@@ -99,7 +99,7 @@ class Reconciliation:
     async def rebuild(self) -> dict[str, int]:
         """Make every row anew, and tell how many there are."""
         async with self._turn:
-            await self._means.index.clear()
+            await self._context.index.clear()
             self._everything = True
             return await self._compare()
 
@@ -112,11 +112,11 @@ class Reconciliation:
         """
         for run_id in sorted(parked):
             await self.renew(run_id)
-        kept, rows = self._means.index, []
+        kept, rows = self._context.index, []
         for run_id in sorted(suspects):
             row = await kept.get_run(run_id)
             if row is None:
-                row = next(iter(await self._means.workers.run(partial(self._rows, [run_id]))), None)
+                row = next(iter(await self._context.workers.run(partial(self._rows, [run_id]))), None)
             if row is not None and _ended(row.summary):
                 rows.append(_unsettled(row))
         await kept.apply(rows, (), ())
@@ -126,15 +126,15 @@ class Reconciliation:
 
     async def renew(self, run_id: str) -> None:
         """Make the row of a run that is held anew, in place of what it was: its key is never unknown."""
-        await self._means.index.apply(await self._means.workers.run(lambda: self._rows([run_id])), (), ())
+        await self._context.index.apply(await self._context.workers.run(lambda: self._rows([run_id])), (), ())
 
     async def look_at(self, run_id: str) -> None:
         """Give a folder that turned up since the start its row."""
-        await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows([run_id])))
+        await self._context.index.add_missing(await self._context.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
         # Rows first: a run that is created meanwhile has its folder before its row.
-        rows = await self._means.index.run_ids()
+        rows = await self._context.index.run_ids()
         names = await self._names()
         counts = {"runs": len(names)}
         if self._everything or not rows:
@@ -153,39 +153,39 @@ class Reconciliation:
         return counts
 
     async def _forget(self, name: str) -> None:
-        found = await self._means.index.get_run(name)
+        found = await self._context.index.get_run(name)
         if found is not None:
             _log.error("the run %s was %s, and its folder is gone", name, found.summary.status)
-        await self._means.index.remove_run(name)
+        await self._context.index.remove_run(name)
 
     async def _add_missing(self, names: Iterator[str]) -> None:
         while chunk := list(islice(names, _CHUNK)):
             read = self._rows_to_settle if self._serves and not self._everything else self._rows
-            await self._means.index.add_missing(await self._means.workers.run(partial(read, chunk)))
+            await self._context.index.add_missing(await self._context.workers.run(partial(read, chunk)))
 
     async def _finish_ended(self) -> None:
         # The service's own are opened by its engine, which brings their projections up to date with their ending too.
-        found = await self._means.index.list_unfinished()
+        found = await self._context.index.list_unfinished()
         own = [summary.run_id for summary in found if summary.owner == "service"]
-        rows = await self._means.workers.run(lambda: self._ended(own))
+        rows = await self._context.workers.run(lambda: self._ended(own))
         self.ended.clear()
         self.ended.update((row.summary.run_id, row.summary) for row in rows)
         unfinished = [summary.run_id for summary in found if summary.owner != "service"]
-        for row in await self._means.workers.run(lambda: self._ended(unfinished)):
+        for row in await self._context.workers.run(lambda: self._ended(unfinished)):
             await worker_threads.uncut(self._finish(row.summary.run_id))
 
     async def _finish(self, run_id: str) -> None:
         # Whoever resumes a run, or owes its row, holds its folder: what is read there is true until it is written.
-        means = self._means
+        context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict):
-            lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+            lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
             try:
-                await means.index.apply(await means.workers.run(lambda: self._ended([run_id])), (), ())
+                await context.index.apply(await context.workers.run(lambda: self._ended([run_id])), (), ())
             finally:
                 lock.release()
 
     async def _names(self) -> list[str]:
-        return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
+        return await self._context.workers.run(lambda: layout.run_ids(self._context.disk.names(layout.RUNS)))
 
     async def index_unread_receipts(self) -> None:
         """Index the receipts of sessions whose file could not be read before.
@@ -199,7 +199,7 @@ class Reconciliation:
 
     async def _index_receipts(self) -> int:
         count = 0
-        for session_id in await self._means.workers.run(lambda: receipts.sessions(self._means.disk)):
+        for session_id in await self._context.workers.run(lambda: receipts.sessions(self._context.disk)):
             try:
                 count += await self._index_session(session_id)
             except errors.Unreadable as fault:
@@ -208,8 +208,8 @@ class Reconciliation:
         return count
 
     async def _index_session(self, session_id: str) -> int:
-        places = await self._means.workers.run(partial(receipts.scan, self._means.disk, session_id))
-        await self._means.index.add_receipts(places)
+        places = await self._context.workers.run(partial(receipts.scan, self._context.disk, session_id))
+        await self._context.index.add_receipts(places)
         return len(places)
 
     # -- on a worker
@@ -224,7 +224,7 @@ class Reconciliation:
         return [_unsettled(row) if row.summary.run_id in ended else row for row in rows]
 
     def _ended(self, names: list[str]) -> list[IndexedRun]:
-        rows = self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
+        rows = self._rows([name for name in names if census.may_have_ended(self._context.disk, name)])
         return [row for row in rows if _ended(row.summary)]
 
 

@@ -72,7 +72,7 @@ def unreadable(fault: errors.Unreadable) -> dict[str, plain.Json]:
     return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
 
 
-def repair(means: StorageContext, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
     """Keep what can be believed of a run that is held; what was there is put aside, whole.
 
     The run is left paused, so that nothing goes on before a person has looked.
@@ -84,19 +84,19 @@ def repair(means: StorageContext, run_id: str, *, dry_run: bool = False) -> dict
         errors.NotFound: there is no such run.
         errors.JournalCorrupt: start.json cannot be read; there is nothing to go on from.
     """
-    found, lost = missing.look(means.disk, run_id, deep=True)
+    found, lost = missing.look(context.disk, run_id, deep=True)
     prefix = _prefix(found)
     decided = _decided(found, prefix)
     whole = {found.steps.verdict, found.control.verdict} == {Verdict.WHOLE}
     given_up = lost is not None or decided.paused == decisions.LINES_MISSING
     sound = whole and not (found.damages or given_up)
     rests = decided.ended or (decided.paused and not given_up)
-    further = None if sound or rests else _pause(means, prefix.steps)
+    further = None if sound or rests else _pause(context, prefix.steps)
     journals = (
         _Journal(name=layout.STEPS, reading=found.steps, kept=prefix.steps),
         _Journal(name=layout.CONTROL, reading=found.control, kept=prefix.control, further=further),
     )
-    told: list[plain.Json] = [_keep(means, run_id, journal, dry_run=dry_run) for journal in journals]
+    told: list[plain.Json] = [_keep(context, run_id, journal, dry_run=dry_run) for journal in journals]
     after = decided.ended.status if decided.ended else states.RunState.PAUSED
     status = decided.status if sound else after
     return {"run_id": run_id, "changed": not sound, "dry_run": dry_run, "status": status.value, "files": told}
@@ -122,20 +122,20 @@ def _decided(found: Authority, prefix: _Prefix) -> decisions.Decisions:
     return decisions.fold(line.fields for line in found.control.lines[: prefix.control])
 
 
-def _pause(means: StorageContext, lines: int) -> dict[str, plain.Json]:
-    at = clock.stamp(means.clock.now())
+def _pause(context: StorageContext, lines: int) -> dict[str, plain.Json]:
+    at = clock.stamp(context.clock.now())
     return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.REPAIRED, "lines": lines}
 
 
-def _keep(means: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> dict[str, plain.Json]:
-    files, path = means.disk, f"{layout.run_folder(run_id)}/{journal.name}"
+def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> dict[str, plain.Json]:
+    files, path = context.disk, f"{layout.run_folder(run_id)}/{journal.name}"
     missing = not files.has_file(path)
     old = b"" if missing else files.read(path)
     kept = journal.reading.first(journal.kept, Verdict.WHOLE, "")
     lost = old[kept.end :]
     aside = _free_name(files, path) if lost else None
     if not dry_run:
-        _replace(means, path, old, aside, journal, kept)
+        _replace(context, path, old, aside, journal, kept)
     return {
         "file": journal.name,
         "kept": journal.kept,
@@ -145,8 +145,10 @@ def _keep(means: StorageContext, run_id: str, journal: _Journal, *, dry_run: boo
     }
 
 
-def _replace(means: StorageContext, path: str, old: bytes, aside: str | None, journal: _Journal, kept: Reading) -> None:
-    files, reach = means.disk, means.probes.reach
+def _replace(
+    context: StorageContext, path: str, old: bytes, aside: str | None, journal: _Journal, kept: Reading
+) -> None:
+    files, reach = context.disk, context.probes.reach
     if aside is not None:
         disk_port.replace(files, aside, old, sync=True, reach=reach, at="storage.repair.aside")
     if aside is None and files.has_file(path) and journal.further is None:

@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 class UnreadableRuns:
     """Read folders for their rows, and remember those that cannot be read now."""
 
-    def __init__(self, means: StorageContext, identity: str) -> None:
-        self._means = means
+    def __init__(self, context: StorageContext, identity: str) -> None:
+        self._context = context
         self._identity = identity
         self._runs: dict[str, tuple[stores.RunSummary, errors.Unreadable]] = {}
 
@@ -35,10 +35,10 @@ class UnreadableRuns:
 
     async def read_again(self) -> None:
         """Give a row to each run that can be read by now."""
-        faults = self._means.read_faults.by_run() if self._runs else {}
+        faults = self._context.read_faults.by_run() if self._runs else {}
         readable = [run_id for run_id in self._runs if run_id not in faults]
         if readable:
-            await self._means.index.apply(await self._means.workers.run(partial(self.rows, readable)), (), ())
+            await self._context.index.apply(await self._context.workers.run(partial(self.rows, readable)), (), ())
 
     async def make_sure(self) -> None:
         """Refuse to answer what depends on every run while some are not read.
@@ -57,23 +57,23 @@ class UnreadableRuns:
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return a page of runs, newest first, those without a row included."""
         await self.read_again()
-        found = await self._means.index.list_runs(query)
+        found = await self._context.index.list_runs(query)
         added = [run for run in self._without(found) if index_port.fits(run, query)]
         return self.marked(sorted([*found, *added], key=index_port.age, reverse=True)[: query.limit])
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """Return every unfinished run, oldest first, and those that may be."""
-        found = await self._means.index.list_unfinished()
+        found = await self._context.index.list_unfinished()
         return self.marked(sorted([*found, *self._without(found)], key=index_port.age))
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
-        counted = Counter(await self._means.index.count_by_status())
+        counted = Counter(await self._context.index.count_by_status())
         return dict(counted + Counter(run.status for run, _ in list(self._runs.values())))
 
     def marked(self, found: list[stores.RunSummary]) -> list[stores.RunSummary]:
         """Return runs with their files that cannot be read now."""
-        unreadable = self._means.read_faults.by_run()
+        unreadable = self._context.read_faults.by_run()
         if not unreadable:
             return found
         return [dataclasses.replace(run, unreadable=unreadable.get(run.run_id)) for run in found]
@@ -85,10 +85,10 @@ class UnreadableRuns:
     def _read(self, run_ids: Iterable[str]) -> Iterator[IndexedRun]:
         for run_id in run_ids:
             try:
-                row = census.row_of(self._means.disk, run_id, self._identity)
+                row = census.row_of(self._context.disk, run_id, self._identity)
             except errors.Unreadable as fault:
                 _log.warning("no row yet: %s", fault.message, extra={"run_id": run_id})
-                self._runs[run_id] = census.last_known(self._means.disk, run_id).summary, fault
+                self._runs[run_id] = census.last_known(self._context.disk, run_id).summary, fault
                 continue
             self._runs.pop(run_id, None)
             if row is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance import programs
-from tests.unit.dialects.amplifier.workshop import later, step
+from tests.unit.dialects.amplifier.recipe_harness import later, step
 
 ITEMS = [f"item {number}" for number in range(8)]
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.acceptance import programs
-from tests.unit.dialects.amplifier import workshop
+from tests.unit.dialects.amplifier import recipe_harness
 
-FOLDER = workshop.ROOT / "recipes" / "amplifier"
+FOLDER = recipe_harness.ROOT / "recipes" / "amplifier"
 AGENTS = (
     "zen-architect", "security-guardian", "performance-optimizer", "explorer", "analyzer", "fixer", "reviewer",
     "reporter",
@@ -37,7 +37,7 @@ def _script(project: programs.Project, **said: Any) -> None:
 
 
 def _bundled(name: str) -> dict[str, Any]:
-    return dict(workshop.DIALECT.parse((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), name).document)
+    return dict(recipe_harness.DIALECT.parse((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), name).document)
 
 
 def _first(project: programs.Project, name: str, **changes: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance import programs
-from tests.unit.dialects.amplifier.workshop import recipe, step
+from tests.unit.dialects.amplifier.recipe_harness import recipe, step
 
 BROKEN = """\
 name: "broken recipe"

@@ -13,7 +13,7 @@ from app.domain import operations, records
 from app.engine import interruptions, ports
 from app.processes import commands
 from tests.unit.agents import around
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 
 class Breaking(Backends):
@@ -37,20 +37,20 @@ class Breaking(Backends):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(working_dir=tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(working_dir=tmp_path)
 
 
-async def asked(desk: Desk, backends: Breaking, **given: Any) -> records.Result:
+async def asked(harness: Harness, backends: Breaking, **given: Any) -> records.Result:
     """Perform a call."""
     call = operations.AgentCall(agent_id="writer-001", backend="any", prompt=("Write.",), **given)
-    return await AgentPerformer(backends, around.conversations()).perform(desk.call(call))
+    return await AgentPerformer(backends, around.conversations()).perform(harness.call(call))
 
 
-async def test_an_agent_that_was_cut_off_is_told(desk: Desk) -> None:
+async def test_an_agent_that_was_cut_off_is_told(harness: Harness) -> None:
     """The engine decides whether the prompt goes out anew: here nothing is repeated."""
     backends = Breaking(losses=2)
     with pytest.raises(interruptions.Interrupted):
-        await asked(desk, backends)
+        await asked(harness, backends)
 
     assert backends.attempts == [1]

@@ -18,7 +18,7 @@ from app.agents.performer import MAX_PROMPT_BYTES, AgentPerformer
 from app.domain import operations, records, states
 from app.engine import ports
 from tests.unit.agents import around
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 
 class Noting(Backends):
@@ -112,15 +112,15 @@ def speech(**given: Any) -> operations.AgentCall:
 
 async def test_a_reply_is_the_output(backing: Backing) -> None:
     """The text of the reply is the step's output, with usage and conversation; prompt and reply are kept as logs."""
-    desk = Desk()
+    harness = Harness()
     said = {"text": "Kael arrives.", "usage": {"input_tokens": 3, "output_tokens": 2}, "agent_session_id": "s1"}
-    call = desk.call(speech(system="You plan."), key="brief", attempt=2)
+    call = harness.call(speech(system="You plan."), key="brief", attempt=2)
     result = await performing(backing(said)).perform(call)
 
     assert result == records.Result(
         output="Kael arrives.", usage=records.Usage(input_tokens=3, output_tokens=2), agent_session_id="s1"
     )
-    assert desk.logs == {
+    assert harness.logs == {
         "brief.2.prompt.md": "You plan.\n\n---\n\nWrite a brief.",
         "brief.2.reply.md": "Kael arrives.",
     }
@@ -128,9 +128,9 @@ async def test_a_reply_is_the_output(backing: Backing) -> None:
 
 async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> None:
     """Instruction, tier, schema, limits and identity pass through; parts are joined, blobs read."""
-    desk, backends = Desk(working_dir=Path("/work")), backing("ok")
+    harness, backends = Harness(working_dir=Path("/work")), backing("ok")
     operation = speech(
-        prompt=("Read:\n", desk.blob("the scene"), "\n", desk.blob({"b": 1, "a": None}), "."),
+        prompt=("Read:\n", harness.blob("the scene"), "\n", harness.blob({"b": 1, "a": None}), "."),
         system="You plan.",
         model="haiku",
         reply_schema={"type": "object"},
@@ -138,7 +138,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
         timeout_seconds=30.0,
         tools=True,
     )
-    await performing(backends).perform(desk.call(operation))
+    await performing(backends).perform(harness.call(operation))
     noted = backends.noted
 
     assert noted.text == 'Read:\nthe scene\n{"a":null,"b":1}.'
@@ -151,7 +151,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
 async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
     """Half of a surrogate pair is never replaced silently; what the reply cost is still counted."""
     reply = ports.AgentReply(text=text, usage=records.Usage(input_tokens=9))
-    result = await performing(Keeping(answers=True, reply=reply)).perform(Desk().call(speech()))
+    result = await performing(Keeping(answers=True, reply=reply)).perform(Harness().call(speech()))
 
     assert result.error is not None
     assert (result.error.code, result.output) == ("lone_surrogate", None)
@@ -161,7 +161,7 @@ async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u200b\u00a0", "```\n```", "**  **"])
 async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
     """An empty or blank reply never fills a slot; what it cost is still counted."""
-    result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Desk().call(speech()))
+    result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Harness().call(speech()))
 
     assert result.status is states.StepState.FAILED
     assert result.error is not None
@@ -182,8 +182,8 @@ async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: st
 )
 async def test_a_refusal_is_a_failure(backing: Backing, text: str) -> None:
     """What the agent said is in the message; in a conversation it is an answer."""
-    failed = await performing(backing(text)).perform(Desk().call(speech()))
-    answer = await performing(backing(text)).perform(Desk().call(speech(agent_session_id="ses_1")))
+    failed = await performing(backing(text)).perform(Harness().call(speech()))
+    answer = await performing(backing(text)).perform(Harness().call(speech(agent_session_id="ses_1")))
 
     assert failed.error is not None
     assert (failed.error.code, failed.output) == ("reply_refused", None)
@@ -204,7 +204,7 @@ async def test_a_refusal_is_a_failure(backing: Backing, text: str) -> None:
 )
 async def test_words_like_those_of_a_refusal_are_a_reply(backing: Backing, text: str) -> None:
     """A story may hold them, and a report may say what it did not find."""
-    result = await performing(backing(text)).perform(Desk().call(speech()))
+    result = await performing(backing(text)).perform(Harness().call(speech()))
 
     assert result.output == text
 
@@ -212,8 +212,8 @@ async def test_words_like_those_of_a_refusal_are_a_reply(backing: Backing, text:
 async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
     """A caller that asks again by itself takes what was said, be it nothing or an abstention."""
     performer = performing(backing({"text": " "}))
-    blank = await performer.perform(Desk().call(speech(may_be_blank=True)))
-    abstained = await performing(backing("ABSTAIN: no")).perform(Desk().call(speech(may_abstain=True)))
+    blank = await performer.perform(Harness().call(speech(may_be_blank=True)))
+    abstained = await performing(backing("ABSTAIN: no")).perform(Harness().call(speech(may_abstain=True)))
 
     assert (blank.status, blank.output) == (states.StepState.DONE, " ")
     assert (abstained.status, abstained.output) == (states.StepState.DONE, "ABSTAIN: no")
@@ -223,7 +223,7 @@ async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backin
     """Its id, whether it is to be resumed, and which run the agent works for are told; the reply names it."""
     backends = backing("ok")
     operation = speech(agent_session_id="ses_1", session_created=True)
-    result = await performing(backends).perform(Desk().call(operation, attempt=3))
+    result = await performing(backends).perform(Harness().call(operation, attempt=3))
     noted = backends.noted
 
     assert (noted.agent_session_id, noted.session_created, noted.attempt) == ("ses_1", True, 3)
@@ -234,7 +234,7 @@ async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backin
 async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
     """What a backend reports as an error is the step's error, whatever text came with it."""
     said = {"error": {"code": "overloaded", "message": "Too many.", "detail": {"status": 529}}}
-    result = await performing(backing(said)).perform(Desk().call(speech()))
+    result = await performing(backing(said)).perform(Harness().call(speech()))
 
     assert result.status is states.StepState.FAILED
     assert result.error == records.StepError(code="overloaded", message="Too many.", detail={"status": 529})
@@ -244,7 +244,7 @@ async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
     """The limit of the operation ends the try, and the backend is stopped with it."""
     operation = speech(timeout_seconds=0.05)
     with pytest.raises(errors.AgentFailed) as failed:
-        await performing(backing({"hang": True})).perform(Desk().call(operation))
+        await performing(backing({"hang": True})).perform(Harness().call(operation))
 
     assert failed.value.code == "agent_timeout"
     assert failed.value.detail == {"timeout_seconds": 0.05}
@@ -259,7 +259,7 @@ async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeyp
         await hours.pass_by(10)
         return await write()
 
-    call = dataclasses.replace(Desk().call(speech(timeout_seconds=3600.0)), insist=patient)
+    call = dataclasses.replace(Harness().call(speech(timeout_seconds=3600.0)), insist=patient)
     asked = asyncio.ensure_future(performing(backends).perform(call))
     await asyncio.wait([asked, asyncio.ensure_future(backends.kept.wait())], return_when=asyncio.FIRST_COMPLETED)
     await hours.pass_by(0.9)
@@ -277,40 +277,40 @@ async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeyp
 async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
     """A step without a time-out of its own has one of twenty-four hours."""
     backends = backing("ok")
-    await performing(backends).perform(Desk().call(speech()))
+    await performing(backends).perform(Harness().call(speech()))
 
     assert backends.noted.timeout_seconds == 86_400
 
 
 async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
     """A cancelled step is cancelled at once, and is no result."""
-    desk = Desk()
-    asked = asyncio.ensure_future(performing(backing({"hang": True})).perform(desk.call(speech())))
+    harness = Harness()
+    asked = asyncio.ensure_future(performing(backing({"hang": True})).perform(harness.call(speech())))
     await asyncio.wait([asked], timeout=0.05)
     asked.cancel()
     await asyncio.wait([asked], timeout=60)
 
     assert asked.cancelled()
-    assert "brief.1.prompt.md" in desk.logs
+    assert "brief.1.prompt.md" in harness.logs
 
 
 async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> None:
     """Parts over 16 MiB together are refused by their sizes, before a blob is read."""
-    desk = Desk()
+    harness = Harness()
     blob = records.BlobRef(sha256="absent", size_bytes=MAX_PROMPT_BYTES, text=True)
     operation = speech(prompt=("x", {"blob": blob.to_json()}))
     with pytest.raises(errors.AgentFailed) as failed:
-        await performing(backing("ok")).perform(desk.call(operation))
+        await performing(backing("ok")).perform(harness.call(operation))
 
     assert failed.value.code == "prompt_too_large"
     assert failed.value.detail == {"size_bytes": MAX_PROMPT_BYTES + 1, "limit_bytes": MAX_PROMPT_BYTES}
-    assert desk.logs == {}
+    assert harness.logs == {}
 
 
 async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
     """A backend that is no longer configured is a failure that names the nearest one."""
     with pytest.raises(errors.AgentFailed) as failed:
-        await performing(backing("ok")).perform(Desk().call(speech(backend="scrip")))
+        await performing(backing("ok")).perform(Harness().call(speech(backend="scrip")))
 
     assert failed.value.code == "unknown_backend"
     assert "did you mean script?" in failed.value.message
@@ -319,7 +319,7 @@ async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
 @pytest.mark.parametrize("reply", ["**ABSTAIN:** not mine", "ABSTAIN — not mine", "```\nABSTAIN: not mine\n```"])
 async def test_marks_around_an_abstention_make_it_no_reply(backing: Backing, reply: str) -> None:
     """An agent that abstains in bold letters has said nothing, in every language."""
-    result = await performing(backing(reply)).perform(Desk().call(speech()))
+    result = await performing(backing(reply)).perform(Harness().call(speech()))
 
     assert result.error is not None
     assert (result.error.code, result.error.message) == ("abstained", "The agent abstained: not mine")
@@ -330,13 +330,13 @@ CUT = {"text": "Kael comes to the", "finish": "length", "usage": {"input_tokens"
 
 async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
     """Half a reply is none: the try fails with its limit and usage, and the record says how it ended."""
-    desk = Desk()
-    result = await performing(backing(CUT)).perform(desk.call(speech(max_tokens=4), key="draft"))
+    harness = Harness()
+    result = await performing(backing(CUT)).perform(harness.call(speech(max_tokens=4), key="draft"))
 
     assert result.error is not None
     assert (result.error.code, result.output, result.finish) == ("reply_cut_off", None, "length")
     assert result.error.detail == {"max_tokens": 4, "output_tokens": 4, "size_bytes": 17}
-    assert (result.usage, desk.logs["draft.1.reply.md"]) == (
+    assert (result.usage, harness.logs["draft.1.reply.md"]) == (
         records.Usage(input_tokens=3, output_tokens=4),
         "Kael comes to the",
     )
@@ -344,8 +344,8 @@ async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
 
 async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Backing) -> None:
     """With `on_cut_off: keep` half a reply counts, and the record says so; never one that was to fit a schema."""
-    kept = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep")))
-    bound = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep", reply_schema={})))
+    kept = await performing(backing(CUT)).perform(Harness().call(speech(on_cut_off="keep")))
+    bound = await performing(backing(CUT)).perform(Harness().call(speech(on_cut_off="keep", reply_schema={})))
 
     assert (kept.output, kept.error, kept.finish) == ("Kael comes to the", None, "length")
     assert bound.error is not None
@@ -360,7 +360,7 @@ async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Ba
 async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
     """An echo of the role, and an endless repetition, are no replies even where half a reply would be one."""
     call = speech(system="You plan the work of others, and nothing else.", on_cut_off="keep")
-    result = await performing(backing({"text": said, "finish": "length"})).perform(Desk().call(call))
+    result = await performing(backing({"text": said, "finish": "length"})).perform(Harness().call(call))
 
     assert result.error is not None
     assert (result.error.code, result.output) == ("reply_degenerate", None)
@@ -369,7 +369,7 @@ async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
 async def test_a_price_that_nobody_told_is_null(backing: Backing) -> None:
     """Tokens without a price leave the price open, and a sum has the prices that were told."""
     said = {"text": "Yes.", "usage": {"input_tokens": 3, "output_tokens": 2}}
-    result = await performing(backing(said)).perform(Desk().call(speech()))
+    result = await performing(backing(said)).perform(Harness().call(speech()))
 
     assert result.usage is not None
     assert result.usage.to_json()["cost_usd"] is None

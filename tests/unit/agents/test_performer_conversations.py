@@ -17,9 +17,9 @@ from app.engine import ports
 from app.engine.conversation_claims import ConversationClaims
 from app.storage.agent_sessions import MemoryAgentSessions
 from app.storage.memory_store import MemoryStore
-from tests.conformance import houses
+from tests.conformance import store_harness
 from tests.unit.agents import around
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 TALK, OTHER_TALK = "a-talk", "another-talk"
 
@@ -68,7 +68,7 @@ class Stage:
 def call(run_id: str, talk: str | None = TALK, key: str = "fix", **facts: Any) -> ports.Call:
     """Return one try of a prompt in a conversation."""
     speech = operations.AgentCall(agent_id="a", backend="b", prompt=("Go on.",), agent_session_id=talk, **facts)
-    made = Desk().call(speech, key=key)
+    made = Harness().call(speech, key=key)
     return dataclasses.replace(made, run=dataclasses.replace(made.run, run_id=run_id))
 
 
@@ -78,7 +78,7 @@ async def stage() -> Any:
     made = Stage()
     await made.store.start()
     for run_id in ("run-a", "run-b"):
-        await made.store.create(houses.start(run_id))
+        await made.store.create(store_harness.start(run_id))
     yield made
     await made.store.close()
 
@@ -133,7 +133,7 @@ async def test_a_conversation_stays_with_its_run_between_prompts(stage: Stage) -
         await asking.perform(call("run-b"))
     await asking.perform(call("run-a", key="fix#2"))
     log = await stage.store.open("run-a")
-    await houses.end(log)
+    await store_harness.end(log)
     await log.close()
     await asking.perform(call("run-b"))
 

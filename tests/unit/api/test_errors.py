@@ -26,7 +26,7 @@ STATUSES = {
     "Conflict": 409,
     "WrongState": 409,
     "JournalCorrupt": 409,
-    "NoRoom": 507,
+    "DiskFull": 507,
     "StorageFault": 507,
     "WorkspaceFault": 507,
     "Unavailable": 503,

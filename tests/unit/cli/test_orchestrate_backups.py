@@ -47,7 +47,7 @@ class Folder:
 
     async def perform(self, *keys: str, slot: str | None = None, visit: int = 1) -> None:
         """Perform the operations of a step."""
-        performer = self.kept.world(bootstrap.real_world({})).watch(self.inner)
+        performer = self.kept.platform(bootstrap.real_platform({})).watch(self.inner)
         place = records.Place(step_id=keys[-1], output_slot=slot or keys[-1], visit=visit)
         for key in keys:
             await performer.perform(_call(key, place, self.path))
@@ -114,7 +114,7 @@ async def test_a_step_that_is_skipped_needs_none(folder: Folder):
     """What is not executed changes nothing."""
     place = records.Place(step_id="A", output_slot="A")
     skip = dataclasses.replace(_call("A", place, folder.path), operation=operations.Skip(reason="so"))
-    await folder.kept.world(bootstrap.real_world({})).watch(folder.inner).perform(skip)
+    await folder.kept.platform(bootstrap.real_platform({})).watch(folder.inner).perform(skip)
 
     assert (folder.inner.keys, folder.backups()) == (["A"], {})
 
@@ -132,5 +132,5 @@ async def test_a_step_that_cannot_be_backed_up_is_performed(folder: Folder):
 
 
 def _call(key: str, place: records.Place, folder: Path) -> ports.Call:
-    made = calls.Desk().call(operations.Command(argv=("true",)), key)
+    made = calls.Harness().call(operations.Command(argv=("true",)), key)
     return dataclasses.replace(made, place=place, run=dataclasses.replace(made.run, folder=str(folder)))

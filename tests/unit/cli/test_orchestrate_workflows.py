@@ -50,7 +50,7 @@ def test_a_checksum_is_that_of_the_file(place: places.Place):
     expected = hashlib.sha256((place.workspace / "flow.yaml").read_bytes()).hexdigest()
 
     assert workflow.checksum == f"sha256:{expected}"
-    assert workflow.edition().frozen()["frozen"]["workflow_checksum"] == workflow.checksum
+    assert workflow.recipe_version().frozen()["frozen"]["workflow_checksum"] == workflow.checksum
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.1.1", "1.2", "1.3"])

@@ -19,10 +19,10 @@ MOST_TOLD = 200
 """Flaws that are told of one recipe."""
 
 
-def _flaws(dialect, document, shelf=None):
+def _flaws(dialect, document, definition_cache=None):
     source = json.dumps(document)
     assert len(source) <= json_text.MAX_CHARACTERS
-    return registry.DIALECTS[dialect].flaws(source, "long", shelf or library.Library())
+    return registry.DIALECTS[dialect].flaws(source, "long", definition_cache or library.Library())
 
 
 def _tool_step(number, args):
@@ -39,10 +39,12 @@ def _machine(outcomes, prompt="p", **fields):
 def test_references_in_place_of_other_kinds_of_values():
     """Tens of thousands of references, which no schema of a tool can judge, are let pass by it."""
     asked = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}}
-    shelf = library.Library(tools={"find": library.ToolSpec(name="find", description="", args_schema=asked)})
+    definition_cache = library.Library(tools={"find": library.ToolSpec(name="find", description="", args_schema=asked)})
     given = [{"$ref": f"task.args.a{number}"} for number in range(30_000)]
 
-    assert _flaws("control_room", {"recipe_id": "long", "phase_a": [_tool_step(0, {"x": given})]}, shelf) == []
+    assert (
+        _flaws("control_room", {"recipe_id": "long", "phase_a": [_tool_step(0, {"x": given})]}, definition_cache) == []
+    )
 
 
 def test_slots_that_nobody_fills():

@@ -56,13 +56,13 @@ def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -
     return Loaded(start=start(**facts), records=lines, decisions=decisions, emitted=frozenset())
 
 
-def conductor(drive: Any) -> tuple[DriverScheduler, DriverContext]:
+def scheduler(drive: Any) -> tuple[DriverScheduler, DriverContext]:
     """Return a conductor for a driver function, and the driver's context."""
     context = DriverContext(start(), lambda key, facts: None)
     return DriverScheduler(lambda: drive(context)), context
 
 
-def answer(conductor: DriverScheduler, key: str, position: int = 0, **fields: Any) -> None:
+def answer(scheduler: DriverScheduler, key: str, position: int = 0, **fields: Any) -> None:
     """Hand a record to whoever asks for a key."""
-    ask: Ask = conductor.asks[key]
-    conductor.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))
+    ask: Ask = scheduler.asks[key]
+    scheduler.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))

@@ -78,7 +78,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
     """Return the catalogue of an empty project."""
     project = tmp_path_factory.mktemp("project")
     chosen = app_settings.load({}, project=project, home=project)
-    return definitions.reference_of(chosen, definitions.roster_of(chosen), bootstrap.real_world({})).catalogue
+    return definitions.reference_of(chosen, definitions.roster_of(chosen), bootstrap.real_platform({})).catalogue
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -91,16 +91,16 @@ def test_any_recipe_is_good_or_told_what_is_wrong(
     source = json.dumps(data.draw(changed(dialect)))
     examined = catalogue.examine(source, dialect, "changed")
 
-    assert examined.edition is not None or examined.flaws
-    if examined.edition is None or examined.flaws:
+    assert examined.recipe_version is not None or examined.flaws
+    if examined.recipe_version is None or examined.flaws:
         return
-    recipe = examined.edition.recipe
+    recipe = examined.recipe_version.recipe
     entry = recipe_entries.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
     graph = catalogue.dialect(dialect).graph(recipe)
     shown = formats.recipe(entry.to_json() | {"args_schema": plain.plain(recipe.args_schema), "graph": graph})
 
-    assert json.loads(json.dumps(examined.edition.frozen()))["dialect"] == dialect
+    assert json.loads(json.dumps(examined.recipe_version.frozen()))["dialect"] == dialect
     assert recipe.recipe_id in shown
     assert routing.Router([recipe]).route(" ".join(recipe.task_patterns)).recipe_id in (recipe.recipe_id, None)
     with contextlib.suppress(errors.ArgsInvalid):
-        assert examined.edition.fit({}) is not None
+        assert examined.recipe_version.fit({}) is not None

@@ -197,13 +197,13 @@ def test_files_are_read_again_when_they_change(project: Project) -> None:
 def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
     """As long as nothing changes every run gets the same edition, and values of its own from it."""
     project.add("draft")
-    edition = project.catalogue.get("draft")
-    first, second = edition.frozen(), edition.frozen()
+    recipe_version = project.catalogue.get("draft")
+    first, second = recipe_version.frozen(), recipe_version.frozen()
     first["recipe"]["phase_a"].clear()
     first["frozen"].clear()
 
-    assert project.catalogue.get("draft") is edition
-    assert edition.frozen() == second
+    assert project.catalogue.get("draft") is recipe_version
+    assert recipe_version.frozen() == second
     assert second["recipe"]["phase_a"]
     assert second["recipe_sha256"] == plain.sha256(plain.canonical(second["recipe"]))
 
@@ -217,7 +217,11 @@ def test_an_edition_is_of_one_recipe_beside_one_library(project: Project) -> Non
     project.library = library.Library(tools=small_recipes.TOOLS)
     beside = project.catalogue.get("draft")
 
-    assert [edition.recipe.label for edition in (before, changed, beside)] == ["Before", "After that", "After that"]
+    assert [recipe_version.recipe.label for recipe_version in (before, changed, beside)] == [
+        "Before",
+        "After that",
+        "After that",
+    ]
     assert len({before, changed, beside}) == 3
     assert beside.recipe is changed.recipe
 

@@ -27,12 +27,14 @@ TOLD = {
 
 def _catalogue(root):
     schema = {"type": "object", "properties": {"query": {}}, "required": ["query"], "additionalProperties": False}
-    shelf = library.Library(tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)})
+    definition_cache = library.Library(
+        tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)}
+    )
     layers = recipes.layers(root / "bundled", root / "project", registry.DIALECTS)
     return recipes.Catalogue(
         layers=layers,
         dialects=registry.DIALECTS,
-        library=lambda: shelf,
+        library=lambda: definition_cache,
         readiness=small_recipes.READY,
         clock=clock.SystemClock(),
     )
@@ -46,7 +48,7 @@ def test_a_text_is_told_all_its_faults(tmp_path):
     """An unknown tool does not wait until a step id is unique."""
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
-    assert examined.edition is None
+    assert examined.recipe_version is None
     assert _told(examined.flaws) == TOLD
 
 

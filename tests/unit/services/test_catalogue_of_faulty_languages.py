@@ -118,5 +118,5 @@ def test_a_text_that_met_a_fault_is_told_so(tmp_path):
         json.dumps(small_recipes.recipe(UNLUCKY)), "control_room"
     )
 
-    assert examined.edition is None
+    assert examined.recipe_version is None
     assert [flaw.code for flaw in examined.flaws] == ["dialect_fault"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import houses
+from tests.conformance import store_harness
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
+async def harness(tmp_path: Path) -> AsyncIterator[store_harness.FolderStoreHarness]:
     """Give a house for a store on the machine's disk."""
-    made = houses.FolderHouse(tmp_path, b"")
+    made = store_harness.FolderStoreHarness(tmp_path, b"")
     yield made
     made.faults.lift()
     await made.store.close()

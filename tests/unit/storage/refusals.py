@@ -17,9 +17,9 @@ from typing import Any
 
 from app import errors
 from app.domain.decisions import DecisionKind
-from tests.conformance import houses
-from tests.conformance.houses import RUN
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
+from tests.unit.storage import writer_processes
 
 STEPS = 40
 LIMIT_BYTES = 10_000
@@ -29,27 +29,27 @@ async def refused(
     place: Path, tighten: Callable[[], None], loosen: Callable[[], None], *, serve: bool = False
 ) -> dict[str, Any]:
     """Append steps, the one that is refused again after healing, and tell what was seen."""
-    store = lives.store_in(place)
+    store = writer_processes.store_in(place)
     await store.start(serve=serve)
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
     faults: list[dict[str, Any]] = []
     rooms = []
     tighten()
     for number in range(STEPS):
-        line = houses.step(f"s{number}", "x" * 300)
+        line = store_harness.step(f"s{number}", "x" * 300)
         try:
             await log.append_step(line)
         except errors.StorageFault as fault:
             faults.append(fault.detail | {"step": number})
-            rooms.append(store._parts.means.room.free)
+            rooms.append(store._parts.context.disk_health.free)
             loosen()
             await log.heal()
             await log.append_step(line)
-    rooms.append(await store.has_room())
+    rooms.append(await store.has_space())
     await log.close()
-    told = await store.care.verify(RUN)
+    told = await store.maintenance.verify(RUN)
     loaded = await store.read(RUN)
     await store.close()
     return {"faults": faults, "rooms": rooms, "ok": told["ok"], "steps": [record.key for record in loaded.records]}

@@ -27,7 +27,7 @@ from app.storage.journal import chain, commit_log, commit_records
 from app.storage.memory_store import MemoryStore
 from app.storage.runs import commit_recovery
 from app.storage.runs.folder_log import FolderLog
-from tests.conformance import houses
+from tests.conformance import store_harness
 from tests.unit.storage import power_cuts
 from tests.unit.storage.committing import UnwillingDisk
 
@@ -49,7 +49,7 @@ def sealed(count: int) -> list[bytes]:
 
 def start_of(run_id: str) -> bytes:
     """Return the start.json of a run."""
-    return plain.encode(houses.start(run_id).to_json()) + b"\n"
+    return plain.encode(store_harness.start(run_id).to_json()) + b"\n"
 
 
 def commit(path: str, offset: int, content: bytes, run_id: str = "a") -> Commit:
@@ -327,7 +327,7 @@ class Story:
                 await self.create(f"r{next(self.numbers)}")
             elif kind < 0.25:
                 with contextlib.suppress(OSError):
-                    await self.store._parts.means.committer.settle()
+                    await self.store._parts.context.committer.settle()
             elif kind < 0.5:
                 await self.decide(self.chance.choice(logs), sync=kind < 0.35)
             else:
@@ -344,8 +344,8 @@ class Story:
         """Create a run and open it."""
         self.asked[run_id] = []
         try:
-            await self.store.create(houses.start(run_id))
-        except errors.NoRoom:
+            await self.store.create(store_harness.start(run_id))
+        except errors.DiskFull:
             del self.asked[run_id]
             self.refused.add(run_id)
             return
@@ -358,7 +358,7 @@ class Story:
         """Append a step, small or large."""
         log, key = self.logs[run_id], f"s{next(self.numbers)}"
         self.asked[run_id].append(key)
-        line = houses.step(key, "x" * self.chance.choice((1, 300, 40_000)))
+        line = store_harness.step(key, "x" * self.chance.choice((1, 300, 40_000)))
         await healing(log, lambda: log.append_step(line))
         self.answered[run_id].append(key)
 
@@ -373,7 +373,7 @@ class Story:
         assert set(found) <= set(self.asked[run_id])
         assert self.often or found == self.asked[run_id][: len(found)]
         self.asked[run_id], self.answered[run_id], self.decided[run_id] = list(found), found, log._control.count
-        assert (await self.store.care.verify(run_id))["ok"]
+        assert (await self.store.maintenance.verify(run_id))["ok"]
         assert (await self.store.summary(run_id)).status == "pending"
 
     async def look_for_others(self) -> None:
@@ -431,12 +431,12 @@ def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, 
 
 async def test_runs_that_were_not_answered_are_whole_or_not_there() -> None:
     """A power cut while a run is made leaves no folder that nobody asked for."""
-    for turns in range(8):
+    for locks in range(8):
         disk = MemoryDisk()
         store = MemoryStore(clock=clock.FakeClock(), disk=disk)
         await store.start()
-        making = asyncio.create_task(store.create(houses.start("a")))
-        for _ in range(turns):
+        making = asyncio.create_task(store.create(store_harness.start("a")))
+        for _ in range(locks):
             await asyncio.sleep(0)
         for seed in range(10):
             left = power_cuts.cut(disk, random.Random(seed))

@@ -19,8 +19,8 @@ import app
 from app import clock, errors
 from app.storage.data_directory import DataDirectory
 from tests.architecture import sources
-from tests.conformance import houses
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.unit.storage import writer_processes
 
 
 def directory_in(place: Path) -> DataDirectory:
@@ -58,13 +58,13 @@ def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
 
 async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     """Every file of a run and of the index is 0600."""
-    store = lives.store_in(tmp_path / "d")
+    store = writer_processes.store_in(tmp_path / "d")
     await store.start()
-    await store.create(houses.start())
-    log = await store.open(houses.RUN)
+    await store.create(store_harness.start())
+    log = await store.open(store_harness.RUN)
     await log.put_blob(b"x" * 70_000, text=True)
     await log.write_log("a.txt", "x")
-    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.rest()
     await store.issues.open({"issue_id": "iss_1"})
     files = [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
@@ -217,7 +217,7 @@ def holding(place: Path) -> subprocess.Popen[bytes]:
         "    print(flush=True); sys.stdin.read()\n"
         "asyncio.run(hold())"
     )
-    command = [sys.executable, "-c", program, str(place), houses.RUN]
+    command = [sys.executable, "-c", program, str(place), store_harness.RUN]
     process = subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -226,16 +226,16 @@ def holding(place: Path) -> subprocess.Popen[bytes]:
 
 async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
     """A run that one process writes is busy for another, and free once that process is killed."""
-    store = lives.store_in(tmp_path / "d")
+    store = writer_processes.store_in(tmp_path / "d")
     await store.start()
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     await store.close()
     await store.start()
     with holding(tmp_path / "d") as other:
         with pytest.raises(errors.Conflict) as caught:
-            await store.open(houses.RUN)
+            await store.open(store_harness.RUN)
         other.kill()
-    log = await store.open(houses.RUN)
+    log = await store.open(store_harness.RUN)
     await log.close()
     await store.close()
 

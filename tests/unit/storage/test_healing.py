@@ -9,8 +9,8 @@ import pytest
 
 from app import errors
 from app.storage.runs.folder_log import FolderLog
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 A_WHILE_SECONDS = 0.2
 
@@ -18,7 +18,7 @@ A_WHILE_SECONDS = 0.2
 class Late:
     """A copy of a journal that is ready, and waits until it may take the journal's place."""
 
-    def __init__(self, passed: houses.Passed) -> None:
+    def __init__(self, passed: store_harness.Passed) -> None:
         self.ready = threading.Event()
         self.may_go_on = threading.Event()
         self._over = threading.Event()
@@ -39,13 +39,13 @@ class Late:
             self._over.clear()
 
 
-async def cut_off(house: houses.FolderHouse, log: FolderLog) -> Late:
+async def cut_off(harness: store_harness.FolderStoreHarness, log: FolderLog) -> Late:
     """Let a line be refused, and cut off the healing when its copy is ready."""
-    house.faults.refuse("write", "steps.jsonl")
+    harness.faults.refuse("write", "steps.jsonl")
     with pytest.raises(errors.StorageFault):
-        await log.append_step(houses.step("b"))
-    house.faults.lift()
-    late = Late(house.passed)
+        await log.append_step(store_harness.step("b"))
+    harness.faults.lift()
+    late = Late(harness.passed)
     healing = asyncio.create_task(log.heal())
     await asyncio.to_thread(late.ready.wait)
     healing.cancel()
@@ -54,42 +54,42 @@ async def cut_off(house: houses.FolderHouse, log: FolderLog) -> Late:
     return late
 
 
-async def test_a_copy_that_comes_late_takes_nothing_back(house: houses.FolderHouse) -> None:
+async def test_a_copy_that_comes_late_takes_nothing_back(harness: store_harness.FolderStoreHarness) -> None:
     """After a healing that was cut off the next one waits for it, and what is written then stays."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
-    late = await cut_off(house, log)
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    late = await cut_off(harness, log)
     again = asyncio.create_task(log.heal())
     await asyncio.wait([again], timeout=A_WHILE_SECONDS)
     if waited := not again.done():
         late.may_go_on.set()
     await again
-    await log.append_step(houses.step("b"))
+    await log.append_step(store_harness.step("b"))
     late.may_go_on.set()
     await log.close()
     await late.is_over()
 
     assert waited
-    assert [record.key for record in (await house.store.read(RUN)).records] == ["a", "b"]
+    assert [record.key for record in (await harness.store.read(RUN)).records] == ["a", "b"]
 
 
-async def test_a_run_is_not_let_go_of_before_its_copy_is_in_place(house: houses.FolderHouse) -> None:
+async def test_a_run_is_not_let_go_of_before_its_copy_is_in_place(harness: store_harness.FolderStoreHarness) -> None:
     """Closing waits for a healing that was cut off, so that whoever opens the run next is not taken anything back."""
-    log = await houses.begun(house)
-    await log.append_step(houses.step("a"))
-    late = await cut_off(house, log)
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    late = await cut_off(harness, log)
     closing = asyncio.create_task(log.close())
     await asyncio.wait([closing], timeout=A_WHILE_SECONDS)
     if waited := not closing.done():
         late.may_go_on.set()
     await closing
-    again = await house.store.open(RUN)
-    await again.append_step(houses.step("b"))
+    again = await harness.store.open(RUN)
+    await again.append_step(store_harness.step("b"))
     late.may_go_on.set()
     await again.close()
     await late.is_over()
 
     assert waited
-    assert [record.key for record in (await house.store.read(RUN)).records] == ["a", "b"]
+    assert [record.key for record in (await harness.store.read(RUN)).records] == ["a", "b"]
     with pytest.raises(errors.StorageFault):
         await log.heal()

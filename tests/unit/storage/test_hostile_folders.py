@@ -16,8 +16,8 @@ from app.storage import layout
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.journal import chain
 from app.storage.runs import adoption, authority, census
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 FOLDER = f"runs/{RUN}"
 
@@ -49,11 +49,11 @@ decisions = st.fixed_dictionaries(
     {"kind": kinds, "at": st.just("2026-02-10T14:30:00Z") | values},
     optional={**dict.fromkeys(names[1:], values), "overrides": values, "dead": st.lists(st.lists(st.integers(0, 3)))},
 )
-steps = st.sampled_from(sorted(houses.step("a"))).flatmap(
-    lambda name: values.map(lambda value: houses.step("a") | {name: value})
+steps = st.sampled_from(sorted(store_harness.step("a"))).flatmap(
+    lambda name: values.map(lambda value: store_harness.step("a") | {name: value})
 )
-starts = st.sampled_from(sorted(houses.start().to_json())).flatmap(
-    lambda name: values.map(lambda value: houses.start().to_json() | {name: value})
+starts = st.sampled_from(sorted(store_harness.start().to_json())).flatmap(
+    lambda name: values.map(lambda value: store_harness.start().to_json() | {name: value})
 )
 manifests = st.dictionaries(
     st.sampled_from(
@@ -97,7 +97,7 @@ def examine(disk: MemoryDisk) -> None:
 @given(st.lists(decisions, max_size=3), st.lists(steps, max_size=2))
 def test_lines_that_are_sound_and_wrong(control: list[Any], journal: list[Any]) -> None:
     """A journal whose chain is right and whose lines are nonsense is damaged, and nothing worse."""
-    start = plain.encode(houses.start().to_json())
+    start = plain.encode(store_harness.start().to_json())
     anchor = plain.labelled_sha256(start)
     disk = disk_with(start__json=start, control__jsonl=sealed(control, anchor), steps__jsonl=sealed(journal, anchor))
 
@@ -122,7 +122,7 @@ def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: 
         found = adoption.find(disk, RUN)
     except (errors.NotFound, errors.JournalCorrupt):
         return
-    made = adoption.convert(found, houses.start(adopted=True), "2026-02-10T14:30:00.000Z")
+    made = adoption.convert(found, store_harness.start(adopted=True), "2026-02-10T14:30:00.000Z")
     adoption.write(disk, RUN, made, lambda point: None)
 
     authority.read(disk, RUN, deep=True).loaded()
@@ -131,7 +131,7 @@ def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: 
 @pytest.mark.parametrize("name", ["start.json", "steps.jsonl", "control.jsonl", "run.json", "events.jsonl"])
 def test_a_folder_in_place_of_a_file(name: str) -> None:
     """A folder where a file should be is damage like any other."""
-    start = plain.encode(houses.start().to_json())
+    start = plain.encode(store_harness.start().to_json())
     files = {"start__json": start, "control__jsonl": b"", "steps__jsonl": b"", "run__json": b"{}", "events__jsonl": b""}
     del files[name.replace(".", "__")]
     disk = disk_with(**files)

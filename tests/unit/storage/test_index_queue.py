@@ -21,7 +21,7 @@ from app.storage.index import index_port, index_queue
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.index_queue import IndexQueue
 from app.storage.index.memory_index import MemoryIndex
-from tests.conformance import houses
+from tests.conformance import store_harness
 
 AT = "2026-02-10T14:31:00.000Z"
 LATER = "2026-02-10T14:32:00.000Z"
@@ -57,8 +57,8 @@ class Queue:
 
     def __init__(self) -> None:
         self.database = Database()
-        self.room = DiskHealth()
-        self.index = IndexQueue(self.database, self.room)
+        self.disk_health = DiskHealth()
+        self.index = IndexQueue(self.database, self.disk_health)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def queue() -> Any:
 
 def row(run_id: str = "a", **facts: Any) -> IndexedRun:
     """Return the row of a new run."""
-    return index_port.row_of(houses.start(run_id, **facts), RunState.PENDING, AT, name=run_id, owner="service")
+    return index_port.row_of(store_harness.start(run_id, **facts), RunState.PENDING, AT, name=run_id, owner="service")
 
 
 def place(receipt_id: str, offset: int = 0) -> ReceiptPlace:
@@ -261,12 +261,12 @@ async def test_the_room_knows_whether_rows_can_be_written(queue: Queue) -> None:
     await queue.index.put_run(row())
     with pytest.raises(errors.StorageFault):
         await queue.index.settle()
-    refused = queue.room.rows_free
+    refused = queue.disk_health.rows_free
     await queue.index.remove_run("a")
     await queue.index.settle()
 
     assert not refused
-    assert queue.room.rows_free
+    assert queue.disk_health.rows_free
 
 
 async def test_rows_are_tried_again_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

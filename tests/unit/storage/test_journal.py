@@ -52,7 +52,7 @@ class SharedLog:
             done(None)
 
 
-def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageContext:
+def context_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageContext:
     """Return what a journal needs."""
     workers = Inline()
     return StorageContext(
@@ -62,16 +62,16 @@ def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageCo
         workers=workers,
         near=workers,
         index=MemoryIndex(),
-        room=DiskHealth(),
+        disk_health=DiskHealth(),
         clock=clock.FakeClock(),
         probes=probes.NoProbes(),
-        pace=WriteThrottle(0.05),
+        throttle=WriteThrottle(0.05),
     )
 
 
-def journal_of(means: StorageContext, path: str) -> Journal:
+def journal_of(context: StorageContext, path: str) -> Journal:
     """Return a new journal."""
-    return Journal(path, "storage.append", means, chain.read(b"", ANCHOR), means.disk.append_to(path))
+    return Journal(path, "storage.append", context, chain.read(b"", ANCHOR), context.disk.append_to(path))
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, thre
                 loop.call_soon_threadsafe(syncing.set)
                 hold.wait(60)
 
-    means = replace(means_over(OsDisk(tmp_path)), committer=FileCommitter(threads, Slow()))
-    journal = journal_of(means, "j")
+    context = replace(context_over(OsDisk(tmp_path)), committer=FileCommitter(threads, Slow()))
+    journal = journal_of(context, "j")
     first = journal.append(b'{"n":1}')
     await syncing.wait()
     others = [journal.append(plain.encode({"n": n})) for n in range(2, 10)]
@@ -116,8 +116,8 @@ async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, thre
 async def test_journals_of_all_runs_can_share_a_sync() -> None:
     """A committer over all runs needs nothing more than the seam: lines of many journals, one sync."""
     shared, disk = SharedLog(), MemoryDisk()
-    means = means_over(disk, shared)
-    journals = [journal_of(means, f"j{number}") for number in range(5)]
+    context = context_over(disk, shared)
+    journals = [journal_of(context, f"j{number}") for number in range(5)]
     await asyncio.gather(*(journal.append(b'{"n":1}') for journal in journals for _ in range(3)))
 
     assert shared.syncs == [[f"j{number}" for number in range(5)]]
@@ -132,7 +132,7 @@ async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> Non
         def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
             asyncio.get_running_loop().call_soon(done, RuntimeError("broken"))
 
-    journal = journal_of(means_over(MemoryDisk(), Broken()), "j")
+    journal = journal_of(context_over(MemoryDisk(), Broken()), "j")
     with pytest.raises(RuntimeError):
         await journal.append(b'{"n":1}')
 
@@ -142,7 +142,7 @@ async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> Non
 async def test_draining_waits_for_lines_whose_callers_went_away() -> None:
     """A line once asked for is written before the file is let go of."""
     disk = MemoryDisk()
-    journal = journal_of(means_over(disk), "j")
+    journal = journal_of(context_over(disk), "j")
     journal.append(b'{"n":1}').cancel()
     journal.append(b'{"n":2}', sync=False).cancel()
     await journal.close()
@@ -152,8 +152,8 @@ async def test_draining_waits_for_lines_whose_callers_went_away() -> None:
 
 async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
     """If confirmed lines cannot be read any more healing fails, and the file stays as it is."""
-    means = means_over(OsDisk(tmp_path))
-    journal = journal_of(means, "j")
+    context = context_over(OsDisk(tmp_path))
+    journal = journal_of(context, "j")
     await journal.append(b'{"n":1}')
     (tmp_path / "j").write_bytes(b"overwritten")
     journal._file.close()
@@ -167,14 +167,14 @@ async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
 
 async def test_a_closed_journal_says_so() -> None:
     """After closing nothing is appended, and nobody takes that for a full disk."""
-    means = means_over(MemoryDisk())
-    journal = journal_of(means, "j")
+    context = context_over(MemoryDisk())
+    journal = journal_of(context, "j")
     await journal.close()
     for sync in (True, False):
         with pytest.raises(errors.StorageFault):
             await journal.append(b'{"n":1}', sync=sync)
 
-    assert means.room.free
+    assert context.disk_health.free
 
 
 async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:

@@ -17,9 +17,9 @@ from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from app.storage import crash_points, layout
 from tests.architecture import sources
-from tests.conformance import houses
-from tests.conformance.houses import RUN, SESSION
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN, SESSION
+from tests.unit.storage import writer_processes
 
 ELSEWHERE = ("adopt", "heal", "cut", "repair")
 """Writes that an undisturbed life does not make; the conformance suite kills them in memory."""
@@ -32,7 +32,7 @@ RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storag
 def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Live every life once."""
     folder = tmp_path_factory.mktemp("lives")
-    command = [sys.executable, "-m", "tests.unit.storage.lives", str(folder)]
+    command = [sys.executable, "-m", "tests.unit.storage.writer_processes", str(folder)]
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any
     for life in swept:
         place = Path(life["place"])
         told = place.with_suffix(".answers").read_text(encoding="utf-8").split("\n")[:-1]
-        store = lives.store_in(place)
+        store = writer_processes.store_in(place)
         await store.start()
         try:
             await check(store, told)
@@ -80,7 +80,7 @@ async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any
 
 async def check(store: Any, told: list[str]) -> None:
     """Compare what is on disk with what was answered."""
-    found = await store.create(houses.start("second", **lives.KEY))
+    found = await store.create(store_harness.start("second", **writer_processes.KEY))
     unfinished = [run.run_id for run in await store.list_unfinished()]
     if "deleted" in told or not found.existed:
         assert found.run_id == "second"
@@ -95,13 +95,13 @@ async def check(store: Any, told: list[str]) -> None:
 
     assert keys[: len(answered)] == answered
     assert len(keys) - len(answered) in (0, 1)
-    assert keys == list(lives.STEPS[: len(keys)])
+    assert keys == list(writer_processes.STEPS[: len(keys)])
     assert "taken" not in told or loaded.decisions.taken == 1
     assert "ended" not in told or loaded.decisions.status is RunState.DONE
     assert loaded.decisions.ended is not None or unfinished == [RUN]
     assert "issue" not in told or (store._directory.path / "issues" / "iss_1.json").exists()
     await check_plan(store, told)
-    assert (await store.care.verify(RUN))["ok"]
+    assert (await store.maintenance.verify(RUN))["ok"]
     await check_continued(store, keys)
 
 
@@ -129,7 +129,7 @@ async def check_continued(store: Any, keys: list[str]) -> None:
     assert receipts.count("\n") == len(keys)
     if log.loaded.decisions.ended is None:
         await log.decide(DecisionKind.TAKEN, {})
-        assert (await log.append_step(houses.step("z"))).position == len(keys)
+        assert (await log.append_step(store_harness.step("z"))).position == len(keys)
         assert await log.decide(DecisionKind.CANCEL_REQUESTED, {})
     await log.close()
     await store.read(RUN)
@@ -140,7 +140,7 @@ async def check_deleted(store: Any) -> None:
     with pytest.raises(errors.NotFound):
         await store.read(RUN)
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
-    for key in lives.STEPS:
+    for key in writer_processes.STEPS:
         assert (await store.find_receipt(f"rcpt_{key}"))["key"] == key
 
 

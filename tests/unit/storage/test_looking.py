@@ -10,8 +10,8 @@ from app.domain.states import RunState
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.memory_store import MemoryStore
 from app.storage.runs import authority
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 STEPS, CONTROL = f"runs/{RUN}/steps.jsonl", f"runs/{RUN}/control.jsonl"
 
@@ -40,7 +40,7 @@ async def lived() -> tuple[Moving, list[dict[str, bytes]]]:
     disk, moments = Moving(), list[dict[str, bytes]]()
     store = MemoryStore(clock=clock.FakeClock(), disk=disk)
     await store.start(serve=False)
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     log = await store.open(RUN)
 
     async def do(change: object) -> None:
@@ -49,10 +49,10 @@ async def lived() -> tuple[Moving, list[dict[str, bytes]]]:
 
     await do(log.decide(DecisionKind.TAKEN, {}))
     for key in "ab":
-        await do(log.append_step(houses.step(key)))
+        await do(log.append_step(store_harness.step(key)))
         await do(log.decide(DecisionKind.ENDED, {"status": "failed"}))
         await do(log.decide(DecisionKind.RESUMED, {"dead": []}))
-    await do(log.append_step(houses.step("c")))
+    await do(log.append_step(store_harness.step("c")))
     await do(log.decide(DecisionKind.ENDED, {"status": "done"}))
     await log.close()
     await store.close()

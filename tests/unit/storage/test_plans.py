@@ -17,8 +17,8 @@ from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.memory_store import MemoryStore
-from tests.conformance import houses
-from tests.unit.storage import lives, power_cuts
+from tests.conformance import store_harness
+from tests.unit.storage import power_cuts, writer_processes
 
 AT = "2026-02-10T14:30:00.000Z"
 MANY = 5_000
@@ -49,12 +49,12 @@ class Counting:
 async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> None:
     """A list of five thousand plans reads each file once, and after that only what has changed."""
     written(tmp_path, MANY)
-    store = lives.store_in(tmp_path)
+    store = writer_processes.store_in(tmp_path)
     await store.start()
     try:
-        means = store.plans._means
-        counting = Counting(means.disk)
-        object.__setattr__(means, "disk", counting)
+        context = store.plans._context
+        counting = Counting(context.disk)
+        object.__setattr__(context, "disk", counting)
         newest = await store.plans.list(PlanQuery(limit=1))
         first, counting.asked = counting.asked, Counter()
         everything = await store.plans.list(PlanQuery(limit=MANY))
@@ -70,12 +70,12 @@ async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> 
 
 async def test_a_plan_is_read_again_only_when_its_file_has_changed(tmp_path: Path) -> None:
     """What was put or read is not read again; what somebody has changed or removed by hand is seen at once."""
-    store = lives.store_in(tmp_path)
+    store = writer_processes.store_in(tmp_path)
     await store.start()
     try:
-        means = store.plans._means
-        counting = Counting(means.disk)
-        object.__setattr__(means, "disk", counting)
+        context = store.plans._context
+        counting = Counting(context.disk)
+        object.__setattr__(context, "disk", counting)
         await store.plans.put(version(1))
         put = [await store.plans.get("sp_1") for _ in range(3)]
         reads = counting.asked["read"]
@@ -102,7 +102,7 @@ class Dying:
         """Die, or come nearer to it."""
         self._left -= 1
         if self._left == 0:
-            raise houses.Died
+            raise store_harness.Died
 
 
 def version(revision: int) -> Plan:
@@ -114,7 +114,7 @@ async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore
     """Write versions of a plan until death, and return the last one that was acknowledged."""
     store = MemoryStore(clock=clock.FakeClock(), probes=Dying(passings), disk=disk)
     acknowledged = begin
-    with contextlib.suppress(houses.Died, errors.StorageFault):
+    with contextlib.suppress(store_harness.Died, errors.StorageFault):
         await store.start(serve=False)
         for revision in range(begin + 1, begin + 9):
             await store.plans.put(version(revision))

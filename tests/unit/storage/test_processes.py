@@ -21,9 +21,9 @@ from app.storage.runs import creation
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.storage_context import StorageContext
 from tests.architecture import sources
-from tests.conformance import houses
-from tests.conformance.houses import SESSION
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.conformance.store_harness import SESSION
+from tests.unit.storage import writer_processes
 
 CREATE = """
 import asyncio, json, sys
@@ -92,8 +92,8 @@ class Swept(FolderStore):
         self.swept = 0
 
     def _prepare(self) -> tuple[StorageContext, str]:
-        means, identity = super()._prepare()
-        return dataclasses.replace(means, disk=_SweptDisk(self._place, self)), identity
+        context, identity = super()._prepare()
+        return dataclasses.replace(context, disk=_SweptDisk(self._place, self)), identity
 
 
 class _SweptDisk(OsDisk):
@@ -103,7 +103,7 @@ class _SweptDisk(OsDisk):
         self._store = store
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        if folder == layout.new_folder(houses.RUN) and not self._store.swept:
+        if folder == layout.new_folder(store_harness.RUN) and not self._store.swept:
             self._store.swept += 1
             creation.sweep(OsDisk(self._place))
         return super().lock(folder, wait=wait)
@@ -122,8 +122,8 @@ class ReadsNoted(FolderStore):
         return [path for path in self.disk.looked_at if path.startswith(f"{layout.run_folder(run_id)}/")]
 
     def _prepare(self) -> tuple[StorageContext, str]:
-        means, identity = super()._prepare()
-        return dataclasses.replace(means, disk=self.disk), identity
+        context, identity = super()._prepare()
+        return dataclasses.replace(context, disk=self.disk), identity
 
 
 class _NotingDisk(OsDisk):
@@ -148,7 +148,7 @@ def started(program: str, *arguments: str) -> subprocess.Popen[str]:
 
 async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
     """Equal requests in several processes at once make one run each, all listed, each with its receipt."""
-    store = lives.store_in(tmp_path)
+    store = writer_processes.store_in(tmp_path)
     await store.start()
     processes = [started(CREATE, str(tmp_path), name) for name in ("one", "two", "three")]
     told = [json.loads(process.communicate()[0]) for process in processes]
@@ -163,7 +163,7 @@ async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
 
 async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None:
     """The start of a service removes half-built runs of dead processes only."""
-    store = lives.store_in(tmp_path)
+    store = writer_processes.store_in(tmp_path)
     await store.start()
     await store.close()
     names = []
@@ -171,7 +171,7 @@ async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None
         assert other.stdout is not None
         other.stdout.readline()
         for _ in range(2):
-            store = lives.store_in(tmp_path)
+            store = writer_processes.store_in(tmp_path)
             await store.start()
             await store.close()
             names.append(layout.unfinished_folders(lives_names(tmp_path)))
@@ -185,22 +185,22 @@ async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) ->
     """A service that starts between the making of a new run's folder and the holding of it costs nobody that run."""
     store = Swept(tmp_path)
     await store.start()
-    await store.create(houses.start())
-    kept = await store.read(houses.RUN)
+    await store.create(store_harness.start())
+    kept = await store.read(store_harness.RUN)
     await store.close()
 
-    assert kept.start.run_id == houses.RUN
+    assert kept.start.run_id == store_harness.RUN
     assert store.swept == 1
 
 
 async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
     """A start reads unfinished rows and folders without one; what has ended and has its row is left alone."""
-    store = lives.store_in(tmp_path)
+    store = writer_processes.store_in(tmp_path)
     await store.start()
     for name in ("ended", "going"):
-        await store.create(houses.start(name))
+        await store.create(store_harness.start(name))
     log = await store.open("ended")
-    await houses.end(log)
+    await store_harness.end(log)
     log.refresh(lambda: {"run.json": {"status": "done"}})
     await log.close()
     await store.close()

@@ -16,8 +16,8 @@ import pytest
 
 from app import errors
 from tests.architecture import sources
-from tests.conformance import houses
-from tests.unit.storage import lives, refusals
+from tests.conformance import store_harness
+from tests.unit.storage import refusals, writer_processes
 
 ALL = [f"s{number}" for number in range(refusals.STEPS)]
 
@@ -59,7 +59,7 @@ def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[s
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, error: str) -> None:
     """A failed sync or write of a journal costs no line and makes none double."""
-    found = traced(tmp_path, f"runs/{houses.RUN}/steps.jsonl", call, error, "plain")
+    found = traced(tmp_path, f"runs/{store_harness.RUN}/steps.jsonl", call, error, "plain")
 
     assert [fault["errno"] for fault in found["faults"]] == [error]
     assert found["rooms"] == [False, True]
@@ -116,45 +116,45 @@ async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
 
 async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
     """Creation on a full disk is refused and leaves nothing; with room again it succeeds."""
-    store = lives.store_in(small_disk / "d")
+    store = writer_processes.store_in(small_disk / "d")
     await store.start()
     ballast = small_disk / "ballast"
     with ballast.open("wb", buffering=0) as file, pytest.raises(OSError):
         while True:
             file.write(bytes(4096))
-    with pytest.raises(errors.NoRoom):
-        await store.create(houses.start())
-    refused = await store.has_room()
+    with pytest.raises(errors.DiskFull):
+        await store.create(store_harness.start())
+    refused = await store.has_space()
     left = os.listdir(small_disk / "d" / "runs")
     ballast.unlink()
-    await store.create(houses.start())
-    loaded = await store.read(houses.RUN)
+    await store.create(store_harness.start())
+    loaded = await store.read(store_harness.RUN)
     await store.close()
 
     assert not refused
     assert left == [".trash"]
-    assert loaded.start.run_id == houses.RUN
+    assert loaded.start.run_id == store_harness.RUN
 
 
 async def test_a_process_without_descriptors_reads_nothing_and_loses_nothing(tmp_path: Path) -> None:
     """Where the system itself has no descriptor left a run is unreadable; with the next one free it is as it was."""
-    store = lives.store_in(tmp_path / "d")
+    store = writer_processes.store_in(tmp_path / "d")
     await store.start(serve=False)
-    await store.create(houses.start())
-    await (await store.open(houses.RUN)).close()
-    before = await store.read(houses.RUN)
+    await store.create(store_harness.start())
+    await (await store.open(store_harness.RUN)).close()
+    before = await store.read(store_harness.RUN)
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open("/dev/null", os.O_RDONLY)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, usual[1]))
     try:
         with pytest.raises(errors.Unreadable) as caught:
-            await store.read(houses.RUN)
+            await store.read(store_harness.RUN)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
     assert (caught.value.detail["file"], caught.value.detail["errno"]) == ("start.json", "EMFILE")
-    assert await store.read(houses.RUN) == before
-    assert store.unreadable(houses.RUN) is None
+    assert await store.read(store_harness.RUN) == before
+    assert store.unreadable(store_harness.RUN) is None
 
     await store.close()

@@ -20,8 +20,8 @@ from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.index.sql.index import SqlIndex
 from app.storage.memory_store import MemoryStore
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 
 class Meddled(SqlIndex):
@@ -73,7 +73,7 @@ async def owner(tmp_path: Path) -> AsyncIterator[Process]:
     """Give a process whose run has ended, and which died before its row said so."""
     made = Process(tmp_path)
     await made.store.start(serve=False)
-    await made.store.create(houses.start(owner="process"))
+    await made.store.create(store_harness.start(owner="process"))
     log = await made.store.open(RUN)
     await log.decide(DecisionKind.ENDED, {"status": "failed"})
     log.abandon()
@@ -147,7 +147,7 @@ class Dying(MemoryIndex):
     def _die(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise houses.Died
+            raise store_harness.Died
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
@@ -155,16 +155,16 @@ async def test_an_index_that_was_begun_anew_is_completed(writes: int) -> None:
     """Wherever a start is cut off that makes every row anew, the next one finds all that the folders tell."""
     first = MemoryStore(clock=clock.FakeClock())
     await first.start()
-    await first.create(houses.start())
+    await first.create(store_harness.start())
     log = await first.open(RUN)
-    await log.add_receipt(await log.append_step(houses.proven("a")))
-    await houses.end(log)
+    await log.add_receipt(await log.append_step(store_harness.proven("a")))
+    await store_harness.end(log)
     await log.close()
     await first.issues.open({"issue_id": "iss_1", "title": "t"})
     await first.close()
     index = Dying(writes)
     cut_off = MemoryStore(clock=clock.FakeClock(), disk=first.disk, index=index)
-    with contextlib.suppress(houses.Died):
+    with contextlib.suppress(store_harness.Died):
         await cut_off.start()
         await cut_off.list_unfinished()
     cut_off.abandon()
@@ -183,7 +183,7 @@ async def test_an_ended_run_whose_row_was_taken_back_is_shown_as_it_ended(tmp_pa
     """What a power cut takes from the rows is not shown: before its engine has opened a run, its journal counts."""
     before = Process(tmp_path)
     await before.store.start(serve=False)
-    await before.store.create(houses.start())
+    await before.store.create(store_harness.start())
     log = await before.store.open(RUN)
     await log.decide(DecisionKind.ENDED, {"status": "failed"})
     log.abandon()

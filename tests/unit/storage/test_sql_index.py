@@ -27,7 +27,7 @@ from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.index.sql import lists, migrations, queries, sessions
 from app.storage.index.sql.index import SqlIndex
-from tests.conformance import houses
+from tests.conformance import store_harness
 
 AT = "2026-02-10T14:30:00.000Z"
 
@@ -43,7 +43,7 @@ async def made(tmp_path: Path) -> AsyncIterator[SqlIndex]:
 
 def row(name: str = "r1", status: states.RunState = states.RunState.PENDING, **facts: Any) -> IndexedRun:
     """Return a run's row."""
-    return index_port.row_of(houses.start(name, **facts), status, AT, name=name, owner="service")
+    return index_port.row_of(store_harness.start(name, **facts), status, AT, name=name, owner="service")
 
 
 def schema(connection: sqlalchemy.Connection) -> set[str]:

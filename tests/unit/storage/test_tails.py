@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.domain.decisions import DecisionKind
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 BATCHES = (1, 3, 2, 1, 2)
 """Lines of each journal that are asked for in one turn, and so share a sync."""
@@ -23,34 +23,34 @@ BATCHES = (1, 3, 2, 1, 2)
 Change = Callable[[bytes], bytes]
 
 
-async def left(house: houses.House) -> None:
+async def left(harness: store_harness.StoreHarness) -> None:
     """Make a run whose journals have several batches, and kill its process."""
-    log = await houses.begun(house)
+    log = await store_harness.begun(harness)
     count = 0
     for size in BATCHES:
         keys = [f"s{count + number}" for number in range(size)]
         count += size
         starts = (log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "x"}) for key in keys)
-        await asyncio.gather(*(log.append_step(houses.step(key)) for key in keys), *starts)
-    await house.crash()
+        await asyncio.gather(*(log.append_step(store_harness.step(key)) for key in keys), *starts)
+    await harness.crash()
 
 
 async def found(name: str, change: Change) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, bool]:
     """Return a journal's lines before the change, those found after it, and whether a run goes on behind them."""
-    house = houses.MemoryHouse(lose_unsynced=False)
-    await left(house)
-    before = [json.loads(line) for line in house.content(name).splitlines()]
-    house.change(name, change)
+    harness = store_harness.MemoryStoreHarness(lose_unsynced=False)
+    await left(harness)
+    before = [json.loads(line) for line in harness.content(name).splitlines()]
+    harness.change(name, change)
     try:
-        log = await house.store.open(RUN)
+        log = await harness.store.open(RUN)
     except errors.JournalCorrupt:
         return before, None, False
-    await log.append_step(houses.step("next"))
+    await log.append_step(store_harness.step("next"))
     await log.decide(DecisionKind.STARTED, {"key": "next", "attempt": 1, "operation": "x"})
     await log.close()
-    after = [json.loads(line) for line in house.content(name).splitlines()][:-1]
-    sound = is_sound(await house.store.care.verify(RUN))
-    await house.store.close()
+    after = [json.loads(line) for line in harness.content(name).splitlines()][:-1]
+    sound = is_sound(await harness.store.maintenance.verify(RUN))
+    await harness.store.close()
     return before, after, sound
 
 

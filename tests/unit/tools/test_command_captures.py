@@ -16,23 +16,23 @@ from app.processes import supervisor
 from app.tools import captures
 from app.tools.commands import CommandPerformer
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 SECRET = "sk-very-secret-4711"
 ENVIRON = {**os.environ, "TOKEN": SECRET, "CONTROL_ROOM_API_TOKEN": "ours", "PWD": "/"}
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> Harness:
     project = tmp_path / "project"
     project.mkdir()
-    return Desk(working_dir=project)
+    return Harness(working_dir=project)
 
 
 @pytest.fixture
-async def performer(tmp_path: Path, desk: Desk) -> AsyncIterator[CommandPerformer]:
+async def performer(tmp_path: Path, harness: Harness) -> AsyncIterator[CommandPerformer]:
     running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), ENVIRON)
-    yield CommandPerformer(running, Workspaces([desk.working_dir]), ENVIRON)
+    yield CommandPerformer(running, Workspaces([harness.working_dir]), ENVIRON)
     await running.close()
 
 
@@ -62,14 +62,14 @@ class TestModes:
         ],
     )
     async def test_what_a_program_says_is_read(
-        self, desk: Desk, performer: CommandPerformer, script: str, mode: str, captured: dict[str, Any]
+        self, harness: Harness, performer: CommandPerformer, script: str, mode: str, captured: dict[str, Any]
     ) -> None:
         """`captured` stands in place of `stdout`; a record that has everything needs no log."""
-        result = await performer.perform(desk.call(shell(script, mode)))
+        result = await performer.perform(harness.call(shell(script, mode)))
 
         assert (result.status, result.output["captured"]) == (states.StepState.DONE, captured)
         assert not {"stdout", "stdout_tail", "stderr_tail"} & set(result.output)
-        assert desk.logs == {}
+        assert harness.logs == {}
 
     @pytest.mark.parametrize(
         ("script", "mode", "size"),
@@ -79,15 +79,15 @@ class TestModes:
         ],
     )
     async def test_what_is_too_much_for_the_record_is_logged(
-        self, desk: Desk, performer: CommandPerformer, script: str, mode: str, size: int
+        self, harness: Harness, performer: CommandPerformer, script: str, mode: str, size: int
     ) -> None:
         """The record has the beginning and says that it is cut; the log has all of it."""
-        result = await performer.perform(desk.call(shell(script, mode)))
+        result = await performer.perform(harness.call(shell(script, mode)))
 
         assert result.output["captured"]["truncated"] is result.output["stdout_truncated"] is True
         assert len(result.output["captured"].get("output", "")) <= captures.TEXT_BYTES
         assert len(result.output["captured"].get("lines", ())) <= captures.MOST_LINES
-        assert {name: len(text) for name, text in desk.logs.items()} == {"Step.stdout": size}
+        assert {name: len(text) for name, text in harness.logs.items()} == {"Step.stdout": size}
         assert result.output["stdout_bytes"] == size
 
     @pytest.mark.parametrize("allowed", [False, True])
@@ -95,80 +95,86 @@ class TestModes:
         ("script", "reason"), [("echo '{'", "invalid"), (f"head -c {captures.JSON_BYTES} /dev/zero; echo", "overflow")]
     )
     async def test_what_is_no_json(
-        self, desk: Desk, performer: CommandPerformer, script: str, reason: str, allowed: bool
+        self, harness: Harness, performer: CommandPerformer, script: str, reason: str, allowed: bool
     ) -> None:
         """It fails the try with 2, or is kept as text where that is allowed; it is logged in both cases."""
-        result = await performer.perform(desk.call(shell(script, "json", allow_parse_error=allowed)))
+        result = await performer.perform(harness.call(shell(script, "json", allow_parse_error=allowed)))
 
         assert result.output["captured"]["debug"] == {"json_parse_error": {"reason": reason}}
         assert ("output" in result.output["captured"]) is allowed
         assert result.output["exit_code"] == 0
-        assert set(desk.logs) == {"Step.stdout"}
+        assert set(harness.logs) == {"Step.stdout"}
         if allowed:
             assert result.status is states.StepState.DONE
         else:
             assert failure(result).code == "output_invalid"
             assert failure(result).detail == {"context": {"json_parse_error": {"reason": reason}}, "exit_code": 2}
 
-    async def test_a_program_that_failed_keeps_its_own_error(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_program_that_failed_keeps_its_own_error(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """What it said is read all the same, and the last lines of both outputs are told."""
         script = "seq 20; echo sorry >&2; exit 7"
-        lines = await performer.perform(desk.call(shell(script, "lines")))
-        no_json = await performer.perform(desk.call(shell(script, "json", require=({"pointer": "/a"},))))
+        lines = await performer.perform(harness.call(shell(script, "lines")))
+        no_json = await performer.perform(harness.call(shell(script, "json", require=({"pointer": "/a"},))))
 
         assert [failure(result).code for result in (lines, no_json)] == ["exit_code", "exit_code"]
         assert lines.output["captured"]["lines"] == [str(number) for number in range(1, 21)]
         assert lines.output["stdout_tail"] == [str(number) for number in range(11, 21)]
         assert lines.output["stderr_tail"] == ["sorry"]
-        assert desk.logs["Step.stderr"] == "sorry\n"
+        assert harness.logs["Step.stderr"] == "sorry\n"
 
-    async def test_a_program_whose_time_ran_out_is_read_too(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_program_whose_time_ran_out_is_read_too(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """The error is the time-out; what had been said until then is there."""
-        result = await performer.perform(desk.call(shell("echo begun; sleep 60", "lines", timeout_seconds=0.3)))
+        result = await performer.perform(harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=0.3)))
 
         assert (failure(result).code, failure(result).detail) == ("timeout", {"timeout_seconds": 0.3})
         assert result.output["captured"]["lines"] == result.output["stdout_tail"] == ["begun"]
 
-    async def test_the_user_file_gets_every_byte(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_the_user_file_gets_every_byte(self, harness: Harness, performer: CommandPerformer) -> None:
         """A capture does not touch the file that standard output goes to."""
-        result = await performer.perform(desk.call(shell("seq 10001", "lines", output_file="out/all.txt")))
+        result = await performer.perform(harness.call(shell("seq 10001", "lines", output_file="out/all.txt")))
 
-        assert (desk.working_dir / "out/all.txt").read_text().count("\n") == 10_001
+        assert (harness.working_dir / "out/all.txt").read_text().count("\n") == 10_001
         assert len(result.output["captured"]["lines"]) == captures.MOST_LINES
 
     async def test_an_output_beyond_what_is_held_is_cut_at_a_line(
-        self, desk: Desk, performer: CommandPerformer
+        self, harness: Harness, performer: CommandPerformer
     ) -> None:
         """Of nine megabytes in long lines only whole ones are kept, and the log says how much is missing."""
         script = 'awk \'BEGIN {line = sprintf("%4096s", "x"); for (n = 0; n < 2304; n++) print line}\''
-        result = await performer.perform(desk.call(shell(script, "lines")))
+        result = await performer.perform(harness.call(shell(script, "lines")))
         lines = result.output["captured"]["lines"]
 
         assert result.output["captured"]["truncated"] is True
         assert {len(line) for line in lines} == {4096}
         assert len(lines) == 8 * 1024 * 1024 // 4097
-        assert desk.logs["Step.stdout"].endswith("bytes are not kept]\n")
+        assert harness.logs["Step.stdout"].endswith("bytes are not kept]\n")
 
 
 class TestSecrets:
     """What must not be seen."""
 
     @pytest.mark.parametrize("mode", ["text", "lines", "json"])
-    async def test_a_secret_is_hidden_in_every_mode(self, desk: Desk, performer: CommandPerformer, mode: str) -> None:
+    async def test_a_secret_is_hidden_in_every_mode(
+        self, harness: Harness, performer: CommandPerformer, mode: str
+    ) -> None:
         """Neither record, message nor log shows it, whether the output can be read or not."""
         script = 'printf \'{"token": "%s"}\' $TOKEN; echo $TOKEN >&2; exit $CODE'
         for code, require in (("0", ()), ("3", ()), ("0", ({"pointer": "/token", "equals": "x"},))):
             env = {"CODE": code}
             operation = shell(script, mode, secrets=("TOKEN",), env=env, require=require)
-            result = await performer.perform(desk.call(operation))
+            result = await performer.perform(harness.call(operation))
 
-            assert SECRET not in str(result) + str(desk.logs)
+            assert SECRET not in str(result) + str(harness.logs)
             assert "***" in str(result.output["captured"])
 
-    async def test_the_cut_leaves_no_half_of_one(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_the_cut_leaves_no_half_of_one(self, harness: Harness, performer: CommandPerformer) -> None:
         """A secret that lies over the end of what is kept is hidden before it is cut."""
         script = f"head -c {captures.TEXT_BYTES - 5} /dev/zero | tr '\\0' .; echo $TOKEN"
-        result = await performer.perform(desk.call(shell(script, secrets=("TOKEN",))))
+        result = await performer.perform(harness.call(shell(script, secrets=("TOKEN",))))
 
         assert set(result.output["captured"]["output"]) == {".", "*", "\n"}
 
@@ -176,12 +182,12 @@ class TestSecrets:
 class TestSchemas:
     """What an output is held to."""
 
-    async def test_json_that_fits_its_schema_passes(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_json_that_fits_its_schema_passes(self, harness: Harness, performer: CommandPerformer) -> None:
         """A breach fails the try with 2 and says where; what was written is kept."""
-        (desk.working_dir / "schemas").mkdir()
-        (desk.working_dir / "schemas/verdict.json").write_text(json.dumps({"required": ["approved"]}))
+        (harness.working_dir / "schemas").mkdir()
+        (harness.working_dir / "schemas/verdict.json").write_text(json.dumps({"required": ["approved"]}))
         results = [
-            await performer.perform(desk.call(shell(script, "json", schema_file="schemas/verdict.json")))
+            await performer.perform(harness.call(shell(script, "json", schema_file="schemas/verdict.json")))
             for script in ("echo '{\"approved\": true}'", "echo '{}'")
         ]
 
@@ -191,10 +197,12 @@ class TestSchemas:
         assert "approved" in failure(results[1]).detail["context"]["json_schema_errors"][0]
         assert results[1].output["captured"]["json"] == {}
 
-    async def test_the_first_requirement_that_fails_is_told(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_the_first_requirement_that_fails_is_told(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """The pointer and the reason are in the context."""
         require = ({"pointer": "/a", "type": "number"}, {"pointer": "/b"}, {"pointer": "/c"})
-        result = await performer.perform(desk.call(shell("echo '{\"a\": 1}'", "json", require=require)))
+        result = await performer.perform(harness.call(shell("echo '{\"a\": 1}'", "json", require=require)))
 
         assert failure(result).detail["context"]["json_require_failed"]["pointer"] == "/b"
 
@@ -212,34 +220,34 @@ class TestSchemas:
         ],
     )
     async def test_a_schema_that_cannot_be_used_costs_nothing(
-        self, desk: Desk, performer: CommandPerformer, content: bytes | None
+        self, harness: Harness, performer: CommandPerformer, content: bytes | None
     ) -> None:
         """The step fails before its program starts."""
         if content is not None:
-            (desk.working_dir / "schema.json").write_bytes(content)
+            (harness.working_dir / "schema.json").write_bytes(content)
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(desk.call(shell("touch started; echo 1", "json", schema_file="schema.json")))
+            await performer.perform(harness.call(shell("touch started; echo 1", "json", schema_file="schema.json")))
 
         assert failed.value.code == "output_invalid"
         assert failed.value.detail["exit_code"] == 2
         assert failed.value.detail["context"]["json_schema_errors"][0].startswith("the schema cannot be used: ")
-        assert not (desk.working_dir / "started").exists()
+        assert not (harness.working_dir / "started").exists()
 
     @pytest.mark.parametrize("path", ["../schema.json", "/etc/hosts", "out/schema.json"])
-    async def test_a_schema_outside_is_not_read(self, desk: Desk, performer: CommandPerformer, path: str) -> None:
+    async def test_a_schema_outside_is_not_read(self, harness: Harness, performer: CommandPerformer, path: str) -> None:
         """Neither by its path nor by a link."""
-        (desk.working_dir / "out").symlink_to("..")
-        (desk.working_dir.parent / "schema.json").write_text("{}")
+        (harness.working_dir / "out").symlink_to("..")
+        (harness.working_dir.parent / "schema.json").write_text("{}")
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(desk.call(shell("echo 1", "json", schema_file=path)))
+            await performer.perform(harness.call(shell("echo 1", "json", schema_file=path)))
 
         assert failed.value.code == "path_outside_workspace"
 
-    async def test_a_program_cannot_change_its_schema(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_program_cannot_change_its_schema(self, harness: Harness, performer: CommandPerformer) -> None:
         """What counts is what stood there when the program was started."""
-        (desk.working_dir / "schema.json").write_text('{"required": ["approved"]}')
+        (harness.working_dir / "schema.json").write_text('{"required": ["approved"]}')
         script = "echo '{}' > schema.json; echo '{}'"
-        result = await performer.perform(desk.call(shell(script, "json", schema_file="schema.json")))
+        result = await performer.perform(harness.call(shell(script, "json", schema_file="schema.json")))
 
         assert failure(result).code == "output_invalid"
 
@@ -247,32 +255,32 @@ class TestSchemas:
 class TestLogs:
     """What is written beside the record."""
 
-    async def test_without_a_name_both_outputs_are_logged(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_without_a_name_both_outputs_are_logged(self, harness: Harness, performer: CommandPerformer) -> None:
         """The logs are named after key and attempt, captured or not."""
-        await performer.perform(desk.call(shell("echo out; echo err >&2", "lines", log=None)))
+        await performer.perform(harness.call(shell("echo out; echo err >&2", "lines", log=None)))
 
-        assert desk.logs == {"brief.1.stdout.txt": "out\n", "brief.1.stderr.txt": "err\n"}
+        assert harness.logs == {"brief.1.stdout.txt": "out\n", "brief.1.stderr.txt": "err\n"}
 
-    async def test_a_name_without_a_capture(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_name_without_a_capture(self, harness: Harness, performer: CommandPerformer) -> None:
         """Standard output is logged only if the record does not have all of it."""
         for script, log in (("echo out", "Short"), ("seq 100", "Long")):
             operation = operations.Command(argv=("/bin/sh", "-c", script), log=log, output_limit_bytes=20)
-            await performer.perform(desk.call(operation))
+            await performer.perform(harness.call(operation))
 
-        assert set(desk.logs) == {"Long.stdout"}
+        assert set(harness.logs) == {"Long.stdout"}
 
-    async def test_a_debugged_run_says_how_it_was_done(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_debugged_run_says_how_it_was_done(self, harness: Harness, performer: CommandPerformer) -> None:
         """Each note is a log; the one on debugging ends with the names of the variables that the command gets."""
-        desk.notes |= {"debug": f"argv: env {SECRET}\n", "prompt.txt": f"Say {SECRET}!"}
+        harness.notes |= {"debug": f"argv: env {SECRET}\n", "prompt.txt": f"Say {SECRET}!"}
         operation = shell("env | cut -d= -f1", "lines", secrets=("TOKEN",), env={"MINE": "x", "PWD": "/tmp"})
-        await performer.perform(desk.call(operation))
-        quiet = dict(desk.logs)
-        desk.options["debug"] = True
-        result = await performer.perform(desk.call(operation))
-        first, counted, *names = desk.logs["Step.debug"].splitlines()
+        await performer.perform(harness.call(operation))
+        quiet = dict(harness.logs)
+        harness.options["debug"] = True
+        result = await performer.perform(harness.call(operation))
+        first, counted, *names = harness.logs["Step.debug"].splitlines()
 
         assert quiet == {}
-        assert desk.logs["Step.prompt.txt"] == "Say ***!"
+        assert harness.logs["Step.prompt.txt"] == "Say ***!"
         assert (first, counted) == ("argv: env ***", f"environment: {result.output['env_count']} variables")
         assert {*names} >= {"MINE", "TOKEN", "PWD", "CONTROL_ROOM_RUN_ID"}
         assert "CONTROL_ROOM_API_TOKEN" not in names
@@ -280,11 +288,13 @@ class TestLogs:
         # A shell adds variables of its own.
         assert {*names} <= {*result.output["captured"]["lines"]} <= {*names, "_", "SHLVL", "OLDPWD", "LC_CTYPE"}
 
-    async def test_a_command_that_is_not_run_is_explained_too(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_command_that_is_not_run_is_explained_too(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """Why something is refused before it starts is what a debugged run is read for."""
-        desk.options["debug"] = True
-        desk.notes["debug"] = "argv: true"
+        harness.options["debug"] = True
+        harness.notes["debug"] = "argv: true"
         with pytest.raises(errors.StepError):
-            await performer.perform(desk.call(shell("true", "json", schema_file="none.json")))
+            await performer.perform(harness.call(shell("true", "json", schema_file="none.json")))
 
-        assert desk.logs["Step.debug"].startswith("argv: true\nenvironment: ")
+        assert harness.logs["Step.debug"].startswith("argv: true\nenvironment: ")

@@ -25,7 +25,7 @@ from app.tools import command_outputs
 from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
 from app.tools.workspaces import Workspaces
 from tests.architecture import sources
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 from tests.unit.processes import broods
 
 SECRET = "sk-very-secret-4711"
@@ -34,10 +34,10 @@ ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": "", "MY_KEY": "mine", "YOUR_K
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> Harness:
     project = tmp_path / "project"
     project.mkdir()
-    return Desk(working_dir=project)
+    return Harness(working_dir=project)
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
 
 
 @pytest.fixture
-def performer(desk: Desk, running: supervisor.Supervisor) -> CommandPerformer:
-    return CommandPerformer(running, Workspaces([desk.working_dir]), ENVIRON)
+def performer(harness: Harness, running: supervisor.Supervisor) -> CommandPerformer:
+    return CommandPerformer(running, Workspaces([harness.working_dir]), ENVIRON)
 
 
 def shell(script: str, **given: Any) -> operations.Command:
@@ -68,9 +68,9 @@ def test_the_document_names_every_field() -> None:
 class TestRecords:
     """What comes of a command."""
 
-    async def test_a_success_says_everything(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_success_says_everything(self, harness: Harness, performer: CommandPerformer) -> None:
         """Outputs, exit code, sizes and what was used are in the output; the first words are the summary."""
-        result = await performer.perform(desk.call(shell("echo out; echo err >&2")))
+        result = await performer.perform(harness.call(shell("echo out; echo err >&2")))
         told = result.output
 
         assert (result.status, result.error, result.summary) == (states.StepState.DONE, None, "out")
@@ -81,9 +81,9 @@ class TestRecords:
         assert told["cpu_seconds"] >= 0
         assert told["peak_bytes"] > 0
 
-    async def test_an_unexpected_exit_code_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_an_unexpected_exit_code_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """The output is there all the same."""
-        result = await performer.perform(desk.call(shell("echo out; exit 7")))
+        result = await performer.perform(harness.call(shell("echo out; exit 7")))
 
         assert result.status is states.StepState.FAILED
         assert result.error is not None
@@ -100,51 +100,51 @@ class TestRecords:
         ],
     )
     async def test_the_last_line_of_what_was_said_is_in_the_message(
-        self, desk: Desk, performer: CommandPerformer, script: str, told: str
+        self, harness: Harness, performer: CommandPerformer, script: str, told: str
     ) -> None:
         """A person reads what the program gave as its reason, cut short and masked."""
-        result = await performer.perform(desk.call(shell(script, secrets=("TOKEN",))))
+        result = await performer.perform(harness.call(shell(script, secrets=("TOKEN",))))
 
         assert result.error is not None
         assert result.error.message == f"The command '/bin/sh' ended with exit code 7{told}"
 
-    async def test_an_expected_exit_code_does_not(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_an_expected_exit_code_does_not(self, harness: Harness, performer: CommandPerformer) -> None:
         """What counts as a success is the operation's to say, zero included."""
         results = [
-            await performer.perform(desk.call(shell(f"exit {code}", exit_codes=(1, 2)))) for code in (0, 1, 2, 3)
+            await performer.perform(harness.call(shell(f"exit {code}", exit_codes=(1, 2)))) for code in (0, 1, 2, 3)
         ]
 
         assert [result.status.value for result in results] == ["failed", "done", "done", "failed"]
         assert [result.output["exit_code"] for result in results] == [0, 1, 2, 3]
 
-    async def test_a_signal_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_signal_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """The signal is named."""
-        result = await performer.perform(desk.call(shell("kill -KILL $$")))
+        result = await performer.perform(harness.call(shell("kill -KILL $$")))
 
         assert result.error is not None
         assert (result.error.code, result.error.detail) == ("signal", {"signal": "SIGKILL", "number": 9})
         assert (result.output["exit_code"], result.output["signal"]) == (None, "SIGKILL")
 
-    async def test_time_runs_out(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_time_runs_out(self, harness: Harness, performer: CommandPerformer) -> None:
         """The step fails with what had been said until then, and nothing goes on."""
-        result = await performer.perform(desk.call(shell("echo begun; sleep 60", timeout_seconds=0.3)))
+        result = await performer.perform(harness.call(shell("echo begun; sleep 60", timeout_seconds=0.3)))
 
         assert result.error is not None
         assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": 0.3})
         assert result.output["stdout"] == "begun\n"
 
-    async def test_leftovers_are_told(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_leftovers_are_told(self, harness: Harness, performer: CommandPerformer) -> None:
         """A process that stays behind is ended with the step, and counted."""
-        result = await performer.perform(desk.call(shell("sleep 60 & exit 0")))
+        result = await performer.perform(harness.call(shell("sleep 60 & exit 0")))
 
         assert (result.status, result.output["leftovers"]) == (states.StepState.DONE, 1)
 
     async def test_a_cancel_reaches_the_processes(
-        self, desk: Desk, performer: CommandPerformer, tmp_path: Path
+        self, harness: Harness, performer: CommandPerformer, tmp_path: Path
     ) -> None:
         """When the performer has been cancelled, nothing of the command lives."""
         operation = operations.Command(argv=broods.argv(tmp_path, "stubborn", *broods.ALL))
-        work = asyncio.ensure_future(performer.perform(desk.call(operation)))
+        work = asyncio.ensure_future(performer.perform(harness.call(operation)))
         pids = await broods.born(tmp_path, "parent", *broods.ALL)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -156,83 +156,85 @@ class TestRecords:
 class TestPlaces:
     """Folders and files of a command."""
 
-    async def test_it_runs_in_the_workspace(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_it_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
         """Its folder is the run's working folder, or one below it."""
-        (desk.working_dir / "a" / "b").mkdir(parents=True)
-        (desk.working_dir / "link").symlink_to("a")
+        (harness.working_dir / "a" / "b").mkdir(parents=True)
+        (harness.working_dir / "link").symlink_to("a")
         seen = [
-            (await performer.perform(desk.call(shell("pwd -P", cwd=cwd)))).output["stdout"].strip()
+            (await performer.perform(harness.call(shell("pwd -P", cwd=cwd)))).output["stdout"].strip()
             for cwd in (".", "", "a/b", "link/b")
         ]
 
-        assert [Path(path).relative_to(desk.working_dir).as_posix() for path in seen] == [".", ".", "a/b", "a/b"]
+        assert [Path(path).relative_to(harness.working_dir).as_posix() for path in seen] == [".", ".", "a/b", "a/b"]
 
     @pytest.mark.parametrize("path", ["..", "/etc", "a/../..", "out", "out/below", ".control-room", "~/x", "a\0b"])
-    async def test_no_place_outside_is_reached(self, desk: Desk, performer: CommandPerformer, path: str) -> None:
+    async def test_no_place_outside_is_reached(self, harness: Harness, performer: CommandPerformer, path: str) -> None:
         """Neither folder nor file may lie outside the workspace, links followed; nothing is started."""
-        (desk.working_dir / "out").symlink_to("/etc")
+        (harness.working_dir / "out").symlink_to("/etc")
         for place in ({"cwd": path}, {"output_file": path}):
             with pytest.raises(errors.ToolFailed) as failed:
-                await performer.perform(desk.call(shell("touch started", **place)))
+                await performer.perform(harness.call(shell("touch started", **place)))
 
             assert failed.value.code in ("path_outside_workspace", "write_failed")
-        assert not (desk.working_dir / "started").exists()
+        assert not (harness.working_dir / "started").exists()
 
     async def test_a_workspace_elsewhere_is_refused(self, tmp_path: Path, performer: CommandPerformer) -> None:
         """A run folder that names another part of the disk runs nothing there."""
         with pytest.raises(errors.ToolFailed) as failed:
-            await performer.perform(Desk(working_dir=tmp_path).call(shell("true")))
+            await performer.perform(Harness(working_dir=tmp_path).call(shell("true")))
 
         assert failed.value.code == "workspace_not_allowed"
 
-    async def test_a_missing_folder_is_told(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_missing_folder_is_told(self, harness: Harness, performer: CommandPerformer) -> None:
         """A folder that is not there, or is none, has its own code."""
-        (desk.working_dir / "file").write_text("x")
+        (harness.working_dir / "file").write_text("x")
         for cwd in ("none", "file"):
             with pytest.raises(errors.StepError) as failed:
-                await performer.perform(desk.call(shell("true", cwd=cwd)))
+                await performer.perform(harness.call(shell("true", cwd=cwd)))
 
             assert failed.value.code == "cwd_missing"
 
-    async def test_standard_output_goes_to_a_file(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_standard_output_goes_to_a_file(self, harness: Harness, performer: CommandPerformer) -> None:
         """The file gets every byte, secrets too, in place of what was there; the record gets it as text and masked."""
-        (desk.working_dir / "deep" / "er").mkdir(parents=True)
-        (desk.working_dir / "deep" / "er" / "out.txt").write_text("something longer than what comes now, much longer")
+        (harness.working_dir / "deep" / "er").mkdir(parents=True)
+        (harness.working_dir / "deep" / "er" / "out.txt").write_text(
+            "something longer than what comes now, much longer"
+        )
         operation = shell("printf 'a\\377%s' $TOKEN", secrets=("TOKEN",), output_file="deep/er/out.txt")
-        result = await performer.perform(desk.call(operation))
-        made = await performer.perform(desk.call(shell("echo made", output_file="new/folder/x")))
+        result = await performer.perform(harness.call(operation))
+        made = await performer.perform(harness.call(shell("echo made", output_file="new/folder/x")))
 
-        assert (desk.working_dir / "deep/er/out.txt").read_bytes() == b"a\xff" + SECRET.encode()
+        assert (harness.working_dir / "deep/er/out.txt").read_bytes() == b"a\xff" + SECRET.encode()
         assert result.output["stdout"] == "a\ufffd***"
-        assert (desk.working_dir / "new/folder/x").read_text() == made.output["stdout"] == "made\n"
+        assert (harness.working_dir / "new/folder/x").read_text() == made.output["stdout"] == "made\n"
 
-    async def test_a_link_inside_the_workspace_is_followed(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_link_inside_the_workspace_is_followed(self, harness: Harness, performer: CommandPerformer) -> None:
         """The file that a link leads to gets the output, whether it is there or not; the link stays."""
-        (desk.working_dir / "logs").mkdir()
-        (desk.working_dir / "latest").symlink_to("logs/1.txt")
-        (desk.working_dir / "again").symlink_to(desk.working_dir / "latest")
-        await performer.perform(desk.call(shell("echo first", output_file="latest")))
-        first = (desk.working_dir / "logs/1.txt").read_text()
-        await performer.perform(desk.call(shell("echo next", output_file="again")))
+        (harness.working_dir / "logs").mkdir()
+        (harness.working_dir / "latest").symlink_to("logs/1.txt")
+        (harness.working_dir / "again").symlink_to(harness.working_dir / "latest")
+        await performer.perform(harness.call(shell("echo first", output_file="latest")))
+        first = (harness.working_dir / "logs/1.txt").read_text()
+        await performer.perform(harness.call(shell("echo next", output_file="again")))
 
-        assert (first, (desk.working_dir / "logs/1.txt").read_text()) == ("first\n", "next\n")
-        assert (desk.working_dir / "latest").is_symlink()
+        assert (first, (harness.working_dir / "logs/1.txt").read_text()) == ("first\n", "next\n")
+        assert (harness.working_dir / "latest").is_symlink()
 
     @pytest.mark.parametrize("kind", ["folder", "pipe", "circle", "link to a folder", "link to a pipe"])
-    async def test_only_a_file_can_take_output(self, desk: Desk, performer: CommandPerformer, kind: str) -> None:
+    async def test_only_a_file_can_take_output(self, harness: Harness, performer: CommandPerformer, kind: str) -> None:
         """What is no regular file is refused at once, and no descriptor stays open."""
-        place = desk.working_dir / "place"
-        target = place if kind in ("folder", "pipe") else desk.working_dir / "there"
+        place = harness.working_dir / "place"
+        target = place if kind in ("folder", "pipe") else harness.working_dir / "there"
         if kind == "circle":
             target.symlink_to("place")
         else:
             target.mkdir() if kind.endswith("folder") else os.mkfifo(target)
         if target != place:
             place.symlink_to("there")
-        (desk.working_dir / "sub").mkdir()
+        (harness.working_dir / "sub").mkdir()
         before = {*os.listdir("/proc/self/fd")}
         with pytest.raises(errors.ToolFailed) as failed:
-            await performer.perform(desk.call(shell("true", output_file="place", cwd="sub")))
+            await performer.perform(harness.call(shell("true", output_file="place", cwd="sub")))
 
         assert failed.value.code in ("not_a_file", "write_failed", "path_outside_workspace")
         assert {*os.listdir("/proc/self/fd")} == before
@@ -241,53 +243,53 @@ class TestPlaces:
 class TestEnvironmentAndInput:
     """What a command is given."""
 
-    async def test_secrets_are_named_and_masked(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_secrets_are_named_and_masked(self, harness: Harness, performer: CommandPerformer) -> None:
         """A secret reaches the command, and neither the record nor a log."""
         operation = shell("test $TOKEN = " + SECRET + " && echo $TOKEN; echo x${TOKEN}x >&2", secrets=("TOKEN",))
-        result = await performer.perform(desk.call(operation))
+        result = await performer.perform(harness.call(operation))
 
         assert (result.output["exit_code"], result.output["stdout"], result.output["stderr"]) == (0, "***\n", "x***x\n")
-        assert SECRET not in str(desk.logs) + str(result)
-        assert desk.logs == {"brief.1.stdout.txt": "***\n", "brief.1.stderr.txt": "x***x\n"}
+        assert SECRET not in str(harness.logs) + str(result)
+        assert harness.logs == {"brief.1.stdout.txt": "***\n", "brief.1.stderr.txt": "x***x\n"}
 
-    async def test_keys_of_backends_are_withheld(self, desk: Desk, running: supervisor.Supervisor) -> None:
+    async def test_keys_of_backends_are_withheld(self, harness: Harness, running: supervisor.Supervisor) -> None:
         """A command gets a key that is withheld from its program only where the recipe names it as a secret."""
-        places = Workspaces([desk.working_dir])
+        places = Workspaces([harness.working_dir])
         performer = CommandPerformer(
             running, places, ENVIRON, lambda program: {"/bin/sh": ["MY_KEY", "TOKEN"]}[program]
         )
-        result = await performer.perform(desk.call(shell("echo $MY_KEY $YOUR_KEY $TOKEN", secrets=("TOKEN",))))
+        result = await performer.perform(harness.call(shell("echo $MY_KEY $YOUR_KEY $TOKEN", secrets=("TOKEN",))))
 
         assert result.output["stdout"] == "yours ***\n"
 
-    async def test_a_missing_secret_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_missing_secret_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """All that are missing are named; an empty one is not missing."""
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(desk.call(shell("true", secrets=("ZZZ", "TOKEN", "EMPTY", "AAA"))))
+            await performer.perform(harness.call(shell("true", secrets=("ZZZ", "TOKEN", "EMPTY", "AAA"))))
 
         assert (failed.value.code, failed.value.detail) == ("missing_secrets", {"missing_secrets": ["AAA", "ZZZ"]})
 
-    async def test_variables_win_over_secrets(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_variables_win_over_secrets(self, harness: Harness, performer: CommandPerformer) -> None:
         """A variable that is set replaces a secret of the same name, and both values are masked."""
         operation = shell(f"echo $TOKEN {SECRET}", secrets=("TOKEN",), env={"TOKEN": "another-value"})
-        result = await performer.perform(desk.call(operation))
+        result = await performer.perform(harness.call(operation))
 
         assert result.output["stdout"] == "*** ***\n"
 
-    async def test_a_command_knows_its_run(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_command_knows_its_run(self, harness: Harness, performer: CommandPerformer) -> None:
         """Our own command lines find the run and its depth, whatever the operation says."""
         operation = shell(
             "echo $CONTROL_ROOM_RUN_ID $CONTROL_ROOM_DEPTH $A", env={"CONTROL_ROOM_RUN_ID": "x", "A": "b"}
         )
-        result = await performer.perform(desk.call(operation))
+        result = await performer.perform(harness.call(operation))
 
         assert result.output["stdout"] == "20260210T143000Z-abc123 0 b\n"
 
     @pytest.mark.parametrize("blob", [False, True])
-    async def test_input_is_a_text_or_a_blob(self, desk: Desk, performer: CommandPerformer, blob: bool) -> None:
+    async def test_input_is_a_text_or_a_blob(self, harness: Harness, performer: CommandPerformer, blob: bool) -> None:
         """What it reads stands in the operation or is kept outside the journal."""
         text = "ünï\n" * 50_000
-        result = await performer.perform(desk.call(shell("wc -c", stdin=desk.blob(text) if blob else text)))
+        result = await performer.perform(harness.call(shell("wc -c", stdin=harness.blob(text) if blob else text)))
 
         assert int(result.output["stdout"]) == len(text.encode())
 
@@ -307,11 +309,11 @@ class TestEnvironmentAndInput:
         ],
     )
     async def test_what_cannot_be_run_is_refused(
-        self, desk: Desk, performer: CommandPerformer, operation: operations.Command, code: str
+        self, harness: Harness, performer: CommandPerformer, operation: operations.Command, code: str
     ) -> None:
         """Every reason has its code."""
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(desk.call(operation))
+            await performer.perform(harness.call(operation))
 
         assert failed.value.code == code
 
@@ -319,32 +321,34 @@ class TestEnvironmentAndInput:
 class TestOutputs:
     """How much is kept."""
 
-    async def test_the_record_has_as_much_as_the_operation_wants(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_the_record_has_as_much_as_the_operation_wants(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """Of standard output the beginning, of standard error the end; the logs have all of it."""
         script = "for n in 1 2 3 4 5; do echo line $n; echo line $n >&2; done"
-        result = await performer.perform(desk.call(shell(script, output_limit_bytes=7)))
+        result = await performer.perform(harness.call(shell(script, output_limit_bytes=7)))
         told = result.output
 
         assert (told["stdout"], told["stderr"]) == ("line 1\n", "line 5\n")
         assert (told["stdout_bytes"], told["stdout_truncated"], told["stderr_truncated"]) == (35, True, True)
-        assert desk.logs["brief.1.stdout.txt"] == "".join(f"line {n}\n" for n in range(1, 6))
+        assert harness.logs["brief.1.stdout.txt"] == "".join(f"line {n}\n" for n in range(1, 6))
 
-    async def test_a_silent_command_leaves_no_log(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_silent_command_leaves_no_log(self, harness: Harness, performer: CommandPerformer) -> None:
         """Nothing is written where nothing was said."""
-        result = await performer.perform(desk.call(operations.Command(argv=("/bin/true",))))
+        result = await performer.perform(harness.call(operations.Command(argv=("/bin/true",))))
 
-        assert desk.logs == {}
+        assert harness.logs == {}
         assert result.summary == "exit code 0"
 
-    async def test_a_large_output_is_cut_and_told(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_a_large_output_is_cut_and_told(self, harness: Harness, performer: CommandPerformer) -> None:
         """More than is held does not fill the memory; the log says how much is missing."""
         size = processes.HELD_BYTES + 5
         script = f"import sys; sys.stdout.write('x' * {size})"
-        result = await performer.perform(desk.call(operations.Command(argv=(sys.executable, "-c", script))))
+        result = await performer.perform(harness.call(operations.Command(argv=(sys.executable, "-c", script))))
 
         assert len(result.output["stdout"]) == operations.Command(argv=("x",)).output_limit_bytes
         assert (result.output["stdout_bytes"], result.output["stdout_truncated"]) == (size, True)
-        assert desk.logs["brief.1.stdout.txt"].endswith("\n[5 bytes are not kept]\n")
+        assert harness.logs["brief.1.stdout.txt"].endswith("\n[5 bytes are not kept]\n")
 
     @given(
         before=st.integers(0, 30),
@@ -365,10 +369,12 @@ class TestOutputs:
         assert not set("SECRT0123456789") & set(said.text.replace("***", ""))
         assert said.truncated == (said.text != "." * before + "***" + "." * after)
 
-    async def test_what_the_service_keeps_secret_is_masked_too(self, desk: Desk, performer: CommandPerformer) -> None:
+    async def test_what_the_service_keeps_secret_is_masked_too(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """A command that finds the service's own token elsewhere does not spread it."""
         call = dataclasses.replace(
-            desk.call(shell("echo the service-wide secret")), masker=plain.Masker(["service-wide secret"])
+            harness.call(shell("echo the service-wide secret")), masker=plain.Masker(["service-wide secret"])
         )
         result = await performer.perform(call)
 
@@ -379,12 +385,12 @@ class TestLostLaunchers:
     """Commands that were cut off together with what runs them."""
 
     async def test_nothing_is_left(
-        self, desk: Desk, performer: CommandPerformer, running: supervisor.Supervisor
+        self, harness: Harness, performer: CommandPerformer, running: supervisor.Supervisor
     ) -> None:
         """It is told as cut off, so that it runs again as a further try, once nothing of this one is left."""
         script = "echo $$ >> tries; sleep 60"
-        work = asyncio.ensure_future(performer.perform(desk.call(shell(script))))
-        tries = desk.working_dir / "tries"
+        work = asyncio.ensure_future(performer.perform(harness.call(shell(script))))
+        tries = harness.working_dir / "tries"
         await broods.until(lambda: tries.exists() and bool(tries.read_text()))
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from app import errors
 from app.domain import operations
 from app.tools.evidence import FILE_BYTES, EvidencePerformer
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 TEXT = "The harbour lay quiet.\r\nKael saw\n    that the lantern was dark, and “nobody” came.\n"
 RECEIPTS = {
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 async def look(root: Path, **claim: Any) -> Any:
     """Return what is found of a claim."""
-    call = Desk(working_dir=root).call(operations.CheckEvidence(**claim))
+    call = Harness(working_dir=root).call(operations.CheckEvidence(**claim))
     return (await EvidencePerformer(Workspaces([root]), prove_receipt).perform(call)).output
 
 
@@ -153,7 +153,7 @@ async def test_large_files(root: Path) -> None:
 
 async def test_a_workspace_that_is_not_allowed_is_no_evidence_failure(root: Path) -> None:
     """Where the run may not look at all, that is told as what it is."""
-    call = Desk(working_dir=Path("/")).call(operations.CheckEvidence(quote="x", path="etc/passwd"))
+    call = Harness(working_dir=Path("/")).call(operations.CheckEvidence(quote="x", path="etc/passwd"))
     with pytest.raises(errors.ToolFailed) as failed:
         await EvidencePerformer(Workspaces([root]), prove_receipt).perform(call)
 

@@ -18,7 +18,7 @@ from app.domain import file_operations
 from app.tools import confinement, globs, name_patterns
 from app.tools.find_files import FindFilesPerformer
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 NAMES = st.text("ab.-]é", min_size=1, max_size=8)
 
@@ -340,7 +340,7 @@ class TestPerformer:
     async def test_every_pattern_has_its_paths(self, root: Path) -> None:
         """A path that two patterns fit stands under both; a pattern that nothing fits has none."""
         plant(root, "a.md", "b.md")
-        call = Desk(working_dir=root).call(file_operations.FindFiles(patterns=("*.md", "a.*", "*.txt", "*.md")))
+        call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("*.md", "a.*", "*.txt", "*.md")))
         result = await FindFilesPerformer(Workspaces([root])).perform(call)
 
         assert result.output == {"found": {"*.md": ["a.md", "b.md"], "a.*": ["a.md"], "*.txt": []}}
@@ -350,7 +350,7 @@ class TestPerformer:
         """The failure names the path."""
         plant(root, "a.md")
         (root / "out.md").symlink_to("/etc/passwd")
-        call = Desk(working_dir=root).call(file_operations.FindFiles(patterns=("a.md", "*.md")))
+        call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("a.md", "*.md")))
         with pytest.raises(errors.ToolFailed) as failed:
             await FindFilesPerformer(Workspaces([root])).perform(call)
 
@@ -358,7 +358,7 @@ class TestPerformer:
 
     async def test_a_workspace_elsewhere_is_refused(self, root: Path) -> None:
         """A run folder that names another part of the disk sees nothing of it."""
-        call = Desk(working_dir=root.parent).call(file_operations.FindFiles(patterns=("*",)))
+        call = Harness(working_dir=root.parent).call(file_operations.FindFiles(patterns=("*",)))
         with pytest.raises(errors.ToolFailed) as failed:
             await FindFilesPerformer(Workspaces([root])).perform(call)
 
@@ -368,7 +368,7 @@ class TestPerformer:
         """A file system that does not answer fails the step at its time-out, and not the loop."""
         go = threading.Event()
         monkeypatch.setattr(globs, "fitting", lambda *_: go.wait(30))
-        call = Desk(working_dir=root).call(file_operations.FindFiles(patterns=("*",), timeout_seconds=0.05))
+        call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("*",), timeout_seconds=0.05))
         with pytest.raises(errors.ToolFailed) as failed:
             await FindFilesPerformer(Workspaces([root])).perform(call)
         go.set()

@@ -21,7 +21,7 @@ from app.tools import moves
 from app.tools.move_file import MoveFilePerformer
 from app.tools.workspaces import Workspaces
 from tests.architecture import sources
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 WRITES = ("mkdir", "link", "rename", "unlink", "fsync")
 
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
 
 async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1) -> dict[str, Any]:
     """Move, and return what is told of it."""
-    call = Desk(working_dir=root).call(file_operations.MoveFile(source=source, folder=folder), attempt=attempt)
+    call = Harness(working_dir=root).call(file_operations.MoveFile(source=source, folder=folder), attempt=attempt)
     told: dict[str, Any] = (await MoveFilePerformer(Workspaces([root])).perform(call)).output
     return told
 

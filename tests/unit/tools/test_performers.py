@@ -22,19 +22,19 @@ from app.tools.performer import ToolPerformer
 from app.tools.registry import bundled_tools
 from app.tools.workspace import Workspace
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> Harness:
     project = tmp_path / "project"
     project.mkdir()
-    return Desk(working_dir=project)
+    return Harness(working_dir=project)
 
 
 @pytest.fixture
-def workspaces(desk: Desk) -> Workspaces:
-    return Workspaces([desk.working_dir])
+def workspaces(harness: Harness) -> Workspaces:
+    return Workspaces([harness.working_dir])
 
 
 class Held:
@@ -72,18 +72,18 @@ class TestTools:
 
         return ToolPerformer(bundled_tools(route), workspaces)
 
-    async def test_a_tool_reads_the_workspace_of_its_run(self, desk: Desk, tools: ToolPerformer) -> None:
+    async def test_a_tool_reads_the_workspace_of_its_run(self, harness: Harness, tools: ToolPerformer) -> None:
         """The payload is the output, its summary one line of at most two hundred characters."""
-        (desk.working_dir / "scene.md").write_text("# Scene 1\n\nKael walked quickly to the gate. It was closed.\n")
-        result = await tools.perform(desk.call(tool("prose_analyzer", args={"scene_path": "scene.md"})))
+        (harness.working_dir / "scene.md").write_text("# Scene 1\n\nKael walked quickly to the gate. It was closed.\n")
+        result = await tools.perform(harness.call(tool("prose_analyzer", args={"scene_path": "scene.md"})))
 
         assert result.output["scene_path"] == "scene.md"
         assert result.summary
         assert len(result.summary) <= 200
 
-    async def test_wrong_arguments_are_all_told(self, desk: Desk, tools: ToolPerformer) -> None:
+    async def test_wrong_arguments_are_all_told(self, harness: Harness, tools: ToolPerformer) -> None:
         """Arguments that do not fit the tool's schema fail the step with every flaw."""
-        call = desk.call(tool("prose_analyzer", args={"scene": "x", "scene_path": 5}))
+        call = harness.call(tool("prose_analyzer", args={"scene": "x", "scene_path": 5}))
         with pytest.raises(errors.ToolFailed) as failed:
             await tools.perform(call)
 
@@ -99,31 +99,31 @@ class TestTools:
         ],
     )
     async def test_failures_of_tools_are_failures_of_steps(
-        self, desk: Desk, tools: ToolPerformer, name: str, args: dict[str, Any], code: str
+        self, harness: Harness, tools: ToolPerformer, name: str, args: dict[str, Any], code: str
     ) -> None:
         """An expected failure keeps its code."""
         with pytest.raises(errors.ToolFailed) as failed:
-            await tools.perform(desk.call(tool(name, args=args)))
+            await tools.perform(harness.call(tool(name, args=args)))
 
         assert failed.value.code == code
 
-    async def test_a_tool_that_overruns_its_time_fails(self, desk: Desk, workspaces: Workspaces) -> None:
+    async def test_a_tool_that_overruns_its_time_fails(self, harness: Harness, workspaces: Workspaces) -> None:
         """The step fails at its time-out, though the thread may take longer."""
         held = Held()
         with pytest.raises(errors.ToolFailed) as failed:
-            await ToolPerformer(held, workspaces).perform(desk.call(tool(timeout_seconds=0.05)))
+            await ToolPerformer(held, workspaces).perform(harness.call(tool(timeout_seconds=0.05)))
         held.go.set()
 
         assert failed.value.code == "tool_timeout"
         assert failed.value.detail == {"tool": "held", "timeout_seconds": 0.05}
 
-    async def test_tools_run_so_many_at_a_time(self, desk: Desk, workspaces: Workspaces) -> None:
+    async def test_tools_run_so_many_at_a_time(self, harness: Harness, workspaces: Workspaces) -> None:
         """The limit holds over all runs, a tool that has overrun its time-out included, and nobody is forgotten."""
         held = Held()
         performer = ToolPerformer(held, workspaces, at_a_time=2)
         with pytest.raises(errors.ToolFailed):
-            await performer.perform(desk.call(tool(timeout_seconds=0.05)))
-        asked = [asyncio.ensure_future(performer.perform(desk.call(tool()))) for _ in range(5)]
+            await performer.perform(harness.call(tool(timeout_seconds=0.05)))
+        asked = [asyncio.ensure_future(performer.perform(harness.call(tool()))) for _ in range(5)]
         await asyncio.wait(asked, timeout=0.1)
         running = held.running
         held.go.set()
@@ -133,26 +133,26 @@ class TestTools:
         assert held.most_running == 2
         assert {result.summary for result in results} == {"s" * 200}
 
-    async def test_tools_keep_the_loop_free(self, desk: Desk, workspaces: Workspaces) -> None:
+    async def test_tools_keep_the_loop_free(self, harness: Harness, workspaces: Workspaces) -> None:
         """A tool runs off the loop, in a thread that does not keep the process from ending."""
         held = Held()
         held.go.set()
-        result = await ToolPerformer(held, workspaces).perform(desk.call(tool()))
+        result = await ToolPerformer(held, workspaces).perform(harness.call(tool()))
 
         assert result.output["thread"] != threading.main_thread().name
 
-    async def test_a_cancelled_tool_is_not_waited_for(self, desk: Desk, workspaces: Workspaces) -> None:
+    async def test_a_cancelled_tool_is_not_waited_for(self, harness: Harness, workspaces: Workspaces) -> None:
         """A cancellation ends the step at once; the next tool runs as usual."""
         held = Held()
         performer = ToolPerformer(held, workspaces)
-        asked = asyncio.ensure_future(performer.perform(desk.call(tool())))
+        asked = asyncio.ensure_future(performer.perform(harness.call(tool())))
         await asyncio.wait([asked], timeout=0.05)
         asked.cancel()
         await asyncio.wait([asked], timeout=20)
         held.go.set()
 
         assert asked.cancelled()
-        assert (await performer.perform(desk.call(tool()))).output
+        assert (await performer.perform(harness.call(tool()))).output
 
 
 class TestWorkspaces:
@@ -160,26 +160,26 @@ class TestWorkspaces:
 
     @pytest.mark.parametrize("folder", ["", "..", "../other", "/", "../link", "nul\0"])
     async def test_a_run_from_elsewhere_opens_no_other_folder(
-        self, desk: Desk, workspaces: Workspaces, tmp_path: Path, folder: str
+        self, harness: Harness, workspaces: Workspaces, tmp_path: Path, folder: str
     ) -> None:
         """A run whose working_dir lies outside the roots, links followed, has no workspace at all."""
         (tmp_path / "other").mkdir()
         (tmp_path / "link").symlink_to("/")
-        desk.working_dir = Path(str(desk.working_dir / folder)) if folder else Path("relative")
+        harness.working_dir = Path(str(harness.working_dir / folder)) if folder else Path("relative")
         with pytest.raises(errors.ToolFailed) as failed:
             await CheckPerformer(workspaces).perform(
-                desk.call(operations.Check(check="file_exists", subject="etc/passwd"))
+                harness.call(operations.Check(check="file_exists", subject="etc/passwd"))
             )
 
         assert failed.value.code == "workspace_not_allowed"
 
-    def test_a_folder_below_a_root_is_a_workspace(self, desk: Desk, workspaces: Workspaces) -> None:
+    def test_a_folder_below_a_root_is_a_workspace(self, harness: Harness, workspaces: Workspaces) -> None:
         """Runs may work in any folder below an allowed one."""
-        inner = desk.working_dir / "inner"
+        inner = harness.working_dir / "inner"
         inner.mkdir()
-        desk.working_dir = inner
+        harness.working_dir = inner
 
-        assert workspaces.of(desk.call(tool()).run).root == inner.resolve()
+        assert workspaces.of(harness.call(tool()).run).root == inner.resolve()
 
 
 class TestChecks:
@@ -188,12 +188,12 @@ class TestChecks:
     @pytest.mark.parametrize(
         ("path", "holds"), [("there.md", True), ("./there.md", True), ("absent.md", False), ("folder", False)]
     )
-    async def test_a_file_exists_or_not(self, desk: Desk, workspaces: Workspaces, path: str, holds: bool) -> None:
+    async def test_a_file_exists_or_not(self, harness: Harness, workspaces: Workspaces, path: str, holds: bool) -> None:
         """Only a regular file inside the workspace exists."""
-        (desk.working_dir / "there.md").touch()
-        (desk.working_dir / "folder").mkdir()
+        (harness.working_dir / "there.md").touch()
+        (harness.working_dir / "folder").mkdir()
         result = await CheckPerformer(workspaces).perform(
-            desk.call(operations.Check(check="file_exists", subject=path))
+            harness.call(operations.Check(check="file_exists", subject=path))
         )
 
         assert result.output == {"check": "file_exists", "path": path, "holds": holds}
@@ -209,11 +209,11 @@ class TestChecks:
         ],
     )
     async def test_what_cannot_be_checked_fails(
-        self, desk: Desk, workspaces: Workspaces, check: str, subject: Any, code: str
+        self, harness: Harness, workspaces: Workspaces, check: str, subject: Any, code: str
     ) -> None:
         """A check that makes no sense is a failed step, never one that does not hold."""
         with pytest.raises(errors.ToolFailed) as failed:
-            await CheckPerformer(workspaces).perform(desk.call(operations.Check(check=check, subject=subject)))
+            await CheckPerformer(workspaces).perform(harness.call(operations.Check(check=check, subject=subject)))
 
         assert failed.value.code == code
 
@@ -226,64 +226,68 @@ class TestCommits:
         return CommitFilePerformer(workspaces)
 
     @pytest.mark.parametrize("blob", [False, True])
-    async def test_a_text_is_written(self, desk: Desk, commits: CommitFilePerformer, blob: bool) -> None:
+    async def test_a_text_is_written(self, harness: Harness, commits: CommitFilePerformer, blob: bool) -> None:
         """A text or a blob of one becomes the file, byte for byte; the output says what was written."""
         text = "Käel\r\narrives\n"
-        given = desk.blob(text) if blob else text
-        result = await commits.perform(desk.call(operations.CommitFile(path="Story//./Scenes/a.md", text=given)))
+        given = harness.blob(text) if blob else text
+        result = await commits.perform(harness.call(operations.CommitFile(path="Story//./Scenes/a.md", text=given)))
 
-        assert (desk.working_dir / "Story/Scenes/a.md").read_bytes() == text.encode()
+        assert (harness.working_dir / "Story/Scenes/a.md").read_bytes() == text.encode()
         assert result.output == {
             "path": "Story/Scenes/a.md",
             "sha256": plain.sha256(text.encode()),
             "size_bytes": len(text.encode()),
         }
 
-    async def test_a_later_try_finds_its_own_file(self, desk: Desk, commits: CommitFilePerformer) -> None:
+    async def test_a_later_try_finds_its_own_file(self, harness: Harness, commits: CommitFilePerformer) -> None:
         """After a crash between the write and its record the next try succeeds, says the same and writes nothing."""
         operation = operations.CommitFile(path="./a.md", text="Kael arrives.")
-        first = await commits.perform(desk.call(operation))
-        written = (desk.working_dir / "a.md").stat()
-        second = await commits.perform(desk.call(operation, attempt=2))
-        now = (desk.working_dir / "a.md").stat()
+        first = await commits.perform(harness.call(operation))
+        written = (harness.working_dir / "a.md").stat()
+        second = await commits.perform(harness.call(operation, attempt=2))
+        now = (harness.working_dir / "a.md").stat()
 
         assert first == second
         assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
     @pytest.mark.parametrize(("attempt", "found"), [(1, "Kael arrives."), (1, "Mine."), (2, "Mine.")])
     async def test_a_file_of_somebody_else_is_left_alone(
-        self, desk: Desk, commits: CommitFilePerformer, attempt: int, found: str
+        self, harness: Harness, commits: CommitFilePerformer, attempt: int, found: str
     ) -> None:
         """An existing file fails the step: at the first try whatever it holds, later if it holds anything else."""
-        (desk.working_dir / "a.md").write_text(found)
+        (harness.working_dir / "a.md").write_text(found)
         with pytest.raises(errors.ToolFailed) as failed:
-            await commits.perform(desk.call(operations.CommitFile(path="a.md", text="Kael arrives."), attempt=attempt))
+            await commits.perform(
+                harness.call(operations.CommitFile(path="a.md", text="Kael arrives."), attempt=attempt)
+            )
 
         assert failed.value.code == "file_exists"
-        assert (desk.working_dir / "a.md").read_text() == found
+        assert (harness.working_dir / "a.md").read_text() == found
 
     @pytest.mark.parametrize("exists", [False, True])
     async def test_the_second_path_is_written_where_the_first_is_taken(
-        self, desk: Desk, commits: CommitFilePerformer, exists: bool
+        self, harness: Harness, commits: CommitFilePerformer, exists: bool
     ) -> None:
         """A file that is there stays, and a later try finds its own under either path."""
         if exists:
-            (desk.working_dir / "a.md").write_text("Mine.")
+            (harness.working_dir / "a.md").write_text("Mine.")
         operation = operations.CommitFile(path="a.md", text="Kael arrives.", otherwise="Drafts/b.md")
-        first = await commits.perform(desk.call(operation))
-        second = await commits.perform(desk.call(operation, attempt=2))
+        first = await commits.perform(harness.call(operation))
+        second = await commits.perform(harness.call(operation, attempt=2))
 
         assert first == second
         assert first.output["path"] == ("Drafts/b.md" if exists else "a.md")
-        assert (desk.working_dir / "a.md").read_text() == ("Mine." if exists else "Kael arrives.")
-        assert (desk.working_dir / "Drafts").exists() is exists
+        assert (harness.working_dir / "a.md").read_text() == ("Mine." if exists else "Kael arrives.")
+        assert (harness.working_dir / "Drafts").exists() is exists
 
-    async def test_a_file_is_replaced_where_that_is_asked_for(self, desk: Desk, commits: CommitFilePerformer) -> None:
+    async def test_a_file_is_replaced_where_that_is_asked_for(
+        self, harness: Harness, commits: CommitFilePerformer
+    ) -> None:
         """With `overwrite` the old content makes room."""
-        (desk.working_dir / "a.md").write_text("old")
-        await commits.perform(desk.call(operations.CommitFile(path="a.md", text="new", overwrite=True)))
+        (harness.working_dir / "a.md").write_text("old")
+        await commits.perform(harness.call(operations.CommitFile(path="a.md", text="new", overwrite=True)))
 
-        assert (desk.working_dir / "a.md").read_text() == "new"
+        assert (harness.working_dir / "a.md").read_text() == "new"
 
     @pytest.mark.parametrize(
         ("path", "text", "code"),
@@ -295,18 +299,18 @@ class TestCommits:
         ],
     )
     async def test_what_must_not_be_written_is_not(
-        self, desk: Desk, commits: CommitFilePerformer, path: str, text: Any, code: str
+        self, harness: Harness, commits: CommitFilePerformer, path: str, text: Any, code: str
     ) -> None:
         """Paths outside the workspace and values that are no text are refused, at a later try as well."""
         for attempt in (1, 2):
             with pytest.raises(errors.ToolFailed) as failed:
-                await commits.perform(desk.call(operations.CommitFile(path=path, text=text), attempt=attempt))
+                await commits.perform(harness.call(operations.CommitFile(path=path, text=text), attempt=attempt))
 
             assert failed.value.code == code
-        assert list(desk.working_dir.iterdir()) == []
+        assert list(harness.working_dir.iterdir()) == []
 
     async def test_a_write_that_has_begun_is_finished_before_a_cancellation(
-        self, desk: Desk, workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """When a cancelled step ends, its file is there or will never be: nothing is written behind the run's back."""
         begun, go = threading.Event(), threading.Event()
@@ -319,7 +323,7 @@ class TestCommits:
 
         monkeypatch.setattr(commits, "put", held_put)
         asked = asyncio.ensure_future(
-            CommitFilePerformer(workspaces).perform(desk.call(operations.CommitFile(path="a.md", text="x")))
+            CommitFilePerformer(workspaces).perform(harness.call(operations.CommitFile(path="a.md", text="x")))
         )
         await asyncio.to_thread(begun.wait, 30)
         asked.cancel()
@@ -330,14 +334,14 @@ class TestCommits:
 
         assert not early
         assert asked.cancelled()
-        assert (desk.working_dir / "a.md").read_text() == "x"
+        assert (harness.working_dir / "a.md").read_text() == "x"
 
     async def test_a_later_try_makes_the_names_durable(
-        self, desk: Desk, commits: CommitFilePerformer, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, commits: CommitFilePerformer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The try that wrote the file may have died before it synced the folders: the one that finds it does."""
         operation = operations.CommitFile(path="Story/Scenes/a.md", text="x")
-        await commits.perform(desk.call(operation))
+        await commits.perform(harness.call(operation))
         synced: list[str] = []
         fsync = os.fsync
 
@@ -346,22 +350,22 @@ class TestCommits:
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", noting)
-        await commits.perform(desk.call(operation, attempt=2))
+        await commits.perform(harness.call(operation, attempt=2))
 
-        root = desk.working_dir.resolve()
+        root = harness.working_dir.resolve()
         assert synced == [str(root / "Story/Scenes"), str(root / "Story"), str(root)]
 
 
 class TestIssues:
     """IssuePerformer."""
 
-    async def test_an_issue_has_all_its_fields(self, desk: Desk) -> None:
+    async def test_an_issue_has_all_its_fields(self, harness: Harness) -> None:
         """The record names its run, session, step, receipts and facts."""
         operation = operations.OpenIssue(title="No draft", body="It is missing.", facts={"check": 1}, receipts=("r1",))
         name = issue_id("20260210T143000Z-abc123", "dod.0.issue")
         async with memory_store.MemoryStore(clock=clock.FakeClock()) as store:
-            performer = IssuePerformer(store.issues, clock.FakeClock(), desk.working_dir)
-            result = await performer.perform(desk.call(operation, key="dod.0.issue"))
+            performer = IssuePerformer(store.issues, clock.FakeClock(), harness.working_dir)
+            result = await performer.perform(harness.call(operation, key="dod.0.issue"))
             kept = await store.issues.get(name)
 
         assert result.output == {"issue_id": name}

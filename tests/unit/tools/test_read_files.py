@@ -15,7 +15,7 @@ from app.domain import file_operations
 from app.tools import confinement, read_files
 from app.tools.read_files import ReadFilesPerformer
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 async def read(root: Path, *paths: str, **given: Any) -> dict[str, Any]:
     """Return what is told of files."""
-    call = Desk(working_dir=root).call(file_operations.ReadFiles(paths=paths, **given))
+    call = Harness(working_dir=root).call(file_operations.ReadFiles(paths=paths, **given))
     files: dict[str, Any] = (await ReadFilesPerformer(Workspaces([root])).perform(call)).output["files"]
     return files
 

@@ -27,7 +27,7 @@ from app.tools.reserved import Reserved, Root
 from app.tools.workspace import Workspace
 from app.tools.workspaces import Workspaces
 from tests.unit.agents import around
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 OUTSIDE, NOT_ALLOWED = "path_outside_workspace", "workspace_not_allowed"
 
@@ -118,7 +118,7 @@ async def test_no_path_leads_there(project: Path, places: Workspaces, running: s
     for name, asked in performing(places, running).items():
         performer, operation = asked(way)
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(Desk(working_dir=project).call(operation))
+            await performer.perform(Harness(working_dir=project).call(operation))
         codes[name] = failed.value.code
 
     assert set(codes.values()) == {OUTSIDE}
@@ -128,7 +128,7 @@ async def test_no_path_leads_there(project: Path, places: Workspaces, running: s
 def test_they_are_not_listed(project: Path, places: Workspaces) -> None:
     """A glob or a scan shows neither reserved folders nor what is in them."""
     (project / "book" / "chapter.md").touch()
-    workspace = places.of(Desk(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
+    workspace = places.of(Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
 
     assert [file.path for file in workspace.scan().files] == ["book/chapter.md"]
     assert globs.fitting(workspace.place, "book/*") == ["book/chapter.md"]
@@ -142,7 +142,7 @@ def test_they_are_not_listed(project: Path, places: Workspaces) -> None:
 )
 async def test_nothing_works_there(project: Path, places: Workspaces, running: supervisor.Supervisor, way: str) -> None:
     """A run whose working folder is reserved gets no workspace for a tool, a command or an agent."""
-    desk = Desk(working_dir=project / way)
+    harness = Harness(working_dir=project / way)
     speaking = backends.Backends({"one": BackendConfig(name="one", type="local")}, around.surroundings())
     asking = AgentPerformer(speaking, around.conversations(), places.check)
     for performer, operation in (
@@ -151,7 +151,7 @@ async def test_nothing_works_there(project: Path, places: Workspaces, running: s
         (find_files.FindFilesPerformer(places), file_operations.FindFiles(patterns=("*",))),
     ):
         with pytest.raises(errors.StepError) as failed:
-            await performer.perform(desk.call(operation))
+            await performer.perform(harness.call(operation))
 
         assert failed.value.code == NOT_ALLOWED
 
@@ -162,14 +162,14 @@ async def test_a_working_folder_that_was_swapped_is_left(
     """A link that was put in the place of a working folder, or of one above it, is not followed."""
     (project / "deep" / "er").mkdir(parents=True)
     operation = operations.Command(argv=("pwd",))
-    desk = Desk(working_dir=project / "deep" / "er")
+    harness = Harness(working_dir=project / "deep" / "er")
     performer = commands.CommandPerformer(running, places, os.environ)
-    first = await performer.perform(desk.call(operation))
-    held = places.of(desk.call(operation).run)
+    first = await performer.perform(harness.call(operation))
+    held = places.of(harness.call(operation).run)
     (project / "deep").rename(project / "gone")
     (project / "deep").symlink_to("gone")
     with pytest.raises(errors.StepError) as failed:
-        await performer.perform(desk.call(operation))
+        await performer.perform(harness.call(operation))
     with pytest.raises(errors.StepError) as checked:
         held.scan()
 
@@ -205,10 +205,10 @@ async def test_an_agent_is_not_started_in_a_swapped_folder(tmp_path: Path) -> No
     (tmp_path / "work").symlink_to("real")
     config = BackendConfig(name="one", type="template", command=("env",))
     speaking = backends.Backends({"one": config}, around.surroundings(sessions=MemoryAgentSessions()))
-    desk = Desk(working_dir=tmp_path / "work")
+    harness = Harness(working_dir=tmp_path / "work")
     with pytest.raises(processes.NotStarted) as failed:
         await AgentPerformer(speaking, around.conversations()).perform(
-            desk.call(operations.AgentCall(agent_id="a", backend="one", prompt=("x",), tools=True))
+            harness.call(operations.AgentCall(agent_id="a", backend="one", prompt=("x",), tools=True))
         )
     await speaking.close()
 
@@ -217,7 +217,7 @@ async def test_an_agent_is_not_started_in_a_swapped_folder(tmp_path: Path) -> No
 
 def of_run(project: Path, places: Workspaces) -> Workspace:
     """Return the workspace of a run with a folder of its own in the project."""
-    call = Desk(working_dir=project).call(operations.Check(check="file_exists", subject="x"))
+    call = Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x"))
     return places.of(dataclasses.replace(call.run, folder=str(project / ".orchestrate/runs/own")))
 
 
@@ -245,7 +245,7 @@ def test_a_folder_that_holds_the_data_is_not_moved(project: Path, places: Worksp
     performer = move_file.MoveFilePerformer(places)
     operation = file_operations.MoveFile(source="book", folder="work")
     with pytest.raises(errors.ToolFailed) as failed:
-        asyncio.run(performer.perform(Desk(working_dir=project).call(operation)))
+        asyncio.run(performer.perform(Harness(working_dir=project).call(operation)))
 
     assert failed.value.code == OUTSIDE
     assert (project / "book" / "state" / "journal.md").exists()
@@ -259,7 +259,7 @@ async def test_an_output_file_leaves_other_names_of_the_file_alone(
     (project / "out.md").hardlink_to(journal)
     operation = operations.Command(argv=("echo", "new"), output_file="out.md")
     result: records.Result = await commands.CommandPerformer(running, places, os.environ).perform(
-        Desk(working_dir=project).call(operation)
+        Harness(working_dir=project).call(operation)
     )
 
     assert result.error is None
@@ -273,7 +273,7 @@ def test_a_mount_of_the_data_is_the_data(project: Path, places: Workspaces) -> N
     if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode != 0:
         pytest.skip("this machine does not let the test mount anything")
     try:
-        workspace = places.of(Desk(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
+        workspace = places.of(Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
         with pytest.raises(errors.ToolFailed) as failed:
             workspace.read_text("mounted/journal.md")
     finally:

@@ -17,7 +17,7 @@ from app.domain import file_operations, records, states
 from app.tools import globs
 from app.tools.wait_for_files import WaitForFilesPerformer
 from app.tools.workspaces import Workspaces
-from tests.unit.calls import Desk
+from tests.unit.calls import Harness
 
 
 class Waiting:
@@ -34,7 +34,7 @@ class Waiting:
         seconds = operation.timeout_seconds if left is None else left
         due_at = None if seconds is None else clock.stamp(self.time.now() + timedelta(seconds=seconds))
         performer = WaitForFilesPerformer(Workspaces([self.root]), self.time)
-        return asyncio.create_task(performer.perform(Desk(working_dir=self.root).call(operation, due_at=due_at)))
+        return asyncio.create_task(performer.perform(Harness(working_dir=self.root).call(operation, due_at=due_at)))
 
     async def pause(self) -> float:
         """Wait until the next look is due, and return the time until then."""

@@ -145,7 +145,7 @@ class Bench:
 
     async def at_rest(self, run_id: str) -> None:
         """Wait until the pool has let go of a run."""
-        await self.until(lambda: run_id not in self.pool._house.stays)
+        await self.until(lambda: run_id not in self.pool._active.active_runs)
 
     async def executed(self, tried: str) -> None:
         """Wait until a try, `key/attempt`, was begun."""
@@ -155,12 +155,12 @@ class Bench:
         """Wait, turn by turn of the loop, until something holds."""
         await soon(_until(holds))
 
-    async def keep_busy(self, seats: int) -> asyncio.Event:
+    async def keep_busy(self, capacity: int) -> asyncio.Event:
         """Take seats, until the event returned is set."""
         kept = self.toolbox.hold("busy")
-        for _ in range(seats):
+        for _ in range(capacity):
             await self.submit(*toys.tools("busy"))
-        await self.until(lambda: self.toolbox.busy == seats)
+        await self.until(lambda: self.toolbox.busy == capacity)
         return kept
 
     def advance(self, seconds: float) -> None:
@@ -180,18 +180,18 @@ class Bench:
         """Return the state of every run there is."""
         return [summary.status for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
 
-    async def asleep(self, run_id: str) -> None:
+    async def evicted(self, run_id: str) -> None:
         """Let time pass until a run has fallen asleep."""
-        await self.advance_until(lambda: self.is_asleep(run_id))
+        await self.advance_until(lambda: self.is_evicted(run_id))
 
-    def is_asleep(self, run_id: str) -> bool:
+    def is_evicted(self, run_id: str) -> bool:
         """Tell whether a run was let go of while its open steps are under way."""
-        stay = self.pool._house.stays.get(run_id)
-        return stay is not None and stay.asleep is not None and stay.task is None
+        stay = self.pool._active.active_runs.get(run_id)
+        return stay is not None and stay.evicted is not None and stay.task is None
 
     def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
         """Return the stays of runs."""
-        return [self.pool._house.stays[run_id] for run_id in run_ids]
+        return [self.pool._active.active_runs[run_id] for run_id in run_ids]
 
     async def kinds(self, run_id: str) -> list[str]:
         """Return the types of a run's events."""

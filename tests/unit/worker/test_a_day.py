@@ -173,7 +173,7 @@ async def check(place: Path, seed: int, hours: float) -> None:
 
         assert decided(day, run_id)["ended"] == 1, run_id
         assert (events.count("run.created"), events.count("run.ended")) == (1, 1), run_id
-        assert (await day.store.care.verify(run_id))["ok"], run_id
+        assert (await day.store.maintenance.verify(run_id))["ok"], run_id
     assert (status.running, status.queued, status.resting) == (0, 0, 0)
     for run_id in day.accepted:
         lock = os_disk.lock(str(day.place / layout.run_folder(run_id)))

@@ -137,7 +137,7 @@ class Turmoil:
 
     async def has_ended(self, run_id: str) -> bool:
         """Tell whether a run has ended and was let go."""
-        return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._house.stays
+        return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._active.active_runs
 
 
 @pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["awake", "asleep"])
@@ -165,6 +165,6 @@ async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     status = bench.pool.status()
 
     assert (status.running, status.queued, status.resting) == (0, 0, 0)
-    assert bench.pool._house.seats._workspaces._holders == {}
+    assert bench.pool._active.capacity._workspaces._holders == {}
 
     await bench.close()

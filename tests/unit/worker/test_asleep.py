@@ -32,11 +32,11 @@ def bench(**settings: Any) -> Bench:
     return Bench(**({"kept_loaded": 0} | settings))
 
 
-async def asleep(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tuple[Bench, str]:
+async def evicted(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tuple[Bench, str]:
     """Return a bench with a run that has fallen asleep."""
     there = await bench(**settings).open()
     run_id = await there.submit(*program)
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     return there, run_id
 
 
@@ -57,7 +57,7 @@ async def told(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
 
 async def test_an_answer_wakes_the_run() -> None:
     """A run at a gate holds no folder; its answer is durable when it is accepted, and the run goes on to its end."""
-    there, run_id = await asleep()
+    there, run_id = await evicted()
 
     assert there.store._parts.opener.logs == {}
     assert there.pool.view(run_id) is None
@@ -81,7 +81,7 @@ async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
     await there.shown(run_id, RunState.WAITING)
     loaded = weakref.ref(there.store._parts.opener.logs[run_id])
     other = await there.submit(*ASKING)
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     gc.collect()
 
     assert loaded() is None
@@ -103,7 +103,7 @@ async def test_nothing_is_seen_of_it() -> None:
     reader = run_reader.RunReader(store=there.store, engine=there.pool, dialects={"toy": toys.TOY}, clock=there.clock)
     number, before = there.pool.change_number(run_id), await reader.ready(run_id)
     events = await told(there, run_id)
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     reader.forget(run_id)
     after = await reader.ready(run_id)
 
@@ -115,7 +115,7 @@ async def test_nothing_is_seen_of_it() -> None:
     with pytest.raises(errors.NotFound):
         await there.pool.decide(run_id, "one", gates.Answer(decision="approve"))
 
-    assert there.is_asleep(run_id)
+    assert there.is_evicted(run_id)
 
     await there.close()
 
@@ -126,7 +126,7 @@ async def test_a_slow_step_goes_on_while_its_run_is_asleep() -> None:
     held = there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow", "next"))
     waiting = await there.submit(*toys.tools("other"))
-    await there.asleep(run_id)
+    await there.evicted(run_id)
 
     assert (there.pool.status().running, there.pool.status().queued) == (1, 1)
     (step,) = there.pool.standing(run_id).open  # type: ignore[union-attr]
@@ -142,11 +142,11 @@ async def test_a_slow_step_goes_on_while_its_run_is_asleep() -> None:
 
 async def test_a_timer_wakes_its_run() -> None:
     """Time that has passed while the run was asleep counts."""
-    there, run_id = await asleep([{"timer": "wait", "seconds": 60}, {"tool": "two"}])
+    there, run_id = await evicted([{"timer": "wait", "seconds": 60}, {"tool": "two"}])
     there.advance(30)
     await pools.idle()
 
-    assert there.is_asleep(run_id)
+    assert there.is_evicted(run_id)
 
     there.advance(30)
 
@@ -157,7 +157,7 @@ async def test_a_timer_wakes_its_run() -> None:
 
 async def test_a_gate_takes_its_default_though_its_run_is_asleep() -> None:
     """A time-out answers as a person does."""
-    there, run_id = await asleep([{"gate": "ask", "default": "deny", "expires_seconds": 100}])
+    there, run_id = await evicted([{"gate": "ask", "default": "deny", "expires_seconds": 100}])
     there.advance(100)
 
     assert await there.ended(run_id) == [RunState.DONE]
@@ -173,7 +173,7 @@ async def test_the_end_of_a_child_wakes_its_parent() -> None:
     run_id = await there.submit({"child": "sub", "program": toys.tools("slow")}, {"tool": "two"})
     await there.toolbox.begun("slow")
     (child,) = [found for found in await there.run_ids() if found != run_id]
-    await there.advance_until(lambda: there.is_asleep(run_id) and there.is_asleep(child))
+    await there.advance_until(lambda: there.is_evicted(run_id) and there.is_evicted(child))
     held.set()
 
     assert await there.ended(run_id, child) == [RunState.DONE, RunState.DONE]
@@ -188,7 +188,7 @@ async def test_a_cancel_reaches_what_goes_on() -> None:
     there = await bench().open()
     there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow"))
-    await there.asleep(run_id)
+    await there.evicted(run_id)
 
     assert await there.pool.cancel(run_id) is RunState.CANCELLED
     assert await there.ended(run_id) == [RunState.CANCELLED]
@@ -200,10 +200,10 @@ async def test_a_cancel_reaches_what_goes_on() -> None:
 
 async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
     """As of a run that is loaded; the question comes back with the run."""
-    there, run_id = await asleep()
+    there, run_id = await evicted()
     slow = there.toolbox.hold("slow")
     busy = await there.submit(*toys.tools("slow", "never"))
-    await there.asleep(busy)
+    await there.evicted(busy)
     await there.pool.pause(run_id)
     await there.pool.pause(busy)
     await there.at_rest(run_id)
@@ -218,7 +218,7 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
 
     await there.pool.unpause(run_id)
     await there.shown(run_id, RunState.WAITING)
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
@@ -229,10 +229,10 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
 @pytest.mark.parametrize("stops", [True, False], ids=["stop", "kill"])
 async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
     """A stop interrupts the slow step and not as a crash; after a kill it is the next attempt; gates stay open."""
-    there, run_id = await asleep(grace_seconds=0)
+    there, run_id = await evicted(grace_seconds=0)
     there.toolbox.hold("slow")
     busy = await there.submit(*toys.tools("slow"))
-    await there.asleep(busy)
+    await there.evicted(busy)
     if stops:
         await pools.soon(there.pool.stop())
 
@@ -243,7 +243,7 @@ async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
     await there.shown(run_id, RunState.WAITING)
     await there.until(lambda: bool(there.pool.open_gates(run_id)))
     await there.executed("slow/2")
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     there.toolbox.hold("slow").set()
     await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
@@ -258,7 +258,7 @@ async def test_a_stop_lets_a_slow_step_end_within_its_grace() -> None:
     there = await bench().open()
     held = there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow", "next"))
-    await there.asleep(run_id)
+    await there.evicted(run_id)
     stop = asyncio.create_task(there.pool.stop())
     await pools.idle()
     held.set()
@@ -272,7 +272,7 @@ async def test_a_stop_lets_a_slow_step_end_within_its_grace() -> None:
 
 async def test_a_result_waits_until_the_folder_is_free() -> None:
     """Where another process has the folder when the answer comes, the answer is recorded later and not lost."""
-    there, run_id = await asleep()
+    there, run_id = await evicted()
     lock = there.store.disk.lock(f"runs/{run_id}")
     assert lock is not None
     answer = asyncio.create_task(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
@@ -292,7 +292,7 @@ async def test_a_result_waits_until_the_folder_is_free() -> None:
 
 async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     """What goes on is cut off, and whoever answers is told."""
-    there, run_id = await asleep()
+    there, run_id = await evicted()
     there.remove(run_id)
     with pytest.raises(errors.ControlRoomError):
         await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
@@ -317,7 +317,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
         there.advance(eviction.HURRIED_SECONDS)
         await pools.idle()
 
-    assert not there.is_asleep(run_id)
+    assert not there.is_evicted(run_id)
 
     disk.full = False
     await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
@@ -336,12 +336,12 @@ async def test_few_runs_stay_loaded() -> None:
         await there.shown(run_ids[-1], RunState.WAITING)
         there.advance(eviction.WALK_SECONDS)
         await pools.idle()
-    await there.advance_until(lambda: there.is_asleep(run_ids[1]))
+    await there.advance_until(lambda: there.is_evicted(run_ids[1]))
     for _ in range(20):
         there.advance(eviction.WALK_SECONDS)
         await pools.idle()
 
-    assert [there.is_asleep(run_id) for run_id in run_ids] == [True, True, False, False]
+    assert [there.is_evicted(run_id) for run_id in run_ids] == [True, True, False, False]
 
     await there.close()
 
@@ -382,7 +382,7 @@ async def test_an_order_in_the_moment_of_falling_asleep(order: str, turns: int) 
 
 async def test_a_kill_at_every_point_of_falling_asleep_and_waking() -> None:
     """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
-    there, run_id = await asleep()
+    there, run_id = await evicted()
     began = len(there.probes.story)
     await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
     await there.ended(run_id)

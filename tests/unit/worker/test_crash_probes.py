@@ -12,7 +12,7 @@ from app.worker import crash_probes
 
 SCRIPT = """
 import sys
-from app.execution import crash_probes
+from app.worker import crash_probes
 probes = crash_probes.parse(sys.argv[1])
 for number in range(3):
     probes.reach("other")

@@ -44,7 +44,9 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
     await bench.restart()
     run_ids = await bench.run_ids()
     if run_ids:
-        await bench.until(lambda: bool(bench.pool.open_gates(run_ids[0])) or run_ids[0] not in bench.pool._house.stays)
+        await bench.until(
+            lambda: bool(bench.pool.open_gates(run_ids[0])) or run_ids[0] not in bench.pool._active.active_runs
+        )
         open_again = bench.pool.open_gates(run_ids[0])
 
         assert not (accepted and open_again), (point, nth)

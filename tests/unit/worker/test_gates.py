@@ -187,7 +187,7 @@ async def test_all_open_gates_are_known() -> None:
     """Asked without a run, the pool returns the gates of every run that is loaded or asleep."""
     bench = await Bench(kept_loaded=0).open()
     run_ids = [await asked(bench, *ASKING) for _ in range(3)]
-    await bench.asleep(run_ids[0])
+    await bench.evicted(run_ids[0])
 
     assert [gate.run_id for gate in bench.pool.open_gates()] == run_ids
     assert len({gate.gate_id for gate in bench.pool.open_gates()}) == 3
@@ -289,10 +289,10 @@ async def test_an_answer_that_cannot_be_written_is_told() -> None:
     await bench.open()
     run_id = await asked(bench, *ASKING)
     disk.full = True
-    with pytest.raises(errors.NoRoom):
+    with pytest.raises(errors.DiskFull):
         await pools.soon(bench.pool.decide(run_id, "ask", APPROVE))
     disk.full = False
-    await bench.advance_until(lambda: run_id not in bench.pool._house.stays)
+    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
 
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
 

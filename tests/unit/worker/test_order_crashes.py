@@ -143,5 +143,5 @@ async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> No
 
 async def _quietly(order: Awaitable[RunState]) -> None:
     # Repeated though it stands, an order is refused; over a dead store it fails.
-    with contextlib.suppress(errors.WrongState, errors.NoRoom):
+    with contextlib.suppress(errors.WrongState, errors.DiskFull):
         await order

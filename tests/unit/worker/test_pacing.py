@@ -9,10 +9,10 @@ from app.worker import pacing
 
 async def test_few_begin_in_one_turn_of_the_loop() -> None:
     """A thousand that come at once begin in their order, sixteen a turn, and those that went away take no place."""
-    pace, begun = pacing.Pace(), []
+    throttle, begun = pacing.Pace(), []
 
     async def begin(number: int) -> None:
-        await pace.turn()
+        await throttle.turn()
         begun.append(number)
 
     tasks = [asyncio.create_task(begin(number)) for number in range(1000)]

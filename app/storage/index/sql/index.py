@@ -234,7 +234,7 @@ class SqlIndex:
         except (exc.SQLAlchemyError, ImportError, OSError) as error:
             file = None if isinstance(error, exc.ArgumentError) else _file(self._url)
             if file is not None and disk_health.is_full(file.parent):
-                raise disk_health.no_room(f"the index {file}") from error
+                raise disk_health.no_space(f"the index {file}") from error
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"

@@ -9,8 +9,8 @@ import pytest
 from app.dialects.agent_recipes import composition, transitions
 from app.domain import library
 from app.domain.states import RunState
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import OTHER, OTHER_SAID, Play, bundled, says
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import OTHER, OTHER_SAID, Play, bundled, says
 
 EXIT = "EXIT"
 REVIEWED = {"no-issues": "commit", "issues-found": "fix", "other": EXIT}
@@ -105,7 +105,7 @@ def _drawn(transition):
 
 def test_the_eight_recipes():
     """They stand in files of their names, beside a folder of what they share."""
-    assert sorted(path.stem for path in workshop.CATALOGUE.glob("*.json")) == ALL
+    assert sorted(path.stem for path in recipe_harness.CATALOGUE.glob("*.json")) == ALL
     assert all(bundled(recipe_id).recipe_id == recipe_id for recipe_id in ALL)
 
 
@@ -114,7 +114,7 @@ def test_a_recipe_is_sound(recipe_id):
     """Neither the parser nor the check beside the other recipes finds anything."""
     recipes = {name: bundled(name) for name in ALL}
 
-    assert workshop.DIALECT.check(recipes[recipe_id], library.Library(recipes=recipes)) == []
+    assert recipe_harness.DIALECT.check(recipes[recipe_id], library.Library(recipes=recipes)) == []
 
 
 @pytest.mark.parametrize("recipe_id", ALL)
@@ -148,7 +148,7 @@ def test_transitions_lead_somewhere(recipe_id):
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_guardrails_are_written_down(recipe_id):
     """Both limits stand in the file as positive numbers; only the recipe of many passes has higher ones."""
-    written = json.loads((workshop.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["guardrails"]
+    written = json.loads((recipe_harness.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["guardrails"]
     high = {"maxStepVisits": 5, "maxTotalSteps": 150, "exitOnOther": True}
     usual = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
 
@@ -179,10 +179,10 @@ def test_reasons_of_good_ends(recipe_id, outcome, reason):
 @pytest.mark.parametrize("step", ["code-review", "fix", "commit"])
 def test_shared_steps_are_written_once(step):
     """The three recipes take the very same step out of one file; one of them changes one transition of it."""
-    shared = json.loads((workshop.CATALOGUE / "shared" / "review-commit-steps.json").read_text(encoding="utf-8"))
+    shared = json.loads((recipe_harness.CATALOGUE / "shared" / "review-commit-steps.json").read_text(encoding="utf-8"))
     restart = {"action": "restart-new-session", "recipeId": "implement-and-review-all"}
     for recipe_id in SHARING:
-        written = json.loads((workshop.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["steps"]
+        written = json.loads((recipe_harness.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["steps"]
         reference = {"$ref": f"shared/review-commit-steps.json#/{step}"}
         if (recipe_id, step) == ("implement-and-review-all", "commit"):
             assert written[step] == {**reference, "onOutcome": {"committed": restart}}
@@ -203,8 +203,8 @@ def test_both_implementing_recipes_share_their_first_step():
 
 def test_nothing_lies_about_that_no_recipe_takes():
     """Every shared step is used."""
-    texts = "".join(path.read_text(encoding="utf-8") for path in workshop.CATALOGUE.glob("*.json"))
-    for path in (workshop.CATALOGUE / "shared").glob("*.json"):
+    texts = "".join(path.read_text(encoding="utf-8") for path in recipe_harness.CATALOGUE.glob("*.json"))
+    for path in (recipe_harness.CATALOGUE / "shared").glob("*.json"):
         name = f"shared/{path.name}"
         whole = f'"$include": "{name}"' in texts
         assert whole or all(f"{name}#/{step}" in texts for step in json.loads(path.read_text(encoding="utf-8")))

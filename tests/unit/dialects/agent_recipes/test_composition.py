@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.dialects.agent_recipes import composition
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import AGAIN, COMMIT, FIX, RECIPE, REVIEW, recipe
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, COMMIT, FIX, RECIPE, REVIEW, recipe
 
 STEPS = {"review": REVIEW, "fix": FIX, "commit": COMMIT}
 
@@ -81,7 +81,7 @@ def test_fields_beside_a_reference_go_before_those_of_the_step():
     assert steps["commit"] == {
         **COMMIT,
         "model": "opus",
-        "onOutcome": {"committed": {"nextStep": "fix"}, "other": workshop.OTHER},
+        "onOutcome": {"committed": {"nextStep": "fix"}, "other": recipe_harness.OTHER},
     }
 
 
@@ -161,7 +161,7 @@ def test_a_fault_in_a_shared_step_is_told_in_the_recipe():
     made = composition.compose(source, Files(s={"fix": {**FIX, "model": "large"}}))
 
     assert made.flaws == ()
-    assert workshop.flaws(made.source) == {("$.steps.fix.model", "invalid_value")}
+    assert recipe_harness.flaws(made.source) == {("$.steps.fix.model", "invalid_value")}
 
 
 def test_a_missing_inclusion_blames_no_step():
@@ -170,7 +170,7 @@ def test_a_missing_inclusion_blames_no_step():
     made = composition.compose(source, Files())
 
     assert [flaw.code for flaw in made.flaws] == ["unusable_file"]
-    assert workshop.flaws(made.source) == {('$.steps["$include"]', "not_composed")}
+    assert recipe_harness.flaws(made.source) == {('$.steps["$include"]', "not_composed")}
 
 
 def test_arguments_are_put_in_once():

@@ -13,10 +13,10 @@ from app.dialects import agent_recipes
 from app.dialects.agent_recipes import schema
 from app.domain import library
 from tests.unit.dialects import reference
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import COMMIT, OTHER, RECIPE, parsed, recipe
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import COMMIT, OTHER, RECIPE, parsed, recipe
 
-REFERENCE = workshop.ROOT / "docs" / "agent_recipes.md"
+REFERENCE = recipe_harness.ROOT / "docs" / "agent_recipes.md"
 
 
 def _leading_to(recipe_id: str, target: str, **changes: Any) -> library.Recipe:
@@ -30,7 +30,9 @@ def _registry(*recipes: library.Recipe) -> library.Library:
 
 
 def _check(made, *others):
-    return [(flaw.path, flaw.code, flaw.message) for flaw in workshop.DIALECT.check(made, _registry(made, *others))]
+    return [
+        (flaw.path, flaw.code, flaw.message) for flaw in recipe_harness.DIALECT.check(made, _registry(made, *others))
+    ]
 
 
 TARGET_AT = "$.steps.commit.onOutcome.committed.recipeId"
@@ -42,10 +44,10 @@ def test_a_restart_leads_to_a_recipe_that_is_there():
 
     assert _check(_leading_to("one", "one")) == []
     assert _check(one, two, three) == []
-    assert workshop.DIALECT.freeze(one, _registry(one, two, three)) == {
+    assert recipe_harness.DIALECT.freeze(one, _registry(one, two, three)) == {
         "recipes": {"two": two.document, "three": three.document}
     }
-    assert workshop.DIALECT.freeze(parsed(RECIPE), _registry()) == {"recipes": {}}
+    assert recipe_harness.DIALECT.freeze(parsed(RECIPE), _registry()) == {"recipes": {}}
     assert (one.leads_to, _leading_to("one", "one").leads_to) == (("two",), ())
 
 
@@ -88,15 +90,15 @@ def test_all_faults_of_a_text():
     """A broken text is told by the parser, a sound one is held against the other recipes."""
     sound = json.dumps(_leading_to("one", "two").document)
 
-    assert [flaw.code for flaw in workshop.DIALECT.flaws("{", "x", _registry())] == ["syntax"]
-    assert [flaw.code for flaw in workshop.DIALECT.flaws(sound, "x", _registry())] == ["unknown_recipe"]
-    assert workshop.DIALECT.flaws(json.dumps(RECIPE), "x", _registry()) == []
+    assert [flaw.code for flaw in recipe_harness.DIALECT.flaws("{", "x", _registry())] == ["syntax"]
+    assert [flaw.code for flaw in recipe_harness.DIALECT.flaws(sound, "x", _registry())] == ["unknown_recipe"]
+    assert recipe_harness.DIALECT.flaws(json.dumps(RECIPE), "x", _registry()) == []
 
 
 def test_the_graph():
     """Steps, exits and restarts are its nodes, and each outcome is an edge."""
-    document = recipe(steps={**RECIPE["steps"], "commit": workshop.AGAIN})
-    graph = workshop.DIALECT.graph(parsed(document))
+    document = recipe(steps={**RECIPE["steps"], "commit": recipe_harness.AGAIN})
+    graph = recipe_harness.DIALECT.graph(parsed(document))
 
     assert graph["nodes"] == [
         {"id": "review", "label": "review", "kind": "agent"},
@@ -142,8 +144,12 @@ def test_a_recipe_is_drawn():
 
 def test_a_drawing_shows_what_would_hold():
     """Arguments, the recipe's model, restarts and a followed `other` are drawn as a run would take them."""
-    puzzled = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
-    steps = {"review": workshop.REVIEW | {"onOutcome": puzzled}, "fix": workshop.FIX, "commit": workshop.AGAIN}
+    puzzled = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
+    steps = {
+        "review": recipe_harness.REVIEW | {"onOutcome": puzzled},
+        "fix": recipe_harness.FIX,
+        "commit": recipe_harness.AGAIN,
+    }
     made = parsed(recipe(steps=steps, model="opus", guardrails={"exitOnOther": False}))
     drawn = agent_recipes.render(made)
     changed = agent_recipes.render(made, {"max_steps": 7, "max_visits": 2, "model": "sonnet"})
@@ -166,7 +172,7 @@ def test_the_schema_takes_what_the_catalogue_holds():
     """Recipes as they stand in their files fit it, references included."""
     from app.domain import json_schemas
 
-    for path in workshop.CATALOGUE.glob("*.json"):
+    for path in recipe_harness.CATALOGUE.glob("*.json"):
         assert json_schemas.flaws(schema.json_schema(), json.loads(path.read_text(encoding="utf-8"))) == []
 
 
@@ -206,7 +212,7 @@ def test_the_reference_documents_every_argument_and_default():
 
 def test_the_reference_names_every_code_and_event():
     """Each code of a flaw or failure, each reason and each event stands in docs/agent_recipes.md."""
-    folder = workshop.ROOT / "app" / "dialects"
+    folder = recipe_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'
     codes = set(re.findall(calls, text)) | set(re.findall(r'"(\w+_value|\w+_field|wrong_type)"', text))
@@ -223,6 +229,6 @@ def test_the_reference_names_every_code_and_event():
 def test_a_text_that_is_no_recipe_is_refused():
     """The parser's error carries every flaw, and tells the first one in its message."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
-        workshop.DIALECT.parse("{}", "x")
+        recipe_harness.DIALECT.parse("{}", "x")
 
     assert len(caught.value.flaws) == len(RECIPE)

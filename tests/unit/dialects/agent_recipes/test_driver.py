@@ -12,8 +12,8 @@ import pytest
 from app.dialects.agent_recipes import driver, outcomes
 from app.domain import plain
 from app.domain.states import RunState
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, STRAIGHT, Play, recipe, says, with_step
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, OTHER_SAID, STRAIGHT, Play, recipe, says, with_step
 from tests.unit.engine import samples
 
 RUN_ID = "20260210T143000Z-abcdef"
@@ -22,7 +22,7 @@ ONE_LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2":
 
 async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
     """Each step's outcome leads to the next one; the exit's reason is the run's ending."""
-    play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "commit": says("committed")})
+    play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "commit": says("committed")})
 
     assert await play.run() is RunState.DONE
     assert play.keys == ["review", "fix", "review#2", "commit"]
@@ -33,7 +33,7 @@ async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
 
 async def test_lines_say_step_visit_and_slot(tmp_path):
     """A line names the step, its place in the recipe, the visit, and the slot that it fills."""
-    play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
+    play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
     await play.run()
     names = ("key", "step_id", "step_index", "visit", "output_slot", "agent_id", "attempt")
 
@@ -47,7 +47,7 @@ async def test_lines_say_step_visit_and_slot(tmp_path):
 
 async def test_what_a_step_sends(tmp_path):
     """The prompt is the step's text and the block, nothing before it; agents use their tools."""
-    play = Play(tmp_path, workshop.RECIPE, STRAIGHT)
+    play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT)
     await play.run()
     first, last = play.prompts
 
@@ -60,7 +60,7 @@ async def test_what_a_step_sends(tmp_path):
 
 async def test_one_conversation_is_created_and_then_resumed(tmp_path):
     """Its id is made of the run's, has the form of a UUID, and stands in the lines."""
-    play = Play(tmp_path, workshop.RECIPE, {"review": "Hm.", "review.reminder": says("no-issues"), **_commit()})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": "Hm.", "review.reminder": says("no-issues"), **_commit()})
     await play.run()
     session_id = driver.agent_session_id(RUN_ID, 0)
 
@@ -83,7 +83,7 @@ def test_conversations_are_different():
 
 async def test_an_existing_conversation_goes_on(tmp_path):
     """A conversation that is given is resumed from the first prompt."""
-    play = Play(tmp_path, workshop.RECIPE, STRAIGHT, {"agent_session_id": "ses_1"})
+    play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT, {"agent_session_id": "ses_1"})
     await play.run()
 
     assert [(prompt.agent_session_id, prompt.session_created) for prompt in play.prompts] == [("ses_1", True)] * 2
@@ -121,7 +121,7 @@ async def test_a_second_reply_without_an_outcome_ends_the_run(tmp_path, reply, m
     """Nothing, prose, broken JSON, foreign outcomes and `other` without a description are asked for
     again exactly once.
     """
-    play = Play(tmp_path, workshop.RECIPE, {"*": reply})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"*": reply})
 
     assert await play.run() is RunState.FAILED
     assert play.keys == ["review", "review.reminder"]
@@ -136,7 +136,9 @@ async def test_each_visit_has_its_own_reminder(tmp_path):
     """What was forgiven once is forgiven again at the next visit."""
     reminded = {"review": "Hm.", "review.reminder": says("issues-found"), "fix": says("complete")}
     play = Play(
-        tmp_path, workshop.RECIPE, {**reminded, "review#2": "Hm.", "review#2.reminder": says("no-issues"), **_commit()}
+        tmp_path,
+        recipe_harness.RECIPE,
+        {**reminded, "review#2": "Hm.", "review#2.reminder": says("no-issues"), **_commit()},
     )
 
     assert await play.run() is RunState.DONE
@@ -152,7 +154,7 @@ async def test_each_visit_has_its_own_reminder(tmp_path):
 )
 async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
     """A crash or a time-out is a backend error; it is not asked again, and what it cost is counted."""
-    play = Play(tmp_path, workshop.RECIPE, {"review": {**said, "usage": {"cost_usd": 0.5}}})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": {**said, "usage": {"cost_usd": 0.5}}})
 
     assert await play.run() is RunState.FAILED
     assert (play.keys, play.reason) == (["review"], "backend-error")
@@ -165,7 +167,7 @@ async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
 async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, monkeypatch):
     """The wall-clock limit of a step ends the run as any backend error does."""
     monkeypatch.setattr("app.agents.performer.DEFAULT_TIMEOUT_SECONDS", 0.05)
-    play = Play(tmp_path, workshop.RECIPE, {"review": {"hang": True}})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": {"hang": True}})
 
     assert await play.run() is RunState.FAILED
     assert (play.reason, play.manifest["error"]["code"]) == ("backend-error", "agent_timeout")
@@ -173,7 +175,7 @@ async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, mon
 
 async def test_an_unknown_backend_ends_the_run(tmp_path):
     """The error names it and those that there are."""
-    play = Play(tmp_path, workshop.RECIPE, STRAIGHT, {"backend": "codex"})
+    play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT, {"backend": "codex"})
 
     assert await play.run() is RunState.FAILED
     assert (play.reason, play.manifest["error"]["code"]) == ("backend-error", "unknown_backend")
@@ -181,7 +183,7 @@ async def test_an_unknown_backend_ends_the_run(tmp_path):
 
 async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
     """The fourth visit is not made; the ending names the step."""
-    play = Play(tmp_path, workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")})
 
     assert await play.run() is RunState.FAILED
     assert play.keys == ["review", "fix", "review#2", "fix#2", "review#3", "fix#3"]
@@ -201,7 +203,7 @@ async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
 )
 async def test_arguments_go_before_guardrails(tmp_path, args, steps, reason):
     """A run may be held shorter than its recipe says, or longer."""
-    play = Play(tmp_path, workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}, args)
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}, args)
 
     assert await play.run() is RunState.FAILED
     assert (len(play.keys), play.reason) == (steps, reason)
@@ -228,7 +230,7 @@ async def test_the_model_of_a_step(tmp_path, run, recipe_model, step, expected):
 
 async def test_a_system_prompt_reaches_every_prompt(tmp_path):
     """It is appended to the backend's own, reminders included."""
-    play = Play(tmp_path, workshop.RECIPE, {"*": "Hm."}, {"system_prompt": "Answer in Latin."})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"*": "Hm."}, {"system_prompt": "Answer in Latin."})
     await play.run()
 
     assert [prompt.system for prompt in play.prompts] == ["Answer in Latin."] * 2
@@ -246,7 +248,7 @@ async def test_arguments_stand_in_prompts(tmp_path):
 
 async def test_other_is_an_exit(tmp_path):
     """An agent that is at a loss ends the run well, and says why."""
-    play = Play(tmp_path, workshop.RECIPE, {"review": OTHER_SAID})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": OTHER_SAID})
 
     assert await play.run() is RunState.DONE
     assert play.reason == "user-provided-other"
@@ -256,7 +258,7 @@ async def test_other_is_an_exit(tmp_path):
 @pytest.mark.parametrize(("exit_on_other", "keys"), [(True, ["review"]), (False, ["review", "commit"])])
 async def test_other_may_be_followed(tmp_path, exit_on_other, keys):
     """Only a recipe that says so goes on after it."""
-    onwards = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "puzzled"}}
+    onwards = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "puzzled"}}
     document = with_step("review", onOutcome=onwards) | {"guardrails": {"exitOnOther": exit_on_other}}
     play = Play(tmp_path, document, {"review": OTHER_SAID, **_commit()})
 
@@ -273,7 +275,7 @@ async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
         "fix": says("complete"),
         "review#2": says("no-issues", "Third."),
     }
-    play = Play(tmp_path, workshop.RECIPE, {**script, **_commit()})
+    play = Play(tmp_path, recipe_harness.RECIPE, {**script, **_commit()})
     await play.run()
     slot = play.slots["review"]
 
@@ -286,7 +288,7 @@ async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
 async def test_a_reply_too_large_for_the_journal_is_read_from_its_blob(tmp_path):
     """The outcome of a megabyte is found, and the slot leads to the whole text."""
     reply = says("no-issues", "word " * 200_000)
-    play = Play(tmp_path, workshop.RECIPE, {"review": reply, **_commit()})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": reply, **_commit()})
 
     assert await play.run() is RunState.DONE
     assert play.slots["review"]["text"] is None
@@ -302,7 +304,7 @@ def _commit():
 
 
 def _restarting(**changes):
-    return recipe(steps={**workshop.RECIPE["steps"], "commit": AGAIN}, **changes)
+    return recipe(steps={**recipe_harness.RECIPE["steps"], "commit": AGAIN}, **changes)
 
 
 TWICE = {
@@ -360,7 +362,7 @@ async def test_a_restart_may_lead_to_another_recipe(tmp_path):
     step = {
         "prompt": "Tidy up {{args.depth}}.",
         "outcomes": ["done", "other"],
-        "onOutcome": {"done": back, "other": workshop.OTHER},
+        "onOutcome": {"done": back, "other": recipe_harness.OTHER},
     }
     schema = {"properties": {"depth": {"type": "integer", "default": 4}}}
     other = recipe(id="tidy", initialStep="tidy", steps={"tidy": step}, model="opus", args_schema=schema)
@@ -368,7 +370,7 @@ async def test_a_restart_may_lead_to_another_recipe(tmp_path):
     document["steps"]["commit"] = plain.plain(AGAIN)
     document["steps"]["commit"]["onOutcome"]["committed"]["recipeId"] = "tidy"
     script = {**STRAIGHT, "restart1/tidy": says("done"), "restart2/review": OTHER_SAID}
-    play = Play(tmp_path, document, script, others=(workshop.parsed(other),))
+    play = Play(tmp_path, document, script, others=(recipe_harness.parsed(other),))
 
     assert await play.run() is RunState.DONE
     assert play.keys == ["review", "commit", "restart1/tidy", "restart2/review"]
@@ -384,7 +386,7 @@ async def test_the_machine_is_seen(tmp_path):
     """State, conversation and cost stand in the manifest by the names of their document."""
     usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}
     script = {name: {"text": text, "usage": usage} for name, text in {**ONE_LOOP, **_commit()}.items()}
-    play = Play(tmp_path, workshop.RECIPE, script)
+    play = Play(tmp_path, recipe_harness.RECIPE, script)
     await play.run()
 
     assert play.manifest["machine"] == {
@@ -405,7 +407,7 @@ async def test_the_machine_is_seen(tmp_path):
 
 async def test_the_machine_is_seen_while_an_agent_works(tmp_path):
     """A run that is asked in the middle says at which step and visit it is, and whether it was asked again."""
-    play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": {"hang": True}})
+    play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": {"hang": True}})
     running = asyncio.ensure_future(play.run())
     while len(play.prompts) < 4:  # noqa: ASYNC110 - nothing else tells of a prompt
         await asyncio.sleep(0)
@@ -474,7 +476,7 @@ async def test_events_bring_their_facts(tmp_path):
     """Lengths, model, outcome, error, cost and the reason stand where they are known."""
     play = Play(
         tmp_path,
-        workshop.RECIPE,
+        recipe_harness.RECIPE,
         {**STRAIGHT, "commit": "{bad}", "commit.reminder": {"text": says("committed"), "usage": {"cost_usd": 0.5}}},
     )
     await play.run()
@@ -495,9 +497,9 @@ async def test_events_bring_their_facts(tmp_path):
 
 async def test_failures_are_told_as_exits(tmp_path):
     """Whoever follows the events hears of every end, with the error of a bad one."""
-    broken = Play(tmp_path, workshop.RECIPE, {"review": {"error": {"code": "c", "message": "It died."}}})
+    broken = Play(tmp_path, recipe_harness.RECIPE, {"review": {"error": {"code": "c", "message": "It died."}}})
     await broken.run()
-    lost = Play(tmp_path, workshop.RECIPE, {"*": "Hm."})
+    lost = Play(tmp_path, recipe_harness.RECIPE, {"*": "Hm."})
     await lost.run()
 
     assert [(note["reason"], note["error"]) for note in broken.notes("recipe:exited")] == [
@@ -533,7 +535,7 @@ async def test_a_restart_of_the_service_repeats_nothing(tmp_path):
 
 async def test_a_prompt_that_was_cut_off_is_sent_again_as_another_try(tmp_path):
     """The first prompt may have created its conversation or not: the backend is told that it is another try."""
-    play = Play(tmp_path, workshop.RECIPE, {"review": [{"hang": True}, says("no-issues")], **_commit()})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"review": [{"hang": True}, says("no-issues")], **_commit()})
     running = asyncio.ensure_future(play.run())
     while not play.prompts:  # noqa: ASYNC110 - nothing else tells of a prompt
         await asyncio.sleep(0)
@@ -556,7 +558,7 @@ def _resumed(play, dead, overrides=None):
 
 async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
     """Only the reminder is sent again, to the same conversation."""
-    play = Play(tmp_path, workshop.RECIPE, {"*": "Hm."})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"*": "Hm."})
     await play.run()
     play.say({"review.reminder": says("no-issues"), **_commit()})
     _resumed(play, [1])
@@ -568,7 +570,7 @@ async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
 
 async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tmp_path):
     """Nothing is repeated: what was refused is allowed now."""
-    play = Play(tmp_path, workshop.RECIPE, {**ONE_LOOP, **_commit()}, {"max_steps": 3})
+    play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, **_commit()}, {"max_steps": 3})
 
     assert await play.run() is RunState.FAILED
     _resumed(play, [], {"args": {"backend": "script", "max_steps": 4}})
@@ -578,7 +580,7 @@ async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tm
 
 async def test_another_failure_after_a_resume_is_told_again(tmp_path):
     """Each end of a run that was sent on has its own event."""
-    play = Play(tmp_path, workshop.RECIPE, {"*": {"error": {"code": "c", "message": "It died."}}})
+    play = Play(tmp_path, recipe_harness.RECIPE, {"*": {"error": {"code": "c", "message": "It died."}}})
     await play.run()
     _resumed(play, [0])
 

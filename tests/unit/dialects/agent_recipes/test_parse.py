@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from tests.unit.dialects.agent_recipes import workshop
-from tests.unit.dialects.agent_recipes.workshop import RECIPE, REVIEW, recipe, with_step
+from tests.unit.dialects.agent_recipes import recipe_harness
+from tests.unit.dialects.agent_recipes.recipe_harness import RECIPE, REVIEW, recipe, with_step
 
 REVIEW_AT, ON = "$.steps.review", "$.steps.review.onOutcome"
 
@@ -20,20 +20,20 @@ def _on(**transitions):
 
 def test_a_recipe():
     """What its guardrails leave open is filled in, so that it holds for as long as a run of it lasts."""
-    made = workshop.parsed(RECIPE)
+    made = recipe_harness.parsed(RECIPE)
 
     assert (made.recipe_id, made.dialect, made.label, made.task_patterns) == ("small", "agent_recipes", "Small", ())
     assert made.document["guardrails"] == {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
     assert made.document == {**RECIPE, "guardrails": made.document["guardrails"]}
     assert made.total_steps is None
-    assert workshop.parsed(made.document) == made
+    assert recipe_harness.parsed(made.document) == made
 
 
 def test_a_recipe_without_a_loop_has_a_number_of_steps():
     """Where no step comes twice, all of them are counted."""
     steps = {"commit": RECIPE["steps"]["commit"]}
 
-    assert workshop.parsed(recipe(initialStep="commit", steps=steps)).total_steps == 1
+    assert recipe_harness.parsed(recipe(initialStep="commit", steps=steps)).total_steps == 1
 
 
 def test_every_run_takes_the_same_arguments():
@@ -41,8 +41,8 @@ def test_every_run_takes_the_same_arguments():
     value.
     """
     own = {"properties": {"subject": {"type": "string"}}, "required": ["subject"]}
-    schema = workshop.parsed(recipe(args_schema=own)).args_schema
-    usual = workshop.parsed(RECIPE).args_schema
+    schema = recipe_harness.parsed(recipe(args_schema=own)).args_schema
+    usual = recipe_harness.parsed(RECIPE).args_schema
 
     assert list(schema["properties"]) == ["subject", *usual["properties"]]
     assert list(usual["properties"]) == [
@@ -153,7 +153,7 @@ def test_every_run_takes_the_same_arguments():
 )
 def test_each_fault_is_told_with_its_place(document, told):
     """Path and kind of a fault are exact, and nothing else is blamed."""
-    assert workshop.flaws(document) == told
+    assert recipe_harness.flaws(document) == told
 
 
 @pytest.mark.parametrize(
@@ -169,17 +169,17 @@ def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
     schema = {"properties": {"branch": rule}, "required": required}
     document = with_step("review", prompt="On {{args.branch}}.") | {"args_schema": schema}
 
-    assert workshop.flaws(document) == ({(f"{REVIEW_AT}.prompt", told)} if told else set())
+    assert recipe_harness.flaws(document) == ({(f"{REVIEW_AT}.prompt", told)} if told else set())
 
 
 def test_faults_are_told_in_words():
     """What is not there is named, and the nearest name is offered."""
     document = recipe(initialStep="revue", model="opsu")
-    messages = {flaw.path: flaw.message for flaw in workshop.told(document)}
+    messages = {flaw.path: flaw.message for flaw in recipe_harness.told(document)}
 
     assert messages["$.initialStep"] == "Initial step not found in steps: revue; did you mean review?"
     assert messages["$.model"] == "'opsu' is not allowed; did you mean opus?"
-    next_step = workshop.told(_on(no_issues={"nextStep": "comit"}))
+    next_step = recipe_harness.told(_on(no_issues={"nextStep": "comit"}))
     assert [flaw.message for flaw in next_step] == ["Next step not found in steps: comit; did you mean commit?"]
 
 
@@ -188,7 +188,7 @@ def test_all_faults_are_told_at_once():
     broken = {"prompt": "{{args.x}}", "outcomes": ["a"], "onOutcome": {"b": {"nextStep": "c"}}}
     document = recipe(label=3, initialStep="d", steps={"e": broken})
 
-    assert workshop.flaws(document) == {
+    assert recipe_harness.flaws(document) == {
         ("$.label", "wrong_type"),
         ("$.initialStep", "unknown_step"),
         ("$.steps.e.prompt", "undeclared_arg"),
@@ -215,9 +215,9 @@ def test_any_value_anywhere_is_read_or_refused(place, value):
         inside = inside[part]
     inside[name] = value
     try:
-        made = workshop.parsed(document)
+        made = recipe_harness.parsed(document)
     except errors.RecipeInvalid:
         made = None
 
-    assert (made is None) is bool(workshop.flaws(document))
-    assert made is None or workshop.parsed(made.document) == made
+    assert (made is None) is bool(recipe_harness.flaws(document))
+    assert made is None or recipe_harness.parsed(made.document) == made

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.agent_recipes import transitions
-from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes import recipe_harness
 
 AT = "2026-02-10T14:30:00.250Z"
 USUAL = transitions.Guardrails(max_step_visits=3, max_total_steps=100, exit_on_other=True)
 
 
 def _begun(document=None, **facts):
-    return transitions.State.begun(document or workshop.recipe(), "s1", AT, **facts)
+    return transitions.State.begun(document or recipe_harness.recipe(), "s1", AT, **facts)
 
 
 def _guardrails(**given):
@@ -23,7 +23,7 @@ def _guardrails(**given):
 
 
 def _decide(outcome, state=None, document=None, **given):
-    return transitions.decide(document or workshop.recipe(), state or _begun(), outcome, _guardrails(**given))
+    return transitions.decide(document or recipe_harness.recipe(), state or _begun(), outcome, _guardrails(**given))
 
 
 def test_a_machine_begins_at_its_initial_step():
@@ -75,7 +75,10 @@ def test_the_outcome_chooses_what_follows(outcome, follows):
 
 def test_a_restart_follows():
     """The recipe that is named begins; with a limit on restarts only so often."""
-    document, state = workshop.recipe(steps={**workshop.RECIPE["steps"], "commit": workshop.AGAIN}), _begun()
+    document, state = (
+        recipe_harness.recipe(steps={**recipe_harness.RECIPE["steps"], "commit": recipe_harness.AGAIN}),
+        _begun(),
+    )
     at_commit = state.advanced("commit")
 
     assert _decide("committed", at_commit, document) == transitions.Restart(recipe_id="small")
@@ -87,7 +90,7 @@ def test_a_restart_follows():
 def test_other_ends_the_run_or_is_followed():
     """With `exitOnOther` the reason of the transition is the end, whatever else it says; without, it is followed."""
     onwards = {"nextStep": "fix", "reason": "was-puzzled"}
-    document = workshop.with_step("review", onOutcome=workshop.REVIEW["onOutcome"] | {"other": onwards})
+    document = recipe_harness.with_step("review", onOutcome=recipe_harness.REVIEW["onOutcome"] | {"other": onwards})
 
     assert _decide("other", document=document) == transitions.Exit(reason="was-puzzled")
     assert _decide("other", document=document, exit_on_other=False) == transitions.Advance(step="fix")
@@ -120,7 +123,7 @@ def test_steps_are_taken_only_so_often():
 
 def test_guardrails_do_not_keep_a_run_from_ending():
     """Exits and restarts are no steps."""
-    at_commit, again = _begun().advanced("commit"), workshop.with_step("commit", **workshop.AGAIN)
+    at_commit, again = _begun().advanced("commit"), recipe_harness.with_step("commit", **recipe_harness.AGAIN)
 
     assert _decide("committed", at_commit, max_total_steps=1, max_step_visits=1).reason == "changes-committed"
     assert isinstance(_decide("committed", at_commit, again, max_total_steps=1), transitions.Restart)
@@ -128,10 +131,10 @@ def test_guardrails_do_not_keep_a_run_from_ending():
 
 def test_guardrails_come_from_the_recipe_and_the_run():
     """What a recipe leaves open has the usual value, and arguments go before everything."""
-    document = workshop.recipe(guardrails={"maxTotalSteps": 7, "exitOnOther": False})
+    document = recipe_harness.recipe(guardrails={"maxTotalSteps": 7, "exitOnOther": False})
     args = {"max_steps": 9, "max_visits": 2, "max_restarts": 0}
 
-    assert transitions.Guardrails.of(workshop.recipe(), {}) == USUAL
+    assert transitions.Guardrails.of(recipe_harness.recipe(), {}) == USUAL
     assert transitions.Guardrails.of(document, {}) == _guardrails(max_total_steps=7, exit_on_other=False)
     assert transitions.Guardrails.of(document, args) == _guardrails(
         max_total_steps=9, max_step_visits=2, exit_on_other=False, max_restarts=0
@@ -141,7 +144,7 @@ def test_guardrails_come_from_the_recipe_and_the_run():
 @given(st.lists(st.sampled_from(["no-issues", "issues-found", "complete", "committed", "other"]), max_size=60))
 def test_no_run_goes_on_for_ever(outcomes):
     """Whatever is reported, no step is visited and no total reached more often than the guardrails say."""
-    document, state = workshop.recipe(), _begun()
+    document, state = recipe_harness.recipe(), _begun()
     for outcome in outcomes:
         if outcome not in document["steps"][state.current_step]["onOutcome"]:
             continue

@@ -9,8 +9,8 @@ from typing import Any
 
 from app.domain import records
 from app.domain.states import StepState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, printed, recipe, staged, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, later, printed, recipe, staged, step
 
 LONG = "long text " * 8_000
 
@@ -164,12 +164,12 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 """Recipes, and what their steps are answered."""
 
 
-def made(name: str) -> Callable[[Path], workshop.Run]:
+def made(name: str) -> Callable[[Path], recipe_harness.Run]:
     """Return what makes a run anew; nothing of it depends on the folder that it is given."""
 
-    def make(_: Path) -> workshop.Run:
+    def make(_: Path) -> recipe_harness.Run:
         document, replies = RUNS[name]
-        run = workshop.Run(document, driver_version=1 if name in FIRST else workshop.DIALECT.driver_version)
+        run = recipe_harness.Run(document, driver_version=1 if name in FIRST else recipe_harness.DIALECT.driver_version)
         run.replies.update(replies)
         return run
 

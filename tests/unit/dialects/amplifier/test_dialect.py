@@ -12,10 +12,10 @@ from app.agents import roster
 from app.dialects.registry import DIALECTS
 from app.domain import library, plain
 from app.domain.states import RunState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, parsed, ran, recipe, staged, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, later, parsed, ran, recipe, staged, step
 
-FOLDER = workshop.ROOT / "recipes" / "amplifier"
+FOLDER = recipe_harness.ROOT / "recipes" / "amplifier"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 HELPER = library.Agent(id="helper", archetype="aide", tier="t3", backend="local", role="You help.")
 
@@ -25,7 +25,7 @@ def _library(*recipes):
 
 
 def _flaws(document, *recipes):
-    return {(flaw.path, flaw.code) for flaw in workshop.DIALECT.check(parsed(document), _library(*recipes))}
+    return {(flaw.path, flaw.code) for flaw in recipe_harness.DIALECT.check(parsed(document), _library(*recipes))}
 
 
 def test_it_is_registered():
@@ -45,7 +45,7 @@ def test_agents_are_there_before_the_first_step():
         {"id": "d", "substeps": [step("e", agent="nobody")]},
         step("f", agent="helpr"),
     )
-    flaws = workshop.DIALECT.check(parsed(document), _library())
+    flaws = recipe_harness.DIALECT.check(parsed(document), _library())
 
     assert [(flaw.path, flaw.code) for flaw in flaws] == [
         ("$.steps[3].substeps[0].agent", "unknown_agent"),
@@ -72,15 +72,15 @@ def test_recipes_that_are_run_are_there():
 
 def test_flaws_are_told_at_once():
     """What the parser finds comes first; what shows only beside the agents is told of a text that can be read."""
-    assert workshop.DIALECT.flaws("name: x", "x", _library())
-    assert [flaw.code for flaw in workshop.DIALECT.flaws(json.dumps(recipe(step(agent="x"))), "x", _library())] == [
-        "unknown_agent"
-    ]
+    assert recipe_harness.DIALECT.flaws("name: x", "x", _library())
+    assert [
+        flaw.code for flaw in recipe_harness.DIALECT.flaws(json.dumps(recipe(step(agent="x"))), "x", _library())
+    ] == ["unknown_agent"]
 
 
 def test_what_is_frozen():
     """A run keeps the agents that its recipe names, under the names that it gives them."""
-    frozen = workshop.DIALECT.freeze(
+    frozen = recipe_harness.DIALECT.freeze(
         parsed(recipe(step("a", agent="foundation:helper"), step("b", agent="aide"))), _library()
     )
 
@@ -109,7 +109,7 @@ def test_the_graph():
         },
         context={"l": [], "x": "y"},
     )
-    graph = workshop.DIALECT.graph(parsed(document))
+    graph = recipe_harness.DIALECT.graph(parsed(document))
 
     assert [(node["id"], node["kind"]) for node in graph["nodes"]] == [
         ("scan", "group"),
@@ -141,10 +141,10 @@ def test_the_examples():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_sound(name):
     """Its agents are bundled too, so that it can be started in any project."""
-    bundled = roster.load([workshop.ROOT / "recipes" / "agents.json"])
+    bundled = roster.load([recipe_harness.ROOT / "recipes" / "agents.json"])
     source = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
-    assert workshop.DIALECT.flaws(source, name, library.Library(agents=bundled.agents)) == []
+    assert recipe_harness.DIALECT.flaws(source, name, library.Library(agents=bundled.agents)) == []
 
 
 SAID = {
@@ -188,12 +188,12 @@ REPLIES = {"each[1]": [broke("rate_limited"), "late"], "scan.one": "risk", "rows
 
 async def test_a_run_cut_anywhere_ends_the_same():
     """Behind every prefix of the journal a restart performs only the rest, and comes to the same prompts and ending."""
-    whole = workshop.Run(PARALLEL)
+    whole = recipe_harness.Run(PARALLEL)
     whole.replies.update(REPLIES)
 
     assert await whole.run() is RunState.DONE
     for length in range(len(whole.disk.steps)):
-        again = workshop.Run(PARALLEL)
+        again = recipe_harness.Run(PARALLEL)
         again.replies.update(REPLIES)
         again.disk.steps = whole.disk.steps[:length]
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}

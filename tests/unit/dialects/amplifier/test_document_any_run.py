@@ -12,8 +12,8 @@ import hypothesis
 from hypothesis import strategies as st
 
 from app.domain.states import RunState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, printed
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, later, printed
 
 CONTEXT = {"l": ["a", "b", "c"], "e": [], "o": {"l": [1, 2], "n": 3}, "x": "x", "n": 2, "w": "go"}
 VARIABLES = ["x", "n", "o", "o.n", "o.l", "l", "item", "v", "v.n", "v.l", "step.id", "session.id", "gone"]
@@ -115,7 +115,7 @@ def _numbered(steps: list[Any], counter: Any) -> list[Any]:
 def _fitting(document: dict[str, Any]) -> dict[str, Any] | None:
     """Return a recipe without the fields and steps that are refused, or None if nothing is left."""
     for _ in range(12):
-        found = workshop.told(document)
+        found = recipe_harness.told(document)
         if not found:
             return document
         for flaw in found:
@@ -145,7 +145,7 @@ def _cut(document: Any, path: str) -> None:
         holder.pop(last, None)
 
 
-class _World(workshop.World):
+class _World(recipe_harness.World):
     def __init__(self, said: list[Any]) -> None:
         super().__init__()
         self.said = said
@@ -157,8 +157,8 @@ class _World(workshop.World):
         return printed(said) if call.operation.kind == "command" and isinstance(said, str) else super()._usual(call)
 
 
-def _run(document: Any, said: list[Any]) -> workshop.Run:
-    made = workshop.Run(document)
+def _run(document: Any, said: list[Any]) -> recipe_harness.Run:
+    made = recipe_harness.Run(document)
     made.world = _World(said)
     return made
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.domain import library
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import later, recipe, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import later, recipe, step
 
 HELPER = library.Agent(id="helper", archetype="helper", tier="t3", backend="local")
 CONTEXT: dict[str, Any] = {
@@ -36,7 +36,7 @@ TOOLS = {
 
 
 def _flaws(document: Any) -> list[tuple[str, str]]:
-    found = workshop.DIALECT.flaws(json.dumps(document), "file", library.Library(agents=(HELPER,)))
+    found = recipe_harness.DIALECT.flaws(json.dumps(document), "file", library.Library(agents=(HELPER,)))
     return [(flaw.path, flaw.code) for flaw in found]
 
 
@@ -216,7 +216,7 @@ def test_conditions_of_the_document(condition: str) -> None:
 )
 def test_deferred_operators(condition: str) -> None:
     """An operator that the document defers needs the later version, and the fault says so."""
-    (found,) = workshop.told(recipe(step(condition=condition), context=CONTEXT))
+    (found,) = recipe_harness.told(recipe(step(condition=condition), context=CONTEXT))
 
     assert (found.path, found.code) == ("$.steps[0].condition", "invalid_condition")
     assert 'schema: "1.7"' in found.message

@@ -11,8 +11,8 @@ from app.dialects.amplifier import calls, replies
 from app.domain import decisions, library, records
 from app.domain.states import RunState
 from app.engine import resumption
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, flaws, later, parsed, ran, recipe, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, flaws, later, parsed, ran, recipe, step
 from tests.unit.engine import logs
 
 # -- keys
@@ -173,7 +173,7 @@ def test_the_result_of_a_recipe_is_all_that_counts() -> None:
 def test_a_recipe_that_runs_itself_is_checked() -> None:
     """It gets what it needs and nothing else, like any other one."""
     calling = {"id": "a", "type": "recipe", "recipe": "small", "context": {"dept": 1}}
-    found = workshop.DIALECT.check(parsed(later(calling, context={"depth": ""})), library.Library())
+    found = recipe_harness.DIALECT.check(parsed(later(calling, context={"depth": ""})), library.Library())
 
     assert {(flaw.path, flaw.code) for flaw in found} == {
         ("$.steps[0].context.depth", "missing_arg"),
@@ -196,7 +196,7 @@ class _Opening(asyncio.Event):
         return True
 
 
-async def _send_on(made: workshop.Run, key: str) -> None:
+async def _send_on(made: recipe_harness.Run, key: str) -> None:
     log = logs.ListLog(made.disk)
     dead = sorted(resumption.dead_positions(log.loaded, key))
     await log.decide(decisions.DecisionKind.RESUMED, {"dead": decisions.ranges(dead), "overrides": {}})
@@ -205,7 +205,7 @@ async def _send_on(made: workshop.Run, key: str) -> None:
 
 async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
     """A resume from one of several iterations that go on two at a time asks for it alone, and keeps those beside it."""
-    made = workshop.Run(
+    made = recipe_harness.Run(
         later(
             step("each", foreach="{{l}}", parallel=2, collect="all"),
             step("after", prompt="{{all}}"),
@@ -233,7 +233,7 @@ async def test_pauses_do_not_depend_on_who_came_first() -> None:
         return {"id": name, "substeps": [{"id": f"look-{name}", "type": "bash", "command": "ls"}, step(f"ask-{name}")]}
 
     group = {"id": "g", "parallel": True, "substeps": [branch("a"), branch("b")]}
-    made = workshop.Run(later(group, step("after"), rate_limiting={"min_delay_ms": 100}))
+    made = recipe_harness.Run(later(group, step("after"), rate_limiting={"min_delay_ms": 100}))
     made.replies["after"] = broke()
     made.world.held["g.a.look-a"] = held = asyncio.Event()
     made.world.held["g.b.ask-b"] = _Opening(held)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app.domain import decisions
 from app.domain.states import RunState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, ran, recipe, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, later, ran, recipe, step
 
 # -- variables
 
@@ -334,12 +334,12 @@ FAILURES = {
 
 async def test_parallel_failures_replay_alike() -> None:
     """Behind every prefix of a journal in which iterations fail side by side, the run comes to the same ending."""
-    whole = workshop.Run(FAILING)
+    whole = recipe_harness.Run(FAILING)
     whole.replies.update(FAILURES)
 
     assert await whole.run() is RunState.FAILED
     for length in range(len(whole.disk.steps)):
-        again = workshop.Run(FAILING)
+        again = recipe_harness.Run(FAILING)
         again.replies.update(FAILURES)
         again.disk.steps = whole.disk.steps[:length]
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
@@ -354,7 +354,7 @@ async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
     """After parallel failures that were gone past, a resume asks for the step that ended the run
     and for nothing else.
     """
-    run = workshop.Run(FAILING)
+    run = recipe_harness.Run(FAILING)
     run.replies.update(FAILURES)
     await run.run()
     before = list(run.world.asked)
@@ -380,7 +380,7 @@ def test_any_failures_of_a_loop_replay_alike(limit: Any, failing: set[int], cut:
     replies = {f"{name}[{number}]": broke() for number in failing for name in ("each", "fast")}
 
     async def both() -> None:
-        whole, again = workshop.Run(document), workshop.Run(document)
+        whole, again = recipe_harness.Run(document), recipe_harness.Run(document)
         whole.replies.update(replies)
         again.replies.update(replies)
         await whole.run()
@@ -440,7 +440,7 @@ async def test_a_cancel_reaches_every_branch(name: str) -> None:
     whatever may fail.
     """
     branches, width = BRANCHES[name]
-    made = workshop.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
+    made = recipe_harness.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
     made.world.held = held = _Held()
     runner = made.runner()
     running = asyncio.create_task(runner.run())
@@ -494,7 +494,7 @@ def test_an_item_changes_neither_conditions_nor_prompts(items: list[Any], parall
     }
     document = later(group, context={"items": [], "secret": "hidden"})
     plainly = json.loads(json.dumps(items))
-    made = workshop.Run(document, {"items": plainly})
+    made = recipe_harness.Run(document, {"items": plainly})
     asyncio.run(made.run())
 
     for number, item in enumerate(made.disk.start.args["items"]):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.domain import records
 from app.domain.states import RunState, StepState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import DIALECT, broke, later, printed, ran, recipe, staged, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import DIALECT, broke, later, printed, ran, recipe, staged, step
 
 LONG = "long text " * 8_000
 
@@ -426,7 +426,7 @@ async def test_recipes_that_fail_and_that_are_partial():
 
 async def test_recursion_has_limits():
     """A run deep below others starts none, and a run takes no more steps than allowed."""
-    deep = workshop.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
+    deep = recipe_harness.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
     await deep.run()
     looped = step("a", foreach="{{l}}")
     many = await ran(later(looped, context={"l": [1, 2, 3]}, recursion={"max_total_steps": 2}))

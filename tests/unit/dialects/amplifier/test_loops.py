@@ -9,8 +9,8 @@ import pytest
 
 from app.dialects.amplifier import loops
 from app.domain.states import RunState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, ran, recipe, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import broke, later, ran, recipe, step
 
 
 def _each(id="each", **more):
@@ -328,7 +328,7 @@ async def test_parallel_steps():
 async def test_parallel_steps_that_fail(fails):
     """The first failure ends the others, or only its own branch."""
     group = {"id": "g", "parallel": True, "continue_on_error": not fails, "substeps": [step("a"), step("b"), step("c")]}
-    made = workshop.Run(later(group, step("after")))
+    made = recipe_harness.Run(later(group, step("after")))
     made.replies["g.b"] = broke()
     made.world.held = {"g.c": asyncio.Event()} if fails else {}
     await made.run()
@@ -356,7 +356,7 @@ async def test_a_failure_cancels_the_other_iterations():
     """In a parallel loop the first failure cancels what goes on and begins nothing more; a resume repeats only the
     rest.
     """
-    made = workshop.Run(
+    made = recipe_harness.Run(
         later(_each(parallel=4, collect="all"), step("after", prompt="{{all}}"), context={"files": list(range(20))})
     )
     made.replies["each[5]"] = broke()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from app.dialects.amplifier import fields, parse, rules, walk
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import flaws, later, parsed, recipe, staged, step, told
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import flaws, later, parsed, recipe, staged, step, told
 
 SPEC_STEP = step(
     "full",
@@ -634,7 +634,7 @@ def test_very_many_steps_are_refused():
 
 def test_the_recipes_of_the_examples_folder():
     """Every recipe in recipes/amplifier is valid, and has the id that its file is named for."""
-    for path in sorted((workshop.ROOT / "recipes" / "amplifier").glob("*.yaml")):
+    for path in sorted((recipe_harness.ROOT / "recipes" / "amplifier").glob("*.yaml")):
         assert parsed(path.read_text(encoding="utf-8")).recipe_id == path.stem
 
 

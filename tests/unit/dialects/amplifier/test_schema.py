@@ -11,14 +11,14 @@ import pytest
 from app.dialects.amplifier import fields, schema
 from app.domain import json_schemas
 from tests.unit.dialects import reference
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import later, recipe, step
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import later, recipe, step
 
 
 @pytest.mark.parametrize("name", sorted(schema.published()))
 def test_the_published_schema_is_the_one_in_use(name):
     """recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema."""
-    path = workshop.ROOT / "recipes" / "schema" / f"{name}.json"
+    path = recipe_harness.ROOT / "recipes" / "schema" / f"{name}.json"
     published = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
 
@@ -67,7 +67,7 @@ def test_defaults_are_values_that_are_allowed():
                 assert json_schemas.flaws(field.rule, field.rule["default"]) == []
 
 
-REFERENCE = (workshop.ROOT / "docs" / "amplifier.md").read_text(encoding="utf-8")
+REFERENCE = (recipe_harness.ROOT / "docs" / "amplifier.md").read_text(encoding="utf-8")
 TITLES = {
     "recipe": "Recipe",
     "stage": "Stage",
@@ -103,7 +103,7 @@ def test_the_reference_documents_every_field(kind):
 
 def test_the_reference_names_every_code():
     """Each code of a flaw, and of a failure of the language's own, stands in docs/amplifier.md."""
-    folder = workshop.ROOT / "app" / "dialects" / "amplifier"
+    folder = recipe_harness.ROOT / "app" / "dialects" / "amplifier"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|code=|Unfit\(|NoData\(|refuse\([^"\n]*?)"([a-z]+_[a-z_0-9]+)"'
     codes = set(re.findall(calls, text)) - {
@@ -122,7 +122,7 @@ def test_the_example_of_the_reference():
     """The recipe in docs/amplifier.md is valid."""
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
-    assert workshop.parsed(example).recipe_id == "review-changes"
+    assert recipe_harness.parsed(example).recipe_id == "review-changes"
 
 
 def _required(field):

@@ -13,17 +13,28 @@ import pytest
 from app.dialects.amplifier import agents, upstream
 from app.domain import library, operations, records
 from app.domain.states import StepState
-from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, flaws, later, parsed, printed, ran, recipe, staged, step, told
+from tests.unit.dialects.amplifier import recipe_harness
+from tests.unit.dialects.amplifier.recipe_harness import (
+    broke,
+    flaws,
+    later,
+    parsed,
+    printed,
+    ran,
+    recipe,
+    staged,
+    step,
+    told,
+)
 
 BACKENDS = {"cloud": {"haiku": "claude-haiku-5", "sonnet": "claude-sonnet-5", "opus": "claude-opus-5"}, "script": {}}
 
 
 def _checked(text: str, **registry: Any) -> dict[str, tuple[int | None, str]]:
-    shelf = library.Library(
+    definition_cache = library.Library(
         agents=(library.Agent(id="helper", archetype="helper", tier="t3", backend="script"),), **registry
     )
-    return {flaw.code: (flaw.line, flaw.path) for flaw in workshop.DIALECT.flaws(text, "x", shelf)}
+    return {flaw.code: (flaw.line, flaw.path) for flaw in recipe_harness.DIALECT.flaws(text, "x", definition_cache)}
 
 
 def _exited(stdout: str) -> Any:
@@ -181,14 +192,14 @@ def test_recipes_by_their_files() -> None:
     document = later(*({"id": name, "type": "recipe", "recipe": file} for file, name in ids.items()))
     others = {name: parsed(recipe(step(), name=name)) for name in ("one", "two", "up")}
     paths = {"one": f"{folder}/sub/one.yaml", "two": f"{folder}/sub/in/two.yml", "up": f"{folder}/up.yaml"}
-    shelf = library.Library(
+    definition_cache = library.Library(
         agents=(),
         recipes={name: dataclasses.replace(other, path=paths[name]) for name, other in others.items()},
     )
     made = dataclasses.replace(parsed(document), path=f"{folder}/sub/small.yaml")
 
-    assert workshop.DIALECT.freeze(made, shelf)["recipes"] == ids
-    assert [flaw.code for flaw in workshop.DIALECT.check(made, shelf)] == []
+    assert recipe_harness.DIALECT.freeze(made, definition_cache)["recipes"] == ids
+    assert [flaw.code for flaw in recipe_harness.DIALECT.check(made, definition_cache)] == []
 
 
 # -- names beside ours
@@ -358,9 +369,9 @@ def test_patterns_of_models(pattern: str, model: str | None) -> None:
 
 def test_patterns_are_resolved_at_the_start() -> None:
     """The models that patterns are held against are frozen with the run."""
-    shelf = library.Library(agents=(), backends=BACKENDS)
-    frozen = workshop.DIALECT.freeze(parsed(later(step(provider="cloud", model="*haiku*"))), shelf)
-    plain = workshop.DIALECT.freeze(parsed(later(step(provider="cloud", model="haiku"))), shelf)
+    definition_cache = library.Library(agents=(), backends=BACKENDS)
+    frozen = recipe_harness.DIALECT.freeze(parsed(later(step(provider="cloud", model="*haiku*"))), definition_cache)
+    plain = recipe_harness.DIALECT.freeze(parsed(later(step(provider="cloud", model="haiku"))), definition_cache)
 
     assert frozen["models"]["cloud"]["haiku"] == "claude-haiku-5"
     assert "models" not in plain

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.dialects.orchestrate.theatre import Play
-from tests.unit.dialects.orchestrate.workshop import loop, step
+from tests.unit.dialects.orchestrate.driver_harness import Play
+from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 MOVES = {"success": {"move_to": "ok/${run.timestamp_utc}"}, "failure": {"move_to": "bad"}}
 

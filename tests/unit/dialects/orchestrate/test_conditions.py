@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.dialects.orchestrate import conditions, variables
-from tests.unit.dialects.orchestrate.workshop import scope
+from tests.unit.dialects.orchestrate.workflow_harness import scope
 
 AT = scope(context={"a": "x", "glob": "*.txt"}, steps=({"A": {"json": {"ok": True, "n": 3, "t": "true"}}},))
 

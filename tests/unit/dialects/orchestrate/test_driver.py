@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.domain.states import RunState
-from tests.unit.dialects.orchestrate.theatre import Play
-from tests.unit.dialects.orchestrate.workshop import loop, step
+from tests.unit.dialects.orchestrate.driver_harness import Play
+from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 
 def goto(target):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.dialects.orchestrate import explanations, fields
-from tests.unit.dialects.orchestrate.workshop import loop, step, told, workflow
+from tests.unit.dialects.orchestrate.workflow_harness import loop, step, told, workflow
 
 
 def message(document: Any) -> str:

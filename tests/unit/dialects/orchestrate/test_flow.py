@@ -6,7 +6,7 @@ import pytest
 
 from app.dialects.orchestrate import flow
 from app.dialects.orchestrate.flow import Retries, Verdict
-from tests.unit.dialects.orchestrate.workshop import loop, step
+from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 ON = {"success": {"goto": "S"}, "failure": {"goto": "F"}, "always": {"goto": "_end"}}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.dialects.orchestrate import fields, parse
-from tests.unit.dialects.orchestrate.workshop import flaws, loop, parsed, step, told, workflow
+from tests.unit.dialects.orchestrate.workflow_harness import flaws, loop, parsed, step, told, workflow
 
 INBOX = """\
 version: "1.1.1"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.orchestrate import providers, variables
-from tests.unit.dialects.orchestrate.workshop import scope
+from tests.unit.dialects.orchestrate.workflow_harness import scope
 
 AT = scope(
     context={"model": "large", "x": "${item}"},

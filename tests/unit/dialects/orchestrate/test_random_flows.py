@@ -10,7 +10,7 @@ import pytest
 from app import errors
 from app.dialects.orchestrate import driver
 from app.domain.states import RunState
-from tests.unit.dialects.orchestrate import random_flows, theatre
+from tests.unit.dialects.orchestrate import driver_harness, random_flows
 
 SEEDS = range(250)
 CUTS = 3
@@ -23,11 +23,11 @@ def few_visits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "MOST_VISITS", 12)
 
 
-def make(seed: int) -> theatre.Play | None:
+def make(seed: int) -> driver_harness.Play | None:
     """Return a workflow on its stage; None if it is not valid."""
     chance = random_flows.Chance(seed)
     try:
-        play = theatre.Play(document=json.dumps(chance.workflow()), options=chance.options())
+        play = driver_harness.Play(document=json.dumps(chance.workflow()), options=chance.options())
     except errors.RecipeInvalid:
         return None
     play.world.files |= {"f1": "one", "f2": "two"}
@@ -35,7 +35,7 @@ def make(seed: int) -> theatre.Play | None:
     return play
 
 
-def performed(play: theatre.Play) -> list[tuple[str, int]]:
+def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
     """Return key and attempt of some tries that the world took part in, spread over the run."""
     asked = {key for key, _ in play.world.asked}
     lines: list[Any] = [json.loads(line) for line in play.disk.steps]
@@ -62,12 +62,12 @@ async def test_they_end_as_they_must() -> None:
             play = make(seed)
             assert play is not None
             play.world.dying = dying
-            with pytest.raises(theatre.Died):
+            with pytest.raises(driver_harness.Died):
                 await play.run()
             play.world.dying = None
 
             assert await play.run() is ended, (seed, dying)
-            assert theatre.lines(play) == theatre.lines(whole), (seed, dying)
-            assert theatre.told(dict(play.state)) == theatre.told(dict(whole.state)), (seed, dying)
+            assert driver_harness.lines(play) == driver_harness.lines(whole), (seed, dying)
+            assert driver_harness.told(dict(play.state)) == driver_harness.told(dict(whole.state)), (seed, dying)
             assert play.world.files == whole.world.files, (seed, dying)
     assert judged > 120

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.domain.states import RunState
-from tests.unit.dialects.orchestrate import shows, theatre
+from tests.unit.dialects.orchestrate import driver_harness, shows
 
 
 @pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
@@ -23,15 +23,15 @@ async def test_cut_off_before_any_step(make):
     for dying in tries:
         play = make()
         play.world.dying = dying
-        with pytest.raises(theatre.Died):
+        with pytest.raises(driver_harness.Died):
             await play.run()
-            raise theatre.Died
+            raise driver_harness.Died
         play.world.dying = None
         state = await play.run()
 
         assert state is ended
-        assert theatre.lines(play) == theatre.lines(whole)
-        assert theatre.told(dict(play.state)) == theatre.told(dict(whole.state))
+        assert driver_harness.lines(play) == driver_harness.lines(whole)
+        assert driver_harness.told(dict(play.state)) == driver_harness.told(dict(whole.state))
         assert play.world.files == whole.world.files
 
 

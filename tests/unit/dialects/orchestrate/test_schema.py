@@ -12,10 +12,10 @@ from app.dialects.orchestrate import dependencies, fields, parse, schema, variab
 from app.domain import json_schemas
 from app.tools import captures
 from tests.unit.dialects import reference
-from tests.unit.dialects.orchestrate import workshop
-from tests.unit.dialects.orchestrate.workshop import flaws, loop, step, workflow
+from tests.unit.dialects.orchestrate import workflow_harness
+from tests.unit.dialects.orchestrate.workflow_harness import flaws, loop, step, workflow
 
-REFERENCE = (workshop.ROOT / "docs" / "orchestrate.md").read_text(encoding="utf-8")
+REFERENCE = (workflow_harness.ROOT / "docs" / "orchestrate.md").read_text(encoding="utf-8")
 TITLES = {
     "workflow": "Workflow",
     "provider": "Provider",
@@ -38,7 +38,7 @@ TITLES = {
 @pytest.mark.parametrize("name", sorted(schema.published()))
 def test_the_published_schema_is_the_one_in_use(name):
     """recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema."""
-    path = workshop.ROOT / "recipes" / "schema" / f"{name}.json"
+    path = workflow_harness.ROOT / "recipes" / "schema" / f"{name}.json"
     published = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
 
@@ -120,7 +120,7 @@ def test_the_reference_documents_every_field(kind):
 
 def test_the_reference_names_every_code():
     """Each code of a flaw, each field of a result and each part of an error context stands in docs/orchestrate.md."""
-    folder = workshop.ROOT / "app" / "dialects"
+    folder = workflow_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "orchestrate").glob("*.py"))
     text += (folder / "yaml_text.py").read_text(encoding="utf-8")
     calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|_tell\(|code=|return )"([a-z]+_[a-z_0-9]+|syntax|tag)"'

@@ -9,8 +9,8 @@ import pytest
 from app.domain import file_operations, library, operations
 from app.domain.states import RunState
 from tests.unit.dialects.orchestrate import shows
-from tests.unit.dialects.orchestrate.theatre import Play
-from tests.unit.dialects.orchestrate.workshop import loop, step
+from tests.unit.dialects.orchestrate.driver_harness import Play
+from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 NAMES = {"in/a[1].csv": "", "in/b*.csv": "", "in/c?.csv": ""}
 DECOYS = {"in/a1.csv": "", "in/bb.csv": "", "in/cc.csv": ""}

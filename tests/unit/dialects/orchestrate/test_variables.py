@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.orchestrate import variables
-from tests.unit.dialects.orchestrate.workshop import scope
+from tests.unit.dialects.orchestrate.workflow_harness import scope
 
 LOOK = {"status": "completed", "exit_code": 0, "lines": ["a", "b"], "duration_ms": 12, "truncated": False}
 PARSE = {"exit_code": 0, "json": {"ok": True, "n": 1.5, "none": None, "files": [{"name": "f"}], "a b": "x"}}

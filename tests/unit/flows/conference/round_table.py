@@ -83,10 +83,10 @@ def document(**changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
-def flaws(shelf: library.Library | None = None, **changes: Any) -> set[tuple[str, str]]:
+def flaws(definition_cache: library.Library | None = None, **changes: Any) -> set[tuple[str, str]]:
     """Return path and code of everything that is wrong with a configuration."""
     try:
-        found = DIALECT.check(DIALECT.recipe(document(**changes)), shelf or stock())
+        found = DIALECT.check(DIALECT.recipe(document(**changes)), definition_cache or stock())
     except errors.RecipeInvalid as refused:
         found = refused.flaws
     return {(flaw.path, flaw.code) for flaw in found}
@@ -182,11 +182,13 @@ def rejected(code: str) -> errors.EvidenceRejected:
 class Held:
     """One conference that can be taken up again and again."""
 
-    def __init__(self, shelf: library.Library | None = None, message: str = MESSAGE, **configuration: Any) -> None:
-        shelf = shelf or stock()
-        others = [each.id for each in shelf.agents if each.archetype != conference.CHIEF]
+    def __init__(
+        self, definition_cache: library.Library | None = None, message: str = MESSAGE, **configuration: Any
+    ) -> None:
+        definition_cache = definition_cache or stock()
+        others = [each.id for each in definition_cache.agents if each.archetype != conference.CHIEF]
         self.recipe = DIALECT.recipe(document(**({"agents": others} | configuration)))
-        found = DIALECT.check(self.recipe, shelf)
+        found = DIALECT.check(self.recipe, definition_cache)
         assert found == [], found
         self.disk = logs.Disk(
             samples.start(
@@ -194,7 +196,7 @@ class Held:
                 dialect=conference.NAME,
                 recipe_id=conference.NAME,
                 recipe=plain.plain(self.recipe.document),
-                frozen=plain.plain(DIALECT.freeze(self.recipe, shelf)),
+                frozen=plain.plain(DIALECT.freeze(self.recipe, definition_cache)),
                 args={"message": message},
             )
         )

@@ -42,9 +42,9 @@ def test_what_cannot_be_had_is_told_with_its_place(changes: dict[str, plain.Json
 
 def test_agents_that_do_not_confer() -> None:
     """One whose modes leave conferences out is refused; one whose modes name them is not."""
-    shelf = stock(agent("a", modes=("pipeline",)), agent("b", modes=("pipeline", "conference")))
+    definition_cache = stock(agent("a", modes=("pipeline",)), agent("b", modes=("pipeline", "conference")))
 
-    assert flaws(shelf, agents=["a", "b"]) == {("$.agents[0]", "agent_not_conferring")}
+    assert flaws(definition_cache, agents=["a", "b"]) == {("$.agents[0]", "agent_not_conferring")}
 
 
 def test_there_must_be_a_chief() -> None:

@@ -143,7 +143,7 @@ class Split:
         said: Any,
         corrected: Any = None,
         *,
-        shelf: library.Library | None = None,
+        definition_cache: library.Library | None = None,
         intent: str = INTENT,
         tool: ports.Performer | None = None,
         **facts: Any,
@@ -155,7 +155,7 @@ class Split:
             "dialect": decomposition.NAME,
             "recipe_id": decomposition.RECIPE_ID,
             "recipe": {"id": decomposition.RECIPE_ID},
-            "frozen": plain.plain(DRIVER.freeze(decomposition.RECIPE, shelf or stock())),
+            "frozen": plain.plain(DRIVER.freeze(decomposition.RECIPE, definition_cache or stock())),
             "args": {decomposition.INTENT: intent},
         }
         self.disk = logs.Disk(samples.start(**(given | facts), driver_version=DRIVER.driver_version))

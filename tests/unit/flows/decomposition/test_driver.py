@@ -214,13 +214,13 @@ async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
 
 def test_without_a_chief_there_is_no_plan():
     """It is told as a flaw, and nothing can be frozen."""
-    shelf = library.Library(agents=())
+    definition_cache = library.Library(agents=())
 
-    assert [(flaw.path, flaw.code) for flaw in decomposition.check(shelf)] == [("$.intent", "no_chief")]
-    assert DRIVER.check(decomposition.RECIPE, shelf) == decomposition.check(shelf)
+    assert [(flaw.path, flaw.code) for flaw in decomposition.check(definition_cache)] == [("$.intent", "no_chief")]
+    assert DRIVER.check(decomposition.RECIPE, definition_cache) == decomposition.check(definition_cache)
     assert decomposition.check(splitting.stock()) == []
     with pytest.raises(errors.RequestInvalid) as refused:
-        DRIVER.freeze(decomposition.RECIPE, shelf)
+        DRIVER.freeze(decomposition.RECIPE, definition_cache)
 
     assert refused.value.code == "no_chief"
 

@@ -178,7 +178,7 @@ async def test_the_size_goes_by_the_tier(tier, tmp_path):
     """Tasks, tokens and the form that is asked for are those of the chief's tier."""
     size = schema.SIZES[tier]
     replied = splitting.reply(*(splitting.task(n) for n in range(1, size.tasks + 2)))
-    split = Split(tmp_path, replied, splitting.REPLY, shelf=splitting.stock(tier))
+    split = Split(tmp_path, replied, splitting.REPLY, definition_cache=splitting.stock(tier))
     await split.run()
     call = split.call("chief")
 

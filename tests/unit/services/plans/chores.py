@@ -44,15 +44,15 @@ class Chores:
             task_patterns=tuple(document.get("task_patterns", ())),
         )
 
-    def check(self, recipe: library.Recipe, shelf: library.Library) -> list[errors.Flaw]:
+    def check(self, recipe: library.Recipe, definition_cache: library.Library) -> list[errors.Flaw]:
         """Find nothing."""
         return []
 
-    def flaws(self, source: str, stem: str, shelf: library.Library) -> list[errors.Flaw]:
+    def flaws(self, source: str, stem: str, definition_cache: library.Library) -> list[errors.Flaw]:
         """Find nothing."""
         return []
 
-    def freeze(self, recipe: library.Recipe, shelf: library.Library) -> dict[str, plain.Json]:
+    def freeze(self, recipe: library.Recipe, definition_cache: library.Library) -> dict[str, plain.Json]:
         """Return nothing."""
         return {}
 
@@ -182,11 +182,11 @@ RECIPES = (
 """Two chores that need nothing, and one that must be told what."""
 
 
-def world(toolbox: Toolbox, **given: Any) -> bootstrap.Platform:
+def platform(toolbox: Toolbox, **given: Any) -> bootstrap.Platform:
     """Return the real world, in which chores are understood and done with a toolbox.
 
     The bundled recipes take half a second to read; those that are read as chores take nothing, the others are left out.
     """
     performers: dict[str, ports.Performer] = {operations.ToolCall.kind: toolbox}
     dialects: dict[str, ports.Dialect] = {"control_room": CHORES, "chores": CHORES}
-    return dataclasses.replace(bootstrap.real_world({}), dialects=dialects, performers=performers, **given)
+    return dataclasses.replace(bootstrap.real_platform({}), dialects=dialects, performers=performers, **given)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.services.plans import desks
+from tests.unit.services.plans import plan_harness
 
 
 @pytest.fixture
-async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
+async def harness(place: plan_harness.Place) -> AsyncIterator[plan_harness.Harness]:
     """Return an open desk."""
-    opened = await desks.Desk(place).open()
+    opened = await plan_harness.Harness(place).open()
     yield opened
     await opened.close()

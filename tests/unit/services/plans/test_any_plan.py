@@ -99,7 +99,7 @@ class Watch:
         self.left = None
 
 
-class House:
+class StoreHarness:
     """The real use cases of a project over a memory, in which chores are done as a test wants."""
 
     def __init__(self) -> None:
@@ -116,12 +116,12 @@ class House:
         self.disk = memory_disk.MemoryDisk()
         self.index = memory_index.MemoryIndex()
         self._closing: contextlib.AsyncExitStack | None = None
-        self.room: bootstrap.Application
+        self.application: bootstrap.Application
 
     async def open(self) -> None:
         """Start the service over what the disk holds."""
         chosen = settings.load({}, project=self.folder, home=self.folder, max_running=LIMIT, stop_grace_seconds=0)
-        world = chores.world(
+        platform = chores.platform(
             self.toolbox,
             clock=self.clock,
             ids=self.ids,
@@ -130,12 +130,12 @@ class House:
         )
         self._closing = contextlib.AsyncExitStack()
         use = bootstrap.OpenMode(address="http://127.0.0.1:1")
-        self.room = await self._closing.enter_async_context(bootstrap.build(chosen, use, world))
+        self.application = await self._closing.enter_async_context(bootstrap.build(chosen, use, platform))
 
     async def close(self) -> None:
         """Stop it."""
         assert self._closing is not None
-        self.room.runs.release()
+        self.application.runs.release()
         await self._closing.aclose()
 
     async def crash(self, left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex]) -> None:
@@ -173,11 +173,11 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.house = House()
+        self.harness = StoreHarness()
         self.session_id = ""
         self.last: Json = {}
         self.failing: set[int] = set()
-        self.runner.run(self.house.open())
+        self.runner.run(self.harness.open())
 
     # -- what happens
 
@@ -191,7 +191,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         for number, (kind, picks) in enumerate(given, 1):
             deps = tuple(sorted({1 + pick % (number - 1) for pick in picks})) if number > 1 else ()
             tasks.append(_new(kind, number, deps))
-        created = self.runner.run(self.house.room.plans.create(requests.NewPlan(tasks=tuple(tasks))))
+        created = self.runner.run(self.harness.application.plans.create(requests.NewPlan(tasks=tuple(tasks))))
         self.session_id = created.plan.session_id
         self.settle()
         if begin:
@@ -214,32 +214,32 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             "pause": status == "running",
             "resume": status == "paused",
         }[verb]
-        asked = getattr(self.house.room.plans, verb)(self.session_id)
+        asked = getattr(self.harness.application.plans, verb)(self.session_id)
         # Without tasks there is nothing to approve and nothing to begin.
         self.order(asked, allowed if self.last["tasks"] else None)
 
-    @stateful.precondition(lambda self: self.house.toolbox.busy)
+    @stateful.precondition(lambda self: self.harness.toolbox.busy)
     @stateful.rule(pick=_numbers, well=st.booleans())
     def finish(self, pick: int, well: bool) -> None:
         """Let a task that is at work come to its end, well or badly."""
-        busy = sorted(self.house.toolbox.busy)
+        busy = sorted(self.harness.toolbox.busy)
         task = busy[pick % len(busy)]
-        (self.house.toolbox.mend if well else self.house.toolbox.fail)(task)
-        self.house.toolbox.release(task)
-        self.runner.run(self.house.until(self._is_idle(task)))
-        self.house.toolbox.hold(task)
+        (self.harness.toolbox.mend if well else self.harness.toolbox.fail)(task)
+        self.harness.toolbox.release(task)
+        self.runner.run(self.harness.until(self._is_idle(task)))
+        self.harness.toolbox.hold(task)
         self.settle()
 
     @stateful.rule(well=st.booleans())
     def finish_all(self, well: bool) -> None:
         """Let all that is at work come to its end."""
-        for _ in range(len(self.house.toolbox.busy)):
-            if self.house.toolbox.busy:
+        for _ in range(len(self.harness.toolbox.busy)):
+            if self.harness.toolbox.busy:
                 self.finish(0, well)
 
     def _is_idle(self, task: int) -> Callable[[], Awaitable[bool]]:
         async def idle() -> bool:
-            return task not in self.house.toolbox.busy
+            return task not in self.harness.toolbox.busy
 
         return idle
 
@@ -249,7 +249,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         """Retry a task."""
         task = self.task(pick, "failed")
         allowed = task["status"] == "failed" and self.last["status"] in AT_WORK
-        self.order(self.house.room.plans.retry(self.session_id, task["id"], fresh), allowed)
+        self.order(self.harness.application.plans.retry(self.session_id, task["id"], fresh), allowed)
 
     @stateful.precondition(lambda self: self.has("blocked"))
     @stateful.rule(pick=_numbers)
@@ -257,7 +257,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         """Begin a task by force."""
         task = self.task(pick, "blocked")
         allowed = task["status"] == "blocked" and self.last["status"] in AT_WORK
-        self.order(self.house.room.plans.force_start(self.session_id, task["id"]), allowed)
+        self.order(self.harness.application.plans.force_start(self.session_id, task["id"]), allowed)
 
     @stateful.precondition(lambda self: self.has("needs_scoping"))
     @stateful.rule(pick=_numbers, said=st.sampled_from(["sweep it", "carry it", "hm"]), what=st.booleans())
@@ -268,14 +268,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         # A failed task may have a question since it was changed.
         allowed = None if task["status"] == "failed" else task["status"] == "needs_scoping"
         answer = requests.Answer(answer=said, args=args)
-        self.order(self.house.room.plans.answer(self.session_id, task["id"], answer), allowed)
+        self.order(self.harness.application.plans.answer(self.session_id, task["id"], answer), allowed)
 
     @stateful.rule(kind=_kinds, picks=_few)
     def add(self, kind: str, picks: list[int]) -> None:
         """Add a task."""
         if len(self.last["tasks"]) < MOST:
             new = _new(kind, 10 + len(self.last["tasks"]), self.some(picks))
-            self.order(self.house.room.plans.add_task(self.session_id, new), True)
+            self.order(self.harness.application.plans.add_task(self.session_id, new), True)
 
     @stateful.precondition(lambda self: self.last["tasks"])
     @stateful.rule(pick=_numbers, picks=_few)
@@ -288,7 +288,8 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         sound = not task_graphs.flaws(nodes)
         edit = requests.TaskEdit(deps=deps)
         self.order(
-            self.house.room.plans.edit_task(self.session_id, task["id"], edit), sound and self.open_to_edits(task)
+            self.harness.application.plans.edit_task(self.session_id, task["id"], edit),
+            sound and self.open_to_edits(task),
         )
 
     @stateful.precondition(lambda self: self.last["tasks"])
@@ -297,7 +298,9 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         """Describe a task otherwise."""
         task = self.task(pick)
         edit = requests.TaskEdit(description=f"{kind} something else")
-        self.order(self.house.room.plans.edit_task(self.session_id, task["id"], edit), self.open_to_edits(task))
+        self.order(
+            self.harness.application.plans.edit_task(self.session_id, task["id"], edit), self.open_to_edits(task)
+        )
 
     @stateful.precondition(lambda self: self.last["tasks"])
     @stateful.rule(pick=_numbers)
@@ -306,7 +309,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         task = self.task(pick)
         needed = any(task["id"] in each["deps"] for each in self.last["tasks"])
         allowed = task["status"] != "running" and not needed
-        self.order(self.house.room.plans.remove_task(self.session_id, task["id"]), allowed)
+        self.order(self.harness.application.plans.remove_task(self.session_id, task["id"]), allowed)
 
     @stateful.rule(chance=st.randoms(use_true_random=False))
     def reorder(self, chance: random.Random) -> None:
@@ -315,73 +318,73 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             chance.shuffle(order)
             needs = {task["id"]: task["deps"] for task in self.last["tasks"]}
             sound = all(order.index(dep) < order.index(number) for number in order for dep in needs[number])
-            self.order(self.house.room.plans.reorder(self.session_id, order), sound)
+            self.order(self.harness.application.plans.reorder(self.session_id, order), sound)
 
     @stateful.rule()
     def restart(self) -> None:
         """Stop the service and start it again."""
-        self.runner.run(self.house.close())
-        self.runner.run(self.house.open())
+        self.runner.run(self.harness.close())
+        self.runner.run(self.harness.open())
         self.settle()
 
     @stateful.rule(passings=st.integers(1, 25), lose_unsynced=st.booleans())
     def crash_soon(self, passings: int, lose_unsynced: bool) -> None:
         """Let the service die in the midst of whatever happens next."""
-        self.house.watch.arm(passings, lose_unsynced)
+        self.harness.watch.arm(passings, lose_unsynced)
 
     # -- what must hold
 
     def order(self, asked: Any, allowed: bool | None) -> None:
         """Give an order, and see that it is refused exactly when it must be; None where both are right."""
-        revision, crashing = self.last["revision"], self.house.watch.armed
+        revision, crashing = self.last["revision"], self.harness.watch.armed
         answered, refusal = self.runner.run(_told(asked))
         hypothesis.note(f"refused: {refusal}" if answered is None else f"answered: revision {answered['revision']}")
         assert answered is not None or allowed is not True or crashing, f"refused although it is right: {refusal}"
         assert answered is None or allowed is not False, "answered although it is wrong"
         # What was answered before a crash outlives it, and a refusal changes nothing.
-        if self.house.watch.left is None:
+        if self.harness.watch.left is None:
             assert answered is not None or self.runner.run(self.shown())["revision"] == revision
             self.last = answered or self.last
         self.settle()
 
     def settle(self) -> None:
         """Wait until nothing happens any more by itself, and see that all is as it must be."""
-        at_rest = self.runner.run(self.house.until(self._rests))
-        if self.house.watch.left is not None:
+        at_rest = self.runner.run(self.harness.until(self._rests))
+        if self.harness.watch.left is not None:
             promised = self.last
-            left, self.house.watch.versions = self.house.watch.left, []
-            self.runner.run(self.house.crash(left))
-            at_rest = self.runner.run(self.house.until(self._rests))
+            left, self.harness.watch.versions = self.harness.watch.left, []
+            self.runner.run(self.harness.crash(left))
+            at_rest = self.runner.run(self.harness.until(self._rests))
             assert promised == {} or self.runner.run(self.shown())["revision"] >= promised["revision"]
             self.last = {}
         shown = self.runner.run(self.shown())
         assert at_rest, f"a stall: {json.dumps(shown, indent=1)}"
-        assert json.loads(self.house.watch.content()) == shown
-        self.house.watch.look()
-        for version in self.house.watch.versions:
+        assert json.loads(self.harness.watch.content()) == shown
+        self.harness.watch.look()
+        for version in self.harness.watch.versions:
             if self.last and version["revision"] > self.last["revision"]:
                 _check_step(self.last, version)
             self.last = version
-        self.house.watch.versions = []
+        self.harness.watch.versions = []
         self.last = shown
         _check_shape(shown)
         self.runner.run(self.check_runs())
 
     async def _rests(self) -> bool:
-        if self.house.watch.left is not None:
+        if self.harness.watch.left is not None:
             return True
         shown = await self.shown()
         found = [task["status"] for task in shown["tasks"]]
         running = [task for task in shown["tasks"] if task["status"] == "running"]
         # What has a seat works, the rest is queued; nothing that could be begun is left while there is room.
-        if len(self.house.toolbox.busy) < min(len(running), LIMIT):
+        if len(self.harness.toolbox.busy) < min(len(running), LIMIT):
             return False
         if not all(task["run_id"] and self.is_held(task) for task in running):
             return False
-        if not self.house.toolbox.busy <= {task["id"] for task in running}:
+        if not self.harness.toolbox.busy <= {task["id"] for task in running}:
             return False
         # The run of a failed task that was sent on just before a crash is about to change the plan, too.
-        rows = {row.run_id: row for row in await self.house.room.store.list_runs(stores.RunQuery(limit=1000))}
+        rows = {row.run_id: row for row in await self.harness.application.store.list_runs(stores.RunQuery(limit=1000))}
         failed = [rows[task["run_id"]] for task in shown["tasks"] if task["status"] == "failed" and task["run_id"]]
         if not all(states.RunState(row.status).finished for row in failed):
             return False
@@ -391,17 +394,17 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     def is_held(self, task: Json) -> bool:
         """Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan."""
-        engine = self.house.room.engine
+        engine = self.harness.application.engine
         known = engine.view(task["run_id"]) or engine.standing(task["run_id"])
         queued = known is not None and known.status is states.RunState.PENDING
-        return queued or task["id"] in self.house.toolbox.busy
+        return queued or task["id"] in self.harness.toolbox.busy
 
     async def check_runs(self) -> None:
         """See that each attempt of each task is one run."""
-        rows = await self.house.room.store.list_runs(stores.RunQuery(limit=1000))
+        rows = await self.harness.application.store.list_runs(stores.RunQuery(limit=1000))
         made: dict[int, set[str]] = {}
         for row in rows:
-            start = (await self.house.room.store.read(row.run_id)).start
+            start = (await self.harness.application.store.read(row.run_id)).start
             assert start.session_id == self.session_id
             made.setdefault(start.session_plan_task_id or 0, set()).add(row.run_id)
         for task in self.last["tasks"]:
@@ -411,7 +414,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     async def shown(self) -> Json:
         """Return the plan as it is answered."""
-        plan: Json = (await self.house.room.plans.show(self.session_id)).to_json()
+        plan: Json = (await self.harness.application.plans.show(self.session_id)).to_json()
         return plan
 
     def teardown(self) -> None:
@@ -420,15 +423,15 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             if self.session_id and self.last:
                 self.help_to_the_end()
         finally:
-            self.runner.run(self.house.close())
+            self.runner.run(self.harness.close())
             self.runner.close()
-            shutil.rmtree(self.house.folder)
+            shutil.rmtree(self.harness.folder)
 
     def help_to_the_end(self) -> None:
         """Do what a patient person does until everything is done."""
-        self.house.watch.disarm()
-        self.house.toolbox.mend(*range(100))
-        self.house.toolbox.release_all()
+        self.harness.watch.disarm()
+        self.harness.toolbox.mend(*range(100))
+        self.harness.toolbox.release_all()
         for _ in range(60):
             self.settle_released()
             if not self.last["tasks"] or self.last["status"] == "done":
@@ -443,14 +446,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             shown = await self.shown()
             found = {task["status"] for task in shown["tasks"]}
             busy = "running" in found or (shown["status"] == "running" and "pending" in found)
-            return not busy and not self.house.toolbox.busy
+            return not busy and not self.harness.toolbox.busy
 
-        assert self.runner.run(self.house.until(rests)), f"a stall: {self.runner.run(self.shown())}"
+        assert self.runner.run(self.harness.until(rests)), f"a stall: {self.runner.run(self.shown())}"
         self.last = self.runner.run(self.shown())
 
     async def help(self) -> None:
         """Do one thing that helps."""
-        use, plan = self.house.room.plans, self.last
+        use, plan = self.harness.application.plans, self.last
         asking = next((task for task in plan["tasks"] if task["status"] == "needs_scoping"), None)
         failed = next((task for task in plan["tasks"] if task["status"] == "failed"), None)
         match plan["status"]:

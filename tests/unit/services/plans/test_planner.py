@@ -13,55 +13,57 @@ from app.services import gate_inbox
 from app.services import gates as control_gates
 from app.services import requests as run_requests
 from app.services.plans import facts, requests
-from tests.unit.services.plans import chores, desks
-from tests.unit.services.plans.desks import task
+from tests.unit.services.plans import chores, plan_harness
+from tests.unit.services.plans.plan_harness import task
 from tests.unit.worker import pools
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
     """Return a project for all desks."""
-    return desks.Place(tmp_path_factory.mktemp("place"))
+    return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
-async def test_a_plan_is_done_when_its_tasks_are(desk: desks.Desk) -> None:
+async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) -> None:
     """Tasks are begun when what they depend on is done; each is one run, and the plan is done with the last."""
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1, 2))
-    plan = await desk.rested(session_id)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1, 2))
+    plan = await harness.rested(session_id)
 
     assert plan.status is plans.PlanState.DONE
     assert [each.attempt for each in plan.tasks] == [1, 1, 1]
-    assert [number for number, _, key, _ in desk.toolbox.performed if key == "work"] == [1, 2, 3]
-    assert await desk.runs() == ["done"] * 3
-    assert await desk.issues() == []
+    assert [number for number, _, key, _ in harness.toolbox.performed if key == "work"] == [1, 2, 3]
+    assert await harness.runs() == ["done"] * 3
+    assert await harness.issues() == []
 
 
-async def test_nothing_is_begun_before_the_start(desk: desks.Desk) -> None:
+async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) -> None:
     """A draft and an approved plan begin nothing; a start of one that runs changes nothing."""
-    session_id = await desk.create(task("sweep room 1"))
+    session_id = await harness.create(task("sweep room 1"))
     with pytest.raises(errors.WrongState):
-        await desk.room.plans.start(session_id)
-    await desk.room.plans.approve(session_id)
+        await harness.application.plans.start(session_id)
+    await harness.application.plans.approve(session_id)
 
-    assert await desk.runs() == []
+    assert await harness.runs() == []
 
-    desk.toolbox.hold(1)
-    await desk.room.plans.start(session_id)
-    await desk.toolbox.begun(1)
-    running = await desk.show(session_id)
+    harness.toolbox.hold(1)
+    await harness.application.plans.start(session_id)
+    await harness.toolbox.begun(1)
+    running = await harness.show(session_id)
 
-    assert await desk.room.plans.start(session_id) == running
+    assert await harness.application.plans.start(session_id) == running
 
-    desk.toolbox.release(1)
-    await desk.rested(session_id)
+    harness.toolbox.release(1)
+    await harness.rested(session_id)
 
 
-async def test_what_a_run_is_told(desk: desks.Desk) -> None:
+async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
     """A run has the task's words and arguments and the plan's labels, session and number, and nothing else of it."""
     carry = task("carry the box", args={"what": "a box"}, dod="it is there")
-    session_id = await desk.started(carry, task("sweep the floor"), labels={"book": "one"}, priority=3, intent="Move")
-    plan = await desk.rested(session_id)
-    view = await desk.room.runs.view(str(plan.tasks[0].run_id))
+    session_id = await harness.started(
+        carry, task("sweep the floor"), labels={"book": "one"}, priority=3, intent="Move"
+    )
+    plan = await harness.rested(session_id)
+    view = await harness.application.runs.view(str(plan.tasks[0].run_id))
 
     assert view.start.description == "carry the box"
     assert view.start.args == {"what": "a box", "times": 1}
@@ -69,50 +71,52 @@ async def test_what_a_run_is_told(desk: desks.Desk) -> None:
     assert (view.start.labels, view.start.priority, view.start.owner) == ({"book": "one"}, 3, "service")
 
 
-async def test_independent_tasks_run_together_up_to_the_limit(place: desks.Place) -> None:
+async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harness.Place) -> None:
     """As many tasks of a plan run at a time as the pool has seats, begun in their order."""
-    desk = await desks.Desk(place, limit=3).open()
-    desk.toolbox.hold_all()
-    session_id = await desk.started(*(task(f"sweep room {number}") for number in range(1, 8)))
-    await desk.toolbox.begun(1, 2, 3)
-    plan = await desk.show(session_id)
+    harness = await plan_harness.Harness(place, limit=3).open()
+    harness.toolbox.hold_all()
+    session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 8)))
+    await harness.toolbox.begun(1, 2, 3)
+    plan = await harness.show(session_id)
 
     assert [each.status.value for each in plan.tasks] == ["running"] * 3 + ["pending"] * 4
 
-    desk.toolbox.release_all()
-    ended = await desk.rested(session_id)
+    harness.toolbox.release_all()
+    ended = await harness.rested(session_id)
 
     assert ended.status is plans.PlanState.DONE
-    assert desk.toolbox.busiest == 3
+    assert harness.toolbox.busiest == 3
 
-    await desk.close()
+    await harness.close()
 
 
 async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
     """Tasks whose runs wait at a gate, or are paused, let others be begun; with their answers they go on."""
-    place = desks.Place(tmp_path)
+    place = plan_harness.Place(tmp_path)
     place.add_recipe(chores.recipe("ask", asks=True))
-    desk = await desks.Desk(place, limit=1).open()
-    session_id = await desk.started(task("ask one"), task("ask two"), task("sweep room 3"), task("sweep room 4"))
-    waiting = await desk.comes_to(session_id, t3="done", t4="done")
-    gates, _ = await desk.room.gates.page(gate_inbox.GateQuery())
+    harness = await plan_harness.Harness(place, limit=1).open()
+    session_id = await harness.started(task("ask one"), task("ask two"), task("sweep room 3"), task("sweep room 4"))
+    waiting = await harness.comes_to(session_id, t3="done", t4="done")
+    gates, _ = await harness.application.gates.page(gate_inbox.GateQuery())
 
-    assert desks.stand(waiting) == {"t1": "running", "t2": "running", "t3": "done", "t4": "done"}
+    assert plan_harness.stand(waiting) == {"t1": "running", "t2": "running", "t3": "done", "t4": "done"}
     assert len(gates) == 2
 
-    await desk.crash()
-    await desk.restart()
+    await harness.crash()
+    await harness.restart()
     for shown in gates:
-        await desk.room.gates.answer(shown.gate.gate_id, control_gates.Reply(decision="approve"))
-    plan = await desk.rested(session_id)
+        await harness.application.gates.answer(shown.gate.gate_id, control_gates.Reply(decision="approve"))
+    plan = await harness.rested(session_id)
 
     assert plan.status is plans.PlanState.DONE
     assert [each.attempt for each in plan.tasks] == [1, 1, 1, 1]
 
-    await desk.close()
+    await harness.close()
 
 
-async def test_nobody_asks_who_rests_while_there_is_room(desk: desks.Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_asks_who_rests_while_there_is_room(
+    harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether runs wait for a person is asked only of those in whose way a task may be that lacks room."""
     asked: list[str] = []
     rests = facts.Facts.rests
@@ -122,318 +126,318 @@ async def test_nobody_asks_who_rests_while_there_is_room(desk: desks.Desk, monke
         return await rests(found, run_id)
 
     monkeypatch.setattr(facts.Facts, "rests", noted)
-    desk.toolbox.hold_all()
-    session_id = await desk.started(*(task(f"sweep room {number}") for number in range(1, 8)), task("sweep it", 1))
-    await desk.toolbox.begun(*range(1, 8))
+    harness.toolbox.hold_all()
+    session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 8)), task("sweep it", 1))
+    await harness.toolbox.begun(*range(1, 8))
     for _ in range(3):
-        await desk.room.plans.add_task(session_id, task("sweep it", 1))
+        await harness.application.plans.add_task(session_id, task("sweep it", 1))
         await pools.idle()
 
     assert asked == []
 
-    desk.toolbox.release_all()
-    await desk.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
+    harness.toolbox.release_all()
+    await harness.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
 
 
-async def test_a_failure_stops_only_what_depends_on_it(desk: desks.Desk) -> None:
+async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Harness) -> None:
     """What needs a failed task stays blocked and everything else goes on; then the plan fails, and one issue tells."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(
+    harness.toolbox.fail(1)
+    session_id = await harness.started(
         task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3"), task("sweep room 4", 3)
     )
-    plan = await desk.rested(session_id)
-    (issue,) = await desk.issues()
+    plan = await harness.rested(session_id)
+    (issue,) = await harness.issues()
 
     assert plan.status is plans.PlanState.FAILED
-    assert desks.stand(plan) == {"t1": "failed", "t2": "blocked", "t3": "done", "t4": "done"}
+    assert plan_harness.stand(plan) == {"t1": "failed", "t2": "blocked", "t3": "done", "t4": "done"}
     assert (plan.tasks[0].error or {})["code"] == "chore_failed"
     assert (issue.kind, issue.run_id, issue.session_id) == ("task", plan.tasks[0].run_id, session_id)
 
 
-async def test_a_retry_goes_on_where_the_run_stood(desk: desks.Desk) -> None:
+async def test_a_retry_goes_on_where_the_run_stood(harness: plan_harness.Harness) -> None:
     """A retry sends the same run on, so that its done step is not done again; then what depends on it goes on."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    failed = await desk.rested(session_id)
-    desk.toolbox.mend(1)
-    retried = await desk.room.plans.retry(session_id, 1)
-    done = await desk.rested(session_id)
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    failed = await harness.rested(session_id)
+    harness.toolbox.mend(1)
+    retried = await harness.application.plans.retry(session_id, 1)
+    done = await harness.rested(session_id)
 
     assert (retried.status, retried.tasks[0].status) == (plans.PlanState.RUNNING, plans.TaskState.RUNNING)
     assert done.status is plans.PlanState.DONE
     assert (done.tasks[0].run_id, done.tasks[0].attempt) == (failed.tasks[0].run_id, 1)
     assert done.tasks[0].error is None
-    assert len(desk.toolbox.tries(1, "fetch")) == 1
-    assert len(desk.toolbox.tries(1, "work")) == 2
+    assert len(harness.toolbox.tries(1, "fetch")) == 1
+    assert len(harness.toolbox.tries(1, "work")) == 2
 
 
-async def test_a_retry_that_fails_again_has_the_same_issue(desk: desks.Desk) -> None:
+async def test_a_retry_that_fails_again_has_the_same_issue(harness: plan_harness.Harness) -> None:
     """The issue of a run is opened again, and there is still one."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"))
-    await desk.rested(session_id)
-    await desk.room.plans.retry(session_id, 1)
-    await desk.rested(session_id)
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"))
+    await harness.rested(session_id)
+    await harness.application.plans.retry(session_id, 1)
+    await harness.rested(session_id)
 
-    assert [(issue.kind, issue.status) for issue in await desk.issues()] == [("task", "open")]
+    assert [(issue.kind, issue.status) for issue in await harness.issues()] == [("task", "open")]
 
 
-async def test_a_fresh_retry_makes_another_run(desk: desks.Desk) -> None:
+async def test_a_fresh_retry_makes_another_run(harness: plan_harness.Harness) -> None:
     """With fresh a new run begins at the beginning, and the old one is remembered."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"))
-    failed = await desk.rested(session_id)
-    desk.toolbox.mend(1)
-    await desk.room.plans.retry(session_id, 1, fresh=True)
-    done = await desk.rested(session_id)
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"))
+    failed = await harness.rested(session_id)
+    harness.toolbox.mend(1)
+    await harness.application.plans.retry(session_id, 1, fresh=True)
+    done = await harness.rested(session_id)
 
     assert done.tasks[0].earlier_runs == (failed.tasks[0].run_id,)
     assert (done.tasks[0].attempt, done.status) == (2, plans.PlanState.DONE)
-    assert len(desk.toolbox.tries(1, "fetch")) == 2
+    assert len(harness.toolbox.tries(1, "fetch")) == 2
 
 
-async def test_a_changed_task_gets_another_run(desk: desks.Desk) -> None:
+async def test_a_changed_task_gets_another_run(harness: plan_harness.Harness) -> None:
     """A failed task whose words were changed is retried by a new run, which is told the new words."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"))
-    failed = await desk.rested(session_id)
-    desk.toolbox.mend(1)
-    await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(description="paint room 1"))
-    await desk.room.plans.retry(session_id, 1)
-    done = await desk.rested(session_id)
-    view = await desk.room.runs.view(str(done.tasks[0].run_id))
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"))
+    failed = await harness.rested(session_id)
+    harness.toolbox.mend(1)
+    await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="paint room 1"))
+    await harness.application.plans.retry(session_id, 1)
+    done = await harness.rested(session_id)
+    view = await harness.application.runs.view(str(done.tasks[0].run_id))
 
     assert done.tasks[0].run_id != failed.tasks[0].run_id
     assert (view.start.recipe_id, view.start.description) == ("paint", "paint room 1")
 
 
-async def test_a_retry_of_a_task_whose_run_was_deleted_makes_another(desk: desks.Desk) -> None:
+async def test_a_retry_of_a_task_whose_run_was_deleted_makes_another(harness: plan_harness.Harness) -> None:
     """Where there is nothing to go on from, a retry begins anew."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"))
-    failed = await desk.rested(session_id)
-    await desk.room.runs.delete(str(failed.tasks[0].run_id))
-    desk.toolbox.mend(1)
-    await desk.room.plans.retry(session_id, 1)
-    done = await desk.rested(session_id)
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"))
+    failed = await harness.rested(session_id)
+    await harness.application.runs.delete(str(failed.tasks[0].run_id))
+    harness.toolbox.mend(1)
+    await harness.application.plans.retry(session_id, 1)
+    done = await harness.rested(session_id)
 
     assert done.status is plans.PlanState.DONE
     assert done.tasks[0].earlier_runs == (failed.tasks[0].run_id,)
 
 
-async def test_only_a_failed_task_is_retried(desk: desks.Desk) -> None:
+async def test_only_a_failed_task_is_retried(harness: plan_harness.Harness) -> None:
     """A retry of a done task, of one that is not there, and of one in a draft are refused; nothing happens."""
-    session_id = await desk.started(task("sweep room 1"))
-    await desk.rested(session_id)
+    session_id = await harness.started(task("sweep room 1"))
+    await harness.rested(session_id)
     with pytest.raises(errors.WrongState):
-        await desk.room.plans.retry(session_id, 1)
+        await harness.application.plans.retry(session_id, 1)
     with pytest.raises(errors.NotFound) as unknown:
-        await desk.room.plans.retry(session_id, 2)
+        await harness.application.plans.retry(session_id, 2)
 
     assert unknown.value.code == "task_not_found"
-    assert len(await desk.runs()) == 1
+    assert len(await harness.runs()) == 1
 
 
-async def test_a_blocked_task_is_begun_by_force(desk: desks.Desk) -> None:
+async def test_a_blocked_task_is_begun_by_force(harness: plan_harness.Harness) -> None:
     """Forced, a task is begun although what it needs has failed, and the plan runs again for it."""
-    desk.toolbox.fail(1)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    await desk.rested(session_id)
-    forced = await desk.room.plans.force_start(session_id, 2)
-    plan = await desk.rested(session_id)
+    harness.toolbox.fail(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.rested(session_id)
+    forced = await harness.application.plans.force_start(session_id, 2)
+    plan = await harness.rested(session_id)
 
     assert (forced.status, forced.tasks[1].forced) == (plans.PlanState.RUNNING, True)
-    assert desks.stand(plan) == {"t1": "failed", "t2": "done"}
+    assert plan_harness.stand(plan) == {"t1": "failed", "t2": "done"}
     assert plan.status is plans.PlanState.FAILED
 
 
-async def test_a_pause_lets_what_runs_go_on_and_begins_nothing(desk: desks.Desk) -> None:
+async def test_a_pause_lets_what_runs_go_on_and_begins_nothing(harness: plan_harness.Harness) -> None:
     """Paused at a task boundary: the run in flight ends, nothing is begun, and a resume goes on."""
-    desk.toolbox.hold(1)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    await desk.toolbox.begun(1)
-    await desk.room.plans.pause(session_id)
-    desk.toolbox.release(1)
-    paused = await desk.rested(session_id)
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    await harness.application.plans.pause(session_id)
+    harness.toolbox.release(1)
+    paused = await harness.rested(session_id)
 
     assert paused.status is plans.PlanState.PAUSED
-    assert desks.stand(paused) == {"t1": "done", "t2": "pending"}
+    assert plan_harness.stand(paused) == {"t1": "done", "t2": "pending"}
 
-    await desk.room.plans.resume(session_id)
+    await harness.application.plans.resume(session_id)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
 
 
-async def test_a_task_added_to_a_done_plan_waits_for_a_person(desk: desks.Desk) -> None:
+async def test_a_task_added_to_a_done_plan_waits_for_a_person(harness: plan_harness.Harness) -> None:
     """A further task makes a done plan paused; resumed, it does that task alone."""
-    session_id = await desk.started(task("sweep room 1"))
-    await desk.rested(session_id)
-    added = (await desk.room.plans.add_task(session_id, task("sweep room 2", 1))).plan
+    session_id = await harness.started(task("sweep room 1"))
+    await harness.rested(session_id)
+    added = (await harness.application.plans.add_task(session_id, task("sweep room 2", 1))).plan
 
     assert (added.status, added.tasks[-1].id) == (plans.PlanState.PAUSED, 2)
 
-    await desk.room.plans.resume(session_id)
+    await harness.application.plans.resume(session_id)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
-    assert len(await desk.runs()) == 2
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
+    assert len(await harness.runs()) == 2
 
 
-async def test_what_runs_or_is_done_is_not_changed(desk: desks.Desk) -> None:
+async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness) -> None:
     """An edit of a running or done task, and the removal of a running or needed one are refused."""
-    desk.toolbox.hold(2)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    await desk.toolbox.begun(2)
+    harness.toolbox.hold(2)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(2)
     codes = []
     for task_id in (1, 2):
         with pytest.raises(errors.Conflict) as refused:
-            await desk.room.plans.edit_task(session_id, task_id, requests.TaskEdit(dod="never"))
+            await harness.application.plans.edit_task(session_id, task_id, requests.TaskEdit(dod="never"))
         codes.append(refused.value.code)
     for task_id in (1, 2):
         with pytest.raises(errors.Conflict) as refused:
-            await desk.room.plans.remove_task(session_id, task_id)
+            await harness.application.plans.remove_task(session_id, task_id)
         codes.append(refused.value.code)
 
     assert codes == ["task_begun", "task_begun", "task_needed", "task_begun"]
 
-    desk.toolbox.release(2)
-    await desk.rested(session_id)
+    harness.toolbox.release(2)
+    await harness.rested(session_id)
 
 
-async def test_a_change_of_what_was_not_seen_is_refused(desk: desks.Desk) -> None:
+async def test_a_change_of_what_was_not_seen_is_refused(harness: plan_harness.Harness) -> None:
     """Another revision than the one that was seen is a conflict that tells the plan; nothing is changed."""
-    session_id = await desk.create(task("sweep room 1"))
-    await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
+    session_id = await harness.create(task("sweep room 1"))
+    await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
     with pytest.raises(errors.Conflict) as refused:
-        await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it is dry"), revision=1)
-    plan = await desk.show(session_id)
+        await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it is dry"), revision=1)
+    plan = await harness.show(session_id)
 
     assert refused.value.code == "plan_changed"
     assert refused.value.detail["plan"] == plan.to_json()
     assert (plan.revision, plan.tasks[0].dod) == (2, "it shines")
 
 
-async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(desk: desks.Desk) -> None:
+async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(harness: plan_harness.Harness) -> None:
     """A run cancelled by hand fails its task, without an issue; sent on by hand, it brings the task to its end."""
-    desk.toolbox.hold(1)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    await desk.toolbox.begun(1)
-    run_id = str((await desk.task(session_id, 1)).run_id)
-    await desk.room.runs.cancel(run_id)
-    failed = await desk.rested(session_id)
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    run_id = str((await harness.task(session_id, 1)).run_id)
+    await harness.application.runs.cancel(run_id)
+    failed = await harness.rested(session_id)
 
     assert (failed.status, (failed.tasks[0].error or {})["code"]) == (plans.PlanState.FAILED, "run_cancelled")
-    assert await desk.issues() == []
+    assert await harness.issues() == []
 
-    desk.toolbox.release(1)
-    await desk.room.runs.resume(run_id, run_requests.ResumeRequest())
-    sent_on = await desk.comes_to(session_id, t1="done")
+    harness.toolbox.release(1)
+    await harness.application.runs.resume(run_id, run_requests.ResumeRequest())
+    sent_on = await harness.comes_to(session_id, t1="done")
 
     assert (sent_on.status, sent_on.tasks[1].status) == (plans.PlanState.FAILED, plans.TaskState.PENDING)
 
-    await desk.room.plans.start(session_id)
+    await harness.application.plans.start(session_id)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
 
 
-async def test_a_paused_run_keeps_its_task(desk: desks.Desk) -> None:
+async def test_a_paused_run_keeps_its_task(harness: plan_harness.Harness) -> None:
     """While a run is paused by hand its task runs, and nobody waits for it; it goes on when the run does."""
-    desk.door.clear()
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    plan = await desk.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
+    harness.door.clear()
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    plan = await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
     run_id = str(plan.tasks[0].run_id)
-    await desks.until(lambda: bool(desk.toolbox.performed))
-    await desk.room.runs.pause(run_id)
-    waiting = asyncio.create_task(desk.room.plans.rested(session_id))
+    await plan_harness.until(lambda: bool(harness.toolbox.performed))
+    await harness.application.runs.pause(run_id)
+    waiting = asyncio.create_task(harness.application.plans.rested(session_id))
     await pools.idle()
 
     assert not waiting.done()
 
-    desk.door.set()
+    harness.door.set()
 
-    assert desks.stand(await desks.soon(waiting)) == {"t1": "running", "t2": "blocked"}
-    assert (await desk.room.runs.view(run_id)).status is states.RunState.PAUSED
+    assert plan_harness.stand(await plan_harness.soon(waiting)) == {"t1": "running", "t2": "blocked"}
+    assert (await harness.application.runs.view(run_id)).status is states.RunState.PAUSED
 
-    await desk.room.runs.unpause(run_id)
+    await harness.application.runs.unpause(run_id)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
 
 
-async def test_a_plan_is_waited_for(desk: desks.Desk) -> None:
+async def test_a_plan_is_waited_for(harness: plan_harness.Harness) -> None:
     """A poll is answered by the next change, at once for another revision or a plan at rest, else after its time."""
-    desk.toolbox.hold(1)
-    session_id = await desk.started(task("sweep room 1"), task("sweep room 2", 1))
-    await desk.toolbox.begun(1)
-    known = (await desk.until(session_id, lambda plan: plan.tasks[0].run_id is not None)).revision
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    known = (await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)).revision
 
-    assert (await desks.soon(desk.room.plans.wait(session_id, 60, known - 1))).revision == known
-    assert (await desks.soon(desk.room.plans.wait(session_id, 0.01, known))).revision == known
+    assert (await plan_harness.soon(harness.application.plans.wait(session_id, 60, known - 1))).revision == known
+    assert (await plan_harness.soon(harness.application.plans.wait(session_id, 0.01, known))).revision == known
 
-    waiting = asyncio.create_task(desk.room.plans.wait(session_id, 60, None))
+    waiting = asyncio.create_task(harness.application.plans.wait(session_id, 60, None))
     await asyncio.sleep(0)
-    desk.toolbox.release(1)
+    harness.toolbox.release(1)
 
-    assert (await desks.soon(waiting)).revision > known
+    assert (await plan_harness.soon(waiting)).revision > known
 
-    rested = await desk.rested(session_id)
+    rested = await harness.rested(session_id)
 
-    assert await desks.soon(desk.room.plans.wait(session_id, 60, rested.revision)) == rested
+    assert await plan_harness.soon(harness.application.plans.wait(session_id, 60, rested.revision)) == rested
 
 
-async def test_a_damaged_plan_stops_nobody_else(desk: desks.Desk) -> None:
+async def test_a_damaged_plan_stops_nobody_else(harness: plan_harness.Harness) -> None:
     """A plan whose file was broken meanwhile is told as damaged and stays as it is; others go on."""
-    desk.toolbox.hold(1)
-    broken = await desk.started(task("sweep room 1"))
-    await desk.toolbox.begun(1)
-    desk.store.disk.write(f"sessions/{broken}/plan.json", b"{", sync=True)
-    desk.toolbox.release(1)
-    sound = await desk.started(task("sweep room 1"))
+    harness.toolbox.hold(1)
+    broken = await harness.started(task("sweep room 1"))
+    await harness.toolbox.begun(1)
+    harness.store.disk.write(f"sessions/{broken}/plan.json", b"{", sync=True)
+    harness.toolbox.release(1)
+    sound = await harness.started(task("sweep room 1"))
 
-    assert (await desk.rested(sound)).status is plans.PlanState.DONE
+    assert (await harness.rested(sound)).status is plans.PlanState.DONE
     with pytest.raises(errors.Conflict) as refused:
-        await desk.rested(broken)
+        await harness.rested(broken)
     assert refused.value.code == "plan_damaged"
-    assert desk.store.disk.read(f"sessions/{broken}/plan.json") == b"{"
+    assert harness.store.disk.read(f"sessions/{broken}/plan.json") == b"{"
 
 
-async def test_a_plan_written_by_hand_is_taken_up(place: desks.Place) -> None:
+async def test_a_plan_written_by_hand_is_taken_up(place: plan_harness.Place) -> None:
     """A file to the letter of the format, without fields of ours, is gone on with; unknown fields stay in it."""
-    desk = desks.Desk(place)
-    await desk.store.start()
+    harness = plan_harness.Harness(place)
+    await harness.store.start()
     tasks = [
         {"id": 1, "description": "sweep room 1", "recipe_id": "sweep", "deps": [], "status": "done", "run_id": "run_a"},
         {"id": 2, "description": "sweep room 2", "recipe_id": None, "deps": [1], "status": "blocked", "run_id": None},
     ]
     plan = {"session_id": "sess_own", "created_by": "chief", "status": "running", "mood": "good", "tasks": tasks}
-    desk.put("sess_own", plan | {"created_at": "2026-02-10T14:00:00Z"})
-    await desk.store.close()
-    await desk.restart()
-    done = await desk.until("sess_own", lambda plan: plan.status is plans.PlanState.DONE)
+    harness.put("sess_own", plan | {"created_at": "2026-02-10T14:00:00Z"})
+    await harness.store.close()
+    await harness.restart()
+    done = await harness.until("sess_own", lambda plan: plan.status is plans.PlanState.DONE)
 
     assert (done.tasks[0].run_id, done.tasks[1].recipe_id) == ("run_a", "sweep")
     assert done.to_json()["mood"] == "good"
-    assert await desk.runs() == ["done"]
+    assert await harness.runs() == ["done"]
 
-    await desk.close()
+    await harness.close()
 
 
-async def test_a_stop_leaves_nothing_behind(desk: desks.Desk) -> None:
+async def test_a_stop_leaves_nothing_behind(harness: plan_harness.Harness) -> None:
     """Start and stop can be said twice; after a stop no task of the planner is left."""
-    desk.toolbox.hold(1)
-    await desk.started(task("sweep room 1"))
-    await desk.toolbox.begun(1)
-    desk.room.planner.start()
-    await desks.soon(desk.room.planner.stop())
-    await desks.soon(desk.room.planner.stop())
+    harness.toolbox.hold(1)
+    await harness.started(task("sweep room 1"))
+    await harness.toolbox.begun(1)
+    harness.application.planner.start()
+    await plan_harness.soon(harness.application.planner.stop())
+    await plan_harness.soon(harness.application.planner.stop())
     names = [each.get_name() for each in asyncio.all_tasks()]
 
     assert not [name for name in names if name.startswith(("plan", "watch"))]
 
 
-async def test_a_broken_planner_is_loud(desk: desks.Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: pytest.LogCaptureFixture) -> None:
     """What nobody expected is logged, makes the service unready and ends the waiting; other plans go on."""
-    session_id = await desk.create(task("sweep room 1"))
-    await desk.room.plans.approve(session_id)
-    find, broken = desk.store.plans.get, RuntimeError("it broke")
+    session_id = await harness.create(task("sweep room 1"))
+    await harness.application.plans.approve(session_id)
+    find, broken = harness.store.plans.get, RuntimeError("it broke")
 
     async def get(wanted: str) -> plans.Plan | None:
         task_name = getattr(asyncio.current_task(), "get_name", str)()
@@ -441,22 +445,22 @@ async def test_a_broken_planner_is_loud(desk: desks.Desk, caplog: pytest.LogCapt
             raise broken
         return await find(wanted)
 
-    desk.store.plans.get = get  # type: ignore[method-assign, assignment]
-    await desk.room.plans.start(session_id)
+    harness.store.plans.get = get  # type: ignore[method-assign, assignment]
+    await harness.application.plans.start(session_id)
     with pytest.raises(errors.Unavailable) as told:
-        await desk.rested(session_id)
+        await harness.rested(session_id)
     with pytest.raises(errors.Unavailable) as unready:
-        await desk.room.health.ready()
-    other = await desk.started(task("sweep room 1"))
+        await harness.application.health.ready()
+    other = await harness.started(task("sweep room 1"))
 
     assert (told.value.code, unready.value.code) == ("planner_broken", "planner_broken")
     assert any(record.levelname == "CRITICAL" and session_id in record.getMessage() for record in caplog.records)
-    assert (await desk.rested(other)).status is plans.PlanState.DONE
+    assert (await harness.rested(other)).status is plans.PlanState.DONE
 
-    desk.store.plans.get = find  # type: ignore[method-assign]
-    await desk.room.plans.start(session_id)
-    await desk.room.plans.pause(session_id)
-    await desk.room.plans.resume(session_id)
+    harness.store.plans.get = find  # type: ignore[method-assign]
+    await harness.application.plans.start(session_id)
+    await harness.application.plans.pause(session_id)
+    await harness.application.plans.resume(session_id)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
-    assert (await desk.room.health.ready())["status"] == "ready"
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
+    assert (await harness.application.health.ready())["status"] == "ready"

@@ -9,16 +9,16 @@ import pytest
 from app import errors
 from app.domain import plans
 from app.services.plans import requests
-from tests.unit.services.plans import desks, given
-from tests.unit.services.plans.desks import task
+from tests.unit.services.plans import given, plan_harness
+from tests.unit.services.plans.plan_harness import task
 
 NEEDS = plans.TaskState.NEEDS_SCOPING
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
     """Return a project for all desks, with a recipe that takes what the router finds."""
-    made = desks.Place(tmp_path_factory.mktemp("place"))
+    made = plan_harness.Place(tmp_path_factory.mktemp("place"))
     schema = {
         "type": "object",
         "properties": {"page_path": {"type": "string"}, "inks": {"type": "integer", "maximum": 4}},
@@ -28,64 +28,70 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
     return made
 
 
-async def only(desk: desks.Desk, new: requests.NewTask) -> tuple[str, plans.Task]:
+async def only(harness: plan_harness.Harness, new: requests.NewTask) -> tuple[str, plans.Task]:
     """Make a plan of one task, and return both."""
-    session_id = await desk.create(new)
-    return session_id, await desk.task(session_id, 1)
+    session_id = await harness.create(new)
+    return session_id, await harness.task(session_id, 1)
 
 
-async def test_the_router_chooses_and_fills_in(desk: desks.Desk) -> None:
+async def test_the_router_chooses_and_fills_in(harness: plan_harness.Harness) -> None:
     """A description finds its recipe, and what it names becomes an argument under those that are given."""
-    _, found = await only(desk, task("print page 'a.md'", args={"inks": 2}))
+    _, found = await only(harness, task("print page 'a.md'", args={"inks": 2}))
 
     assert (found.recipe_id, found.routed, found.status.value) == ("print", True, "pending")
     assert found.args == {"page_path": "a.md", "inks": 2}
     assert found.scoping_question is None
 
 
-async def test_no_recipe_is_asked_about(desk: desks.Desk) -> None:
+async def test_no_recipe_is_asked_about(harness: plan_harness.Harness) -> None:
     """Where no recipe fits, a question names those there are; an answer that is routed, or names one, decides."""
     for answer in (
         requests.Answer(answer="sweep the attic"),
         requests.Answer(answer="sweep"),
         requests.Answer(answer="the usual one", recipe_id="sweep"),
     ):
-        session_id, asking = await only(desk, task("make it nice"))
+        session_id, asking = await only(harness, task("make it nice"))
 
         assert (asking.status, asking.asked_by) == (NEEDS, plans.BY_SYSTEM)
         assert "sweep (Do sweep)" in str(asking.scoping_question)
         assert "carry (Do carry)" in str(asking.scoping_question)
 
-        plan = await desk.room.plans.answer(session_id, 1, answer)
+        plan = await harness.application.plans.answer(session_id, 1, answer)
 
         assert (plan.tasks[0].recipe_id, plan.tasks[0].status.value) == ("sweep", "pending")
         assert (plan.tasks[0].scoping_answer, plan.tasks[0].asks) == (answer.answer, False)
 
 
-async def test_missing_arguments_are_asked_for(desk: desks.Desk) -> None:
+async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) -> None:
     """A recipe that must be told more asks with the descriptions of what is missing; arguments answer it."""
-    session_id, asking = await only(desk, task("carry it"))
+    session_id, asking = await only(harness, task("carry it"))
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("carry", NEEDS, plans.BY_SYSTEM)
     assert "what (What is to be carried.)" in str(asking.scoping_question)
 
     with pytest.raises(errors.ArgsInvalid) as refused:
-        await desk.room.plans.answer(session_id, 1, requests.Answer(answer="ten times", args={"times": "ten"}))
+        await harness.application.plans.answer(
+            session_id, 1, requests.Answer(answer="ten times", args={"times": "ten"})
+        )
 
     assert [flaw.path for flaw in refused.value.flaws] == ["$.args.times"]
-    assert await desk.task(session_id, 1) == asking
+    assert await harness.task(session_id, 1) == asking
 
-    plan = await desk.room.plans.answer(session_id, 1, requests.Answer(answer="a box", args={"what": "a box"}))
+    plan = await harness.application.plans.answer(
+        session_id, 1, requests.Answer(answer="a box", args={"what": "a box"})
+    )
 
     assert (plan.tasks[0].status.value, plan.tasks[0].args) == ("pending", {"what": "a box"})
 
 
-async def test_an_answer_that_leaves_something_open_asks_on(desk: desks.Desk) -> None:
+async def test_an_answer_that_leaves_something_open_asks_on(harness: plan_harness.Harness) -> None:
     """Answered questions move behind, the next one is asked; the run is told what people asked, and what they said."""
-    session_id, first = await only(desk, task("make it nice", scoping_question="How nice?"))
-    second = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="very"))).tasks[0]
-    third = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="carry"))).tasks[0]
-    done = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="it", args={"what": "it"}))).tasks[0]
+    session_id, first = await only(harness, task("make it nice", scoping_question="How nice?"))
+    second = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="very"))).tasks[0]
+    third = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="carry"))).tasks[0]
+    done = (
+        await harness.application.plans.answer(session_id, 1, requests.Answer(answer="it", args={"what": "it"}))
+    ).tasks[0]
 
     assert [each.asked_by for each in (first, second, third)] == [plans.BY_USER, plans.BY_SYSTEM, plans.BY_SYSTEM]
     assert [each.question for each in done.scoping_before] == [first.scoping_question, second.scoping_question]
@@ -93,29 +99,29 @@ async def test_an_answer_that_leaves_something_open_asks_on(desk: desks.Desk) ->
     assert (done.scoping_question, done.scoping_answer) == (third.scoping_question, "it")
     assert (done.recipe_id, done.status.value) == ("carry", "pending")
 
-    await desk.room.plans.approve(session_id)
-    await desk.room.plans.start(session_id)
-    plan = await desk.rested(session_id)
-    told = (await desk.room.runs.view(str(plan.tasks[0].run_id))).start.description
+    await harness.application.plans.approve(session_id)
+    await harness.application.plans.start(session_id)
+    plan = await harness.rested(session_id)
+    told = (await harness.application.runs.view(str(plan.tasks[0].run_id))).start.description
 
     assert told == "make it nice\n\nHow nice?\nvery\n\nit"
 
 
-async def test_a_persons_question_comes_first(desk: desks.Desk) -> None:
+async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> None:
     """A question that came with a task blocks it although its recipe is known; then it is begun as it is."""
-    session_id, asking = await only(desk, task("sweep it", scoping_question="When?"))
+    session_id, asking = await only(harness, task("sweep it", scoping_question="When?"))
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("sweep", NEEDS, plans.BY_USER)
 
-    plan = await desk.room.plans.answer(session_id, 1, requests.Answer(answer="now"))
+    plan = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="now"))
 
     assert (plan.tasks[0].status.value, plan.tasks[0].scoping_question) == ("pending", "When?")
 
     with pytest.raises(errors.WrongState):
-        await desk.room.plans.answer(session_id, 1, requests.Answer(answer="later"))
+        await harness.application.plans.answer(session_id, 1, requests.Answer(answer="later"))
 
 
-async def test_what_a_person_gives_must_be(desk: desks.Desk) -> None:
+async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> None:
     """Unknown recipes and wrong arguments are refused at their places, all of them, and nothing is made."""
     wrong = [
         task("sweep it", recipe_id="swepe"),
@@ -123,7 +129,7 @@ async def test_what_a_person_gives_must_be(desk: desks.Desk) -> None:
         task("make it nice"),
     ]
     with pytest.raises(errors.RequestInvalid) as refused:
-        await desk.create(*wrong)
+        await harness.create(*wrong)
 
     assert given.told(refused.value) == [
         ("$.tasks[0].recipe_id", "unknown_recipe"),
@@ -131,7 +137,7 @@ async def test_what_a_person_gives_must_be(desk: desks.Desk) -> None:
         ("$.tasks[1].args.what", "args_type"),
     ]
     assert refused.value.code == "tasks_invalid"
-    assert (await desk.room.plans.page(plans.PlanQuery()))[0] == []
+    assert (await harness.application.plans.page(plans.PlanQuery()))[0] == []
 
 
 @pytest.mark.parametrize(
@@ -142,79 +148,81 @@ async def test_what_a_person_gives_must_be(desk: desks.Desk) -> None:
     ],
 )
 async def test_one_wrong_task_is_told_by_its_own_code(
-    desk: desks.Desk, wrong: dict[str, Any], code: str, path: str
+    harness: plan_harness.Harness, wrong: dict[str, Any], code: str, path: str
 ) -> None:
     """A wrong task to add, or edit of one, is refused like a wrong request for a run."""
-    session_id, _ = await only(desk, task("carry it", args={"what": "it"}))
+    session_id, _ = await only(harness, task("carry it", args={"what": "it"}))
     with pytest.raises(errors.RequestInvalid) as added:
-        await desk.room.plans.add_task(session_id, task("carry it", **wrong))
+        await harness.application.plans.add_task(session_id, task("carry it", **wrong))
     with pytest.raises(errors.RequestInvalid) as edited:
-        await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(**wrong))
+        await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(**wrong))
 
     assert [each.value.code for each in (added, edited)] == [code, code]
     assert path in [flaw.path for flaw in added.value.flaws]
     assert path in [flaw.path for flaw in edited.value.flaws]
 
 
-async def test_what_the_router_finds_is_nobodys_mistake(desk: desks.Desk) -> None:
+async def test_what_the_router_finds_is_nobodys_mistake(harness: plan_harness.Harness) -> None:
     """Arguments found in the words that do not fit are asked about, not refused."""
-    place = desk.place
+    place = harness.place
     pattern = "/lay (?P<eggs>[0-9]+) eggs/"
     schema = {"type": "object", "properties": {"eggs": {"type": "integer", "maximum": 3}}}
     place.add_recipe({"recipe_id": "lay", "label": "Lay", "task_patterns": [pattern], "args_schema": schema})
-    session_id, asking = await only(desk, task("lay 5 eggs"))
+    session_id, asking = await only(harness, task("lay 5 eggs"))
 
     assert (asking.recipe_id, asking.args, asking.status) == ("lay", {"eggs": 5}, NEEDS)
     assert "eggs" in str(asking.scoping_question)
 
-    plan = await desk.room.plans.answer(session_id, 1, requests.Answer(answer="three then", args={"eggs": 3}))
+    plan = await harness.application.plans.answer(session_id, 1, requests.Answer(answer="three then", args={"eggs": 3}))
 
     assert (plan.tasks[0].args, plan.tasks[0].status.value) == ({"eggs": 3}, "pending")
 
 
-async def test_other_words_are_routed_anew(desk: desks.Desk) -> None:
+async def test_other_words_are_routed_anew(harness: plan_harness.Harness) -> None:
     """An edit of the description of a routed task chooses anew, without what was found in the old words."""
-    session_id, _ = await only(desk, task("print page 'a.md'", args={"inks": 2}))
-    other = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(description="print page 'b.md'"))
+    session_id, _ = await only(harness, task("print page 'a.md'", args={"inks": 2}))
+    other = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="print page 'b.md'"))
 
     assert other.tasks[0].args == {"page_path": "b.md", "inks": 2}
 
-    nothing = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(description="make it nice", args={}))
+    nothing = await harness.application.plans.edit_task(
+        session_id, 1, requests.TaskEdit(description="make it nice", args={})
+    )
 
     assert (nothing.tasks[0].recipe_id, nothing.tasks[0].status) == (None, NEEDS)
 
-    again = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(description="sweep it"))
+    again = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="sweep it"))
 
     assert (again.tasks[0].recipe_id, again.tasks[0].args, again.tasks[0].scoping_question) == ("sweep", {}, None)
 
 
-async def test_a_recipe_that_was_given_stays(desk: desks.Desk) -> None:
+async def test_a_recipe_that_was_given_stays(harness: plan_harness.Harness) -> None:
     """A recipe that a person chose is kept whatever the words say, until it is given back to the router."""
-    session_id, _ = await only(desk, task("sweep it", recipe_id="paint"))
-    edited = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(description="sweep all of it"))
+    session_id, _ = await only(harness, task("sweep it", recipe_id="paint"))
+    edited = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="sweep all of it"))
 
     assert (edited.tasks[0].recipe_id, edited.tasks[0].routed) == ("paint", False)
 
-    routed = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(recipe_id=None))
+    routed = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(recipe_id=None))
 
     assert (routed.tasks[0].recipe_id, routed.tasks[0].routed) == ("sweep", True)
 
 
-async def test_an_edit_can_take_a_question_back_or_ask_another(desk: desks.Desk) -> None:
+async def test_an_edit_can_take_a_question_back_or_ask_another(harness: plan_harness.Harness) -> None:
     """A person's question goes when it is taken back; another one is open until it is answered."""
-    session_id, _ = await only(desk, task("sweep it", scoping_question="When?"))
-    quiet = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(scoping_question=None))
+    session_id, _ = await only(harness, task("sweep it", scoping_question="When?"))
+    quiet = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(scoping_question=None))
 
     assert (quiet.tasks[0].status.value, quiet.tasks[0].asked_by) == ("pending", None)
 
-    asking = await desk.room.plans.edit_task(session_id, 1, requests.TaskEdit(scoping_question="Where?"))
+    asking = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(scoping_question="Where?"))
 
     assert (asking.tasks[0].status, asking.tasks[0].asked_by) == (NEEDS, plans.BY_USER)
 
 
-async def test_an_edit_that_says_nothing_is_refused(desk: desks.Desk) -> None:
+async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harness) -> None:
     """An edit must name something; blank words and too many of them are told at their places."""
-    session_id, _ = await only(desk, task("sweep it"))
+    session_id, _ = await only(harness, task("sweep it"))
     told = []
     for edit in (
         requests.TaskEdit(),
@@ -223,7 +231,7 @@ async def test_an_edit_that_says_nothing_is_refused(desk: desks.Desk) -> None:
         requests.TaskEdit(scoping_question=""),
     ):
         with pytest.raises(errors.RequestInvalid) as refused:
-            await desk.room.plans.edit_task(session_id, 1, edit)
+            await harness.application.plans.edit_task(session_id, 1, edit)
         told += given.told(refused.value)
 
     assert told == [
@@ -234,7 +242,7 @@ async def test_an_edit_that_says_nothing_is_refused(desk: desks.Desk) -> None:
     ]
 
 
-async def test_a_plan_as_a_whole_must_be(desk: desks.Desk) -> None:
+async def test_a_plan_as_a_whole_must_be(harness: plan_harness.Harness) -> None:
     """What is wrong with a plan is told with its places: nothing in it, graph, folder, parent, labels, number."""
     wrong = [
         requests.NewPlan(),
@@ -248,7 +256,7 @@ async def test_a_plan_as_a_whole_must_be(desk: desks.Desk) -> None:
     told = []
     for new in wrong:
         with pytest.raises(errors.RequestInvalid) as refused:
-            await desk.room.plans.create(new)
+            await harness.application.plans.create(new)
         told.append(given.told(refused.value))
 
     assert told == [
@@ -262,79 +270,79 @@ async def test_a_plan_as_a_whole_must_be(desk: desks.Desk) -> None:
     ]
 
 
-async def test_runs_start_plans_only_so_deep(desk: desks.Desk) -> None:
+async def test_runs_start_plans_only_so_deep(harness: plan_harness.Harness) -> None:
     """The runs of a plan count as those of the run that asked for it; one too deep down cannot have a plan."""
-    session_id = await desk.started(task("sweep it"))
-    run_id = (await desk.rested(session_id)).tasks[0].run_id
+    session_id = await harness.started(task("sweep it"))
+    run_id = (await harness.rested(session_id)).tasks[0].run_id
     for depth in (1, 2, 3):
-        session_id = await desk.started(task("sweep it"), parent_run_id=run_id)
-        run_id = (await desk.rested(session_id)).tasks[0].run_id
+        session_id = await harness.started(task("sweep it"), parent_run_id=run_id)
+        run_id = (await harness.rested(session_id)).tasks[0].run_id
 
-        assert (await desk.room.runs.view(str(run_id))).start.depth == depth
+        assert (await harness.application.runs.view(str(run_id))).start.depth == depth
 
     with pytest.raises(errors.RequestInvalid) as refused:
-        await desk.create(task("sweep it"), parent_run_id=run_id)
+        await harness.create(task("sweep it"), parent_run_id=run_id)
 
     assert refused.value.code == "depth_exceeded"
 
 
-async def test_a_plan_stays_as_deep_as_it_was_made(desk: desks.Desk) -> None:
+async def test_a_plan_stays_as_deep_as_it_was_made(harness: plan_harness.Harness) -> None:
     """The run that asked for a plan may be deleted before that is started; how deep the runs are stands in the plan."""
     run_id = None
     for _ in range(2):
-        made = await desk.started(task("sweep it"), parent_run_id=run_id)
-        run_id = str((await desk.rested(made)).tasks[0].run_id)
-    session_id = await desk.create(task("sweep it"), parent_run_id=run_id)
-    await desk.room.runs.delete(str(run_id))
-    await desk.room.plans.approve(session_id)
-    await desk.room.plans.start(session_id)
-    last = (await desk.rested(session_id)).tasks[0].run_id
+        made = await harness.started(task("sweep it"), parent_run_id=run_id)
+        run_id = str((await harness.rested(made)).tasks[0].run_id)
+    session_id = await harness.create(task("sweep it"), parent_run_id=run_id)
+    await harness.application.runs.delete(str(run_id))
+    await harness.application.plans.approve(session_id)
+    await harness.application.plans.start(session_id)
+    last = (await harness.rested(session_id)).tasks[0].run_id
 
-    assert (await desk.room.runs.view(str(last))).start.depth == 2
+    assert (await harness.application.runs.view(str(last))).start.depth == 2
 
 
-async def test_a_repeated_request_finds_its_plan(desk: desks.Desk) -> None:
+async def test_a_repeated_request_finds_its_plan(harness: plan_harness.Harness) -> None:
     """Under one key the same request finds the plan, also when ten come at once; another request is a conflict."""
     new = requests.NewPlan(tasks=(task("sweep it"),), idempotency_key="k")
-    made = [await desk.room.plans.create(new) for _ in range(2)]
+    made = [await harness.application.plans.create(new) for _ in range(2)]
 
     assert [each.existed for each in made] == [False, True]
     assert made[0].plan == made[1].plan
 
     with pytest.raises(errors.Conflict) as refused:
-        await desk.room.plans.create(requests.NewPlan(tasks=(task("paint it"),), idempotency_key="k"))
+        await harness.application.plans.create(requests.NewPlan(tasks=(task("paint it"),), idempotency_key="k"))
 
     assert refused.value.code == "idempotency_conflict"
-    assert len((await desk.room.plans.page(plans.PlanQuery()))[0]) == 1
+    assert len((await harness.application.plans.page(plans.PlanQuery()))[0]) == 1
 
 
-async def test_pages_of_plans(desk: desks.Desk) -> None:
+async def test_pages_of_plans(harness: plan_harness.Harness) -> None:
     """Lists are cut into pages, newest first, and say whether more follow."""
-    made = [await desk.create(task("sweep it"), idempotency_key=f"k{number}") for number in range(3)]
-    first, more = await desk.room.plans.page(plans.PlanQuery(limit=2))
+    made = [await harness.create(task("sweep it"), idempotency_key=f"k{number}") for number in range(3)]
+    first, more = await harness.application.plans.page(plans.PlanQuery(limit=2))
     last = (first[-1].created_at, first[-1].session_id)
-    rest, none = await desk.room.plans.page(plans.PlanQuery(limit=2, cursor=last))
+    rest, none = await harness.application.plans.page(plans.PlanQuery(limit=2, cursor=last))
 
     assert (more, none) == (True, False)
     assert sorted(each.session_id for each in (*first, *rest)) == sorted(made)
 
 
 @pytest.mark.parametrize("session_id", ["", "..", "a/b", "x" * 200, "sp_0"])
-async def test_an_unknown_plan_is_told(desk: desks.Desk, session_id: str) -> None:
+async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id: str) -> None:
     """Whatever is no plan's id is not found, and comes near no path."""
     with pytest.raises(errors.NotFound) as refused:
-        await desk.show(session_id)
+        await harness.show(session_id)
 
     assert refused.value.code == "plan_not_found"
 
 
-async def test_an_answer_that_settles_nothing_is_told(desk: desks.Desk) -> None:
+async def test_an_answer_that_settles_nothing_is_told(harness: plan_harness.Harness) -> None:
     """The same question comes again with what was wrong with the answer, as often as that is so."""
-    session_id, asking = await only(desk, task("make it nice"))
-    again = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="I do not know"))).tasks[0]
-    third = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="nor do I"))).tasks[0]
-    named = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="print"))).tasks[0]
-    unnamed = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="the long one"))).tasks[0]
+    session_id, asking = await only(harness, task("make it nice"))
+    again = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="I do not know"))).tasks[0]
+    third = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="nor do I"))).tasks[0]
+    named = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="print"))).tasks[0]
+    unnamed = (await harness.application.plans.answer(session_id, 1, requests.Answer(answer="the long one"))).tasks[0]
 
     for task_, said in ((again, "I do not know"), (third, "nor do I")):
         assert str(task_.scoping_question).startswith(f"The answer '{said}' names no recipe")

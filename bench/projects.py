@@ -49,10 +49,10 @@ def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Se
     return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
 
 
-def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.Platform:
+def platform(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.Platform:
     """Return the machine's own world with the benchmark's language in it."""
     return dataclasses.replace(
-        bootstrap.real_world({}),
+        bootstrap.real_platform({}),
         dialects={**registry.DIALECTS, **dialect.DIALECTS},
         performers=performers,
     )
@@ -64,9 +64,9 @@ async def opened(
 ) -> AsyncIterator[bootstrap.Application]:
     """Open a project as its service does: with its lock, and with recovery."""
     chosen = choose(project, max_running=max_running)
-    async with bootstrap.build(chosen, bootstrap.OpenMode(address=ADDRESS), world(performers)) as room:
-        await room.engine.recovered()
-        yield room
+    async with bootstrap.build(chosen, bootstrap.OpenMode(address=ADDRESS), platform(performers)) as application:
+        await application.engine.recovered()
+        yield application
 
 
 def request(recipe_id: str) -> requests.StartRequest:
@@ -74,35 +74,35 @@ def request(recipe_id: str) -> requests.StartRequest:
     return requests.StartRequest(recipe_id=recipe_id)
 
 
-async def execute(room: bootstrap.Application, recipe_id: str) -> str:
+async def execute(application: bootstrap.Application, recipe_id: str) -> str:
     """Start a run of a recipe, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
     """
-    return await ended(room, request(recipe_id))
+    return await ended(application, request(recipe_id))
 
 
-async def ended(room: bootstrap.Application, asked: requests.StartRequest) -> str:
+async def ended(application: bootstrap.Application, asked: requests.StartRequest) -> str:
     """Start a run, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
     """
-    started = await room.runs.start(asked)
-    state = await room.engine.ended(started.run_id)
+    started = await application.runs.start(asked)
+    state = await application.engine.ended(started.run_id)
     if state.value != "done":
         raise RuntimeError(f"run {started.run_id} of {asked.recipe_id} ended as {state}")
     return started.run_id
 
 
-async def execute_many(room: bootstrap.Application, recipe_id: str, *, count: int, at_a_time: int) -> None:
+async def execute_many(application: bootstrap.Application, recipe_id: str, *, count: int, at_a_time: int) -> None:
     """Execute so many runs, each of those at a time followed by the next as soon as its end is known."""
     left = iter(range(count))
 
     async def follow_on() -> None:
         for _ in left:
-            await execute(room, recipe_id)
+            await execute(application, recipe_id)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(count, at_a_time)):

@@ -26,7 +26,7 @@ class CountingReader(run_reader.RunReader):
         return await super().ready(run_id, last)
 
 
-class Desk:
+class Harness:
     """A pool with somebody who polls it."""
 
     def __init__(self, bench: pools.Bench) -> None:
@@ -49,53 +49,53 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
+async def harness() -> AsyncIterator[Harness]:
     """Return a desk over a store in memory, where no time passes by itself."""
     bench = await pools.Bench().open()
-    yield Desk(bench)
+    yield Harness(bench)
     await bench.close()
 
 
-async def test_a_quick_run_is_answered_once_at_its_end(desk: Desk) -> None:
+async def test_a_quick_run_is_answered_once_at_its_end(harness: Harness) -> None:
     """Who waits for a run from its start hears of its end at once, and of nothing before."""
-    held = desk.bench.toolbox.hold("one")
-    run_id = await desk.bench.submit(*toys.tools("one", "two", "three"))
-    poll = desk.poll(run_id)
+    held = harness.bench.toolbox.hold("one")
+    run_id = await harness.bench.submit(*toys.tools("one", "two", "three"))
+    poll = harness.poll(run_id)
     await pools.idle()
     held.set()
     answer = await pools.soon(poll)
 
-    assert (answer.finished, desk.reader.asked) == (True, 1)
+    assert (answer.finished, harness.reader.asked) == (True, 1)
 
 
-async def test_changes_that_come_quickly_are_told_together(desk: Desk) -> None:
+async def test_changes_that_come_quickly_are_told_together(harness: Harness) -> None:
     """While a run goes on a poll takes a moment, and its answer has all that changed meanwhile."""
-    held, kept = desk.bench.toolbox.hold("one"), desk.bench.toolbox.hold("four")
-    run_id = await desk.bench.submit(*toys.tools("one", "two", "three", "four"))
-    await desk.bench.executed("one/1")
-    poll = desk.poll(run_id, (await desk.reader.ready(run_id)).etag)
+    held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("four")
+    run_id = await harness.bench.submit(*toys.tools("one", "two", "three", "four"))
+    await harness.bench.executed("one/1")
+    poll = harness.poll(run_id, (await harness.reader.ready(run_id)).etag)
     held.set()
-    await desk.bench.executed("four/1")
+    await harness.bench.executed("four/1")
     await pools.idle()
     before = poll.done()
-    await desk.pass_by(long_polls.PAUSE_SECONDS)
+    await harness.pass_by(long_polls.PAUSE_SECONDS)
     answer = json.loads((await pools.soon(poll)).body)
 
     assert not before
     assert [step["key"] for step in answer["steps"]] == ["one", "two", "three", "four"]
-    assert desk.reader.asked == 2
+    assert harness.reader.asked == 2
 
     kept.set()
 
 
-async def test_a_change_after_a_while_is_told_at_once(desk: Desk) -> None:
+async def test_a_change_after_a_while_is_told_at_once(harness: Harness) -> None:
     """A poll that has waited for longer than a moment is answered at the next change."""
-    held, kept = desk.bench.toolbox.hold("one"), desk.bench.toolbox.hold("two")
-    run_id = await desk.bench.submit(*toys.tools("one", "two"))
-    await desk.bench.executed("one/1")
-    poll = desk.poll(run_id, (await desk.reader.ready(run_id)).etag)
-    blind = desk.poll(run_id)
-    await desk.pass_by(long_polls.PAUSE_SECONDS)
+    held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("two")
+    run_id = await harness.bench.submit(*toys.tools("one", "two"))
+    await harness.bench.executed("one/1")
+    poll = harness.poll(run_id, (await harness.reader.ready(run_id)).etag)
+    blind = harness.poll(run_id)
+    await harness.pass_by(long_polls.PAUSE_SECONDS)
     before = poll.done() or blind.done()
     held.set()
     answers = await pools.soon(asyncio.gather(poll, blind))
@@ -107,30 +107,30 @@ async def test_a_change_after_a_while_is_told_at_once(desk: Desk) -> None:
     kept.set()
 
 
-async def test_a_poll_that_missed_something_does_not_wait_for_more(desk: Desk) -> None:
+async def test_a_poll_that_missed_something_does_not_wait_for_more(harness: Harness) -> None:
     """An answer that the caller does not know is given after a moment, though nothing changes any more."""
-    kept = desk.bench.toolbox.hold("one")
-    run_id = await desk.bench.submit(*toys.tools("one"))
-    await desk.bench.executed("one/1")
-    poll = desk.poll(run_id, '"old"')
-    await desk.pass_by(long_polls.PAUSE_SECONDS)
+    kept = harness.bench.toolbox.hold("one")
+    run_id = await harness.bench.submit(*toys.tools("one"))
+    await harness.bench.executed("one/1")
+    poll = harness.poll(run_id, '"old"')
+    await harness.pass_by(long_polls.PAUSE_SECONDS)
 
-    assert (await pools.soon(poll)).etag == (await desk.reader.ready(run_id)).etag
+    assert (await pools.soon(poll)).etag == (await harness.reader.ready(run_id)).etag
 
     kept.set()
 
 
-async def test_a_poll_ends_with_its_time(desk: Desk) -> None:
+async def test_a_poll_ends_with_its_time(harness: Harness) -> None:
     """When nothing changes a poll is answered with what its caller knows, at the end of its time."""
-    kept = desk.bench.toolbox.hold("one")
-    run_id = await desk.bench.submit(*toys.tools("one"))
-    await desk.bench.executed("one/1")
-    known = await desk.reader.ready(run_id)
-    polls = [desk.poll(run_id, known.etag), desk.poll(run_id)]
+    kept = harness.bench.toolbox.hold("one")
+    run_id = await harness.bench.submit(*toys.tools("one"))
+    await harness.bench.executed("one/1")
+    known = await harness.reader.ready(run_id)
+    polls = [harness.poll(run_id, known.etag), harness.poll(run_id)]
     for _ in range(29):
-        await desk.pass_by(1)
+        await harness.pass_by(1)
     before = [poll.done() for poll in polls]
-    await desk.pass_by(1)
+    await harness.pass_by(1)
 
     assert before == [False, False]
     assert [await pools.soon(poll) for poll in polls] == [known, known]
@@ -138,38 +138,38 @@ async def test_a_poll_ends_with_its_time(desk: Desk) -> None:
     kept.set()
 
 
-async def test_an_ended_run_is_not_waited_for(desk: Desk) -> None:
+async def test_an_ended_run_is_not_waited_for(harness: Harness) -> None:
     """A poll of an ended run is answered at once, whatever its caller knows."""
-    run_id = await desk.bench.submit(*toys.tools("one"))
-    await desk.bench.ended(run_id)
-    await desk.bench.at_rest(run_id)
-    answer = await pools.soon(desk.poll(run_id))
+    run_id = await harness.bench.submit(*toys.tools("one"))
+    await harness.bench.ended(run_id)
+    await harness.bench.at_rest(run_id)
+    answer = await pools.soon(harness.poll(run_id))
 
     assert answer.finished
-    assert await pools.soon(desk.poll(run_id, answer.etag)) == answer
+    assert await pools.soon(harness.poll(run_id, answer.etag)) == answer
 
 
-async def test_a_run_of_another_process_is_looked_at_again_and_again(desk: Desk) -> None:
+async def test_a_run_of_another_process_is_looked_at_again_and_again(harness: Harness) -> None:
     """Nobody tells here what another process does to its run, and a waiting poll sees it all the same."""
-    run_id = await desk.bench.create(*toys.tools("one"), owner="process")
-    poll = desk.poll(run_id)
+    run_id = await harness.bench.create(*toys.tools("one"), owner="process")
+    poll = harness.poll(run_id)
     await pools.idle()
-    log = await desk.bench.store.open(run_id)
+    log = await harness.bench.store.open(run_id)
     await log.decide(decisions.DecisionKind.PAUSED, {"reason": "paused_by_person"})
     await log.close()
-    await desk.pass_by(event_streams.TICK_SECONDS)
+    await harness.pass_by(event_streams.TICK_SECONDS)
 
     assert json.loads((await pools.soon(poll)).body)["status"] == states.RunState.PAUSED
 
 
-async def test_nobody_waits_for_a_service_that_stops(desk: Desk) -> None:
+async def test_nobody_waits_for_a_service_that_stops(harness: Harness) -> None:
     """When the service stops, a poll is answered with what there is."""
-    kept = desk.bench.toolbox.hold("one")
-    run_id = await desk.bench.submit(*toys.tools("one"))
-    await desk.bench.executed("one/1")
-    poll = desk.poll(run_id)
-    await desk.pass_by(long_polls.PAUSE_SECONDS)
-    desk.follower.release()
+    kept = harness.bench.toolbox.hold("one")
+    run_id = await harness.bench.submit(*toys.tools("one"))
+    await harness.bench.executed("one/1")
+    poll = harness.poll(run_id)
+    await harness.pass_by(long_polls.PAUSE_SECONDS)
+    harness.follower.release()
 
     assert not (await pools.soon(poll)).finished
 

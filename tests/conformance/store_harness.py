@@ -130,7 +130,7 @@ class FaultyDisk:
         self._disk.sync_folder(path)
 
 
-class House:
+class StoreHarness:
     """A store and what is around it."""
 
     def __init__(self) -> None:
@@ -164,19 +164,19 @@ class House:
         async def refuse(transition: runs.Transition) -> bool:
             raise errors.StorageFault("the index is full")
 
-        index = self.store._parts.means.index
+        index = self.store._parts.context.index
         index.move = index.move_soon = refuse  # type: ignore[method-assign, assignment]
 
     def allow_rows(self) -> None:
         """Let rows be moved again."""
-        index = self.store._parts.means.index
+        index = self.store._parts.context.index
         del index.move, index.move_soon
 
     async def settle(self) -> None:
         """Let the moments pass after which rows are written and nothing is left in the commit log."""
-        means = self.store._parts.means
-        await means.index.settle()
-        await means.committer.settle()
+        context = self.store._parts.context
+        await context.index.settle()
+        await context.committer.settle()
 
     # -- looking and tampering
 
@@ -203,7 +203,7 @@ class House:
         self.put(name, change(self.content(name, run_id)), run_id)
 
 
-class FolderHouse(House):
+class FolderStoreHarness(StoreHarness):
     """A store over a folder of the machine."""
 
     def __init__(self, place: Path, migrated: bytes) -> None:
@@ -227,7 +227,7 @@ class FolderHouse(House):
         return OsDisk(self.place)
 
 
-class MemoryHouse(House):
+class MemoryStoreHarness(StoreHarness):
     """A store in memory."""
 
     def __init__(self, *, lose_unsynced: bool) -> None:
@@ -247,11 +247,11 @@ class MemoryHouse(House):
 
 
 class _FaultyFolderStore(FolderStore):
-    def __init__(self, house: FolderHouse) -> None:
-        directory = DataDirectory(house.place, clock=house.clock, ids=clock.RandomIds())
+    def __init__(self, harness: FolderStoreHarness) -> None:
+        directory = DataDirectory(harness.place, clock=harness.clock, ids=clock.RandomIds())
         index = SqlIndex(directory.index_url())
-        super().__init__(directory, index, clock=house.clock, probes=house.passed, adopt=house.adopt)
-        self._faults = house.faults
+        super().__init__(directory, index, clock=harness.clock, probes=harness.passed, adopt=harness.adopt)
+        self._faults = harness.faults
 
     def _prepare(self) -> tuple[StorageContext, str]:
         return _faulty(super()._prepare(), self._faults)
@@ -261,9 +261,9 @@ class _FaultyFolderStore(FolderStore):
 
 
 class _FaultyMemoryStore(MemoryStore):
-    def __init__(self, house: MemoryHouse, **left: Any) -> None:
-        super().__init__(clock=house.clock, probes=house.passed, adopt=house.adopt, **left)
-        self._faults = house.faults
+    def __init__(self, harness: MemoryStoreHarness, **left: Any) -> None:
+        super().__init__(clock=harness.clock, probes=harness.passed, adopt=harness.adopt, **left)
+        self._faults = harness.faults
 
     def _prepare(self) -> tuple[StorageContext, str]:
         return _faulty(super()._prepare(), self._faults)
@@ -273,8 +273,8 @@ class _FaultyMemoryStore(MemoryStore):
 
 
 def _faulty(prepared: tuple[StorageContext, str], faults: Faults) -> tuple[StorageContext, str]:
-    means, identity = prepared
-    return dataclasses.replace(means, disk=FaultyDisk(means.disk, faults)), identity
+    context, identity = prepared
+    return dataclasses.replace(context, disk=FaultyDisk(context.disk, faults)), identity
 
 
 def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
@@ -335,18 +335,18 @@ def proven(key: str, output: plain.Json = None) -> dict[str, Any]:
     return step(key, {"found": key} if output is None else output, receipt_id=f"rcpt_{key}")
 
 
-async def begun(house: House, **facts: Any) -> FolderLog:
+async def begun(harness: StoreHarness, **facts: Any) -> FolderLog:
     """Create a run, open and take it."""
-    store = await house.open()
+    store = await harness.open()
     await store.create(start(**facts))
     log = await store.open(facts.get("run_id", RUN))
     await log.decide(DecisionKind.TAKEN, {})
     return log
 
 
-async def ended(house: House, *keys: str, status: str = "done", **facts: Any) -> None:
+async def ended(harness: StoreHarness, *keys: str, status: str = "done", **facts: Any) -> None:
     """Make a run that has ended."""
-    log = await begun(house, **facts)
+    log = await begun(harness, **facts)
     for key in keys:
         await log.append_step(step(key))
     await end(log, status)

@@ -1,8 +1,8 @@
 """Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
 service, whose commits share a log, and as a process by itself, which syncs each file.
 
-Run as a program it lives one life for each passing of each point: `python -m tests.unit.storage.lives FOLDER`. It forks
-for each of them, so that what is imported once serves all.
+Run as a program, `python -m tests.unit.storage.writer_processes FOLDER`, it lives one life for each passing
+of each point, in a fork of its own.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from app.storage.data_directory import DataDirectory
 from app.storage.folder_store import FolderStore
 from app.storage.index.sql.index import SqlIndex
 from app.worker import crash_probes
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 KEY = {"idempotency_key": "k", "request_sha256": "h"}
 STEPS = ("a", "b", "c")
@@ -58,7 +58,7 @@ def store_in(place: Path, points: Probes | None = None) -> FolderStore:
 async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     """Live a whole life, telling each answer as soon as it is given."""
     await store.start(serve=serve)
-    await store.create(houses.start(**KEY))
+    await store.create(store_harness.start(**KEY))
     tell("created")
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
@@ -67,7 +67,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     blob = await log.put_blob(BLOB, text=True)
     for key in STEPS:
         await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "x"}, sync=key == "b")
-        line = houses.proven(key)
+        line = store_harness.proven(key)
         if key == "c":
             line |= {"output": None, "blob": blob.to_json(), "output_hash": f"sha256:{blob.sha256}"}
         record = await log.append_step(line)

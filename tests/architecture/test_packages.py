@@ -1,4 +1,4 @@
-"""Rooms: who may import whom."""
+"""Packages: which may import which."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.architecture import sources
 LINTER = Path(sys.executable).parent / "lint-imports"
 
 
-def test_rooms_import_only_to_the_right() -> None:
+def test_packages_import_only_downwards() -> None:
     """Every import contract of pyproject.toml is kept."""
     checked = _lint(sources.ROOT)
 
@@ -37,7 +37,7 @@ def test_rooms_import_only_to_the_right() -> None:
     ],
 )
 def test_a_wrong_import_is_seen(module: str, line: str, tmp_path: Path) -> None:
-    """A leftward, sideways or forbidden import breaks a contract, and so does a room without a place."""
+    """A leftward, sideways or forbidden import breaks a contract, and so does a package without a place."""
     shutil.copy(sources.ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(sources.APP, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "app" / module).open("a", encoding="utf-8") as file:
@@ -58,16 +58,17 @@ def test_every_dialect_is_in_the_contract() -> None:
     assert folders - named == set()
 
 
-def test_other_rooms_are_imported_as_modules() -> None:
-    """Across rooms a module is imported, not a name out of it, so that a line says where its noun lives."""
+def test_other_packages_are_imported_as_modules() -> None:
+    """Modules of other packages are imported whole, except those of `domain`, whose names every package uses."""
     names = [
         f"{module.name}: from {statement.module} import {alias.name}"
         for module in sources.modules(sources.APP)
         for statement in _imports(module.tree)
         if statement.module and statement.module.split(".")[0] == "app"
         for alias in statement.names
-        if _room(f"{statement.module}.{alias.name}") != _room(module.name)
+        if _package(f"{statement.module}.{alias.name}") != _package(module.name)
         and not _is_module(f"{statement.module}.{alias.name}")
+        and not statement.module.startswith("app.domain.")
         and alias.name != "__version__"
     ]
 
@@ -89,7 +90,7 @@ def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
 
 
-def _room(name: str) -> str:
+def _package(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 

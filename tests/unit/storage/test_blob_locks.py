@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from app import errors
-from tests.conformance import houses
-from tests.conformance.houses import RUN
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
 
 A_WHILE_SECONDS = 0.2
 BLOB = b"x" * 70_000
@@ -40,12 +40,12 @@ class Held:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-async def test_branches_may_have_the_same_output(house: houses.FolderHouse, others: int) -> None:
+async def test_branches_may_have_the_same_output(harness: store_harness.FolderStoreHarness, others: int) -> None:
     """Two branches that come to the same large output at once both have it, and no fault is told."""
-    log, held = await houses.begun(house), Held()
+    log, held = await store_harness.begun(harness), Held()
     for number in range(others):
         await log.put_blob(b"%d" % number + BLOB, text=True)
-    house.passed.at["storage.blob.before_rename"] = held.stop
+    harness.passed.at["storage.blob.before_rename"] = held.stop
     first = asyncio.create_task(log.put_blob(BLOB, text=True))
     await held.is_there()
     second = asyncio.create_task(log.put_blob(BLOB, text=True))
@@ -58,11 +58,11 @@ async def test_branches_may_have_the_same_output(house: houses.FolderHouse, othe
 
 
 async def test_a_blob_is_not_lost_with_the_folder_of_another(
-    house: houses.FolderHouse, monkeypatch: pytest.MonkeyPatch
+    harness: store_harness.FolderStoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the first blob's folder cannot be made durable and goes again, none goes with it that was told as kept."""
-    log, held = await houses.begun(house), Held()
-    disk = house.store._parts.means.disk
+    log, held = await store_harness.begun(harness), Held()
+    disk = harness.store._parts.context.disk
     sync_folder, refused = disk.sync_folder, list[str]()
 
     def refuse_once(path: str) -> None:

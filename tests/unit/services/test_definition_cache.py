@@ -18,7 +18,7 @@ class Shelved:
     def __init__(self, root: Path) -> None:
         self.folders = prompts.layers(root / "bundled", root / "home", root / "project")
         self.clock = clock.FakeClock()
-        self.shelf = definition_cache.DefinitionCache(
+        self.definition_cache = definition_cache.DefinitionCache(
             tools=small_recipes.TOOLS, agents=(), prompt_folders=self.folders, clock=self.clock
         )
 
@@ -34,7 +34,7 @@ class Shelved:
 
     def text(self) -> str:
         """Return the template of `plan`."""
-        return self.shelf.library().prompts["plan"].variants["t3"]
+        return self.definition_cache.library().prompts["plan"].variants["t3"]
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def shelved(tmp_path: Path) -> Shelved:
 
 def test_the_library_stays_the_same_while_nothing_changes(shelved: Shelved) -> None:
     """Whoever compares libraries sees by the very object that no prompt has changed."""
-    library = shelved.shelf.library()
+    library = shelved.definition_cache.library()
     shelved.clock.advance(60)
 
-    assert shelved.shelf.library() is library
+    assert shelved.definition_cache.library() is library
     assert library.tools == small_recipes.TOOLS
 
 

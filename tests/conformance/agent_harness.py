@@ -88,7 +88,7 @@ class Abilities:
     """Code of the refusal of such a prompt; None: it takes it."""
 
 
-class House:
+class StoreHarness:
     """A backend, and everything around it."""
 
     def __init__(self, folder: Path, abilities: Abilities, config: BackendConfig, model: FakeModel) -> None:
@@ -169,7 +169,7 @@ class House:
         return {pid: line for pid, line in self.living().items() if "app.processes" not in line}
 
 
-class ScriptedHouse(House):
+class ScriptedAgentHarness(StoreHarness):
     """A house for a backend that speaks from a file."""
 
     def say(self, *answers: replies.Answer) -> None:
@@ -194,27 +194,27 @@ class Plan:
 
     abilities: Abilities
     """What its backend can do."""
-    build: Callable[[Path, Abilities, FakeModel], House]
+    build: Callable[[Path, Abilities, FakeModel], StoreHarness]
     """Build it."""
     program: str | None = None
     """Program that must be installed; None: nothing must."""
 
 
 @contextlib.asynccontextmanager
-async def built(plan: Plan, folder: Path) -> AsyncIterator[House]:
+async def built(plan: Plan, folder: Path) -> AsyncIterator[StoreHarness]:
     """Build a house with nothing but loopback around it, and leave nothing behind."""
     with loopback.alone(), FakeModel() as model:
-        house = plan.build(folder, plan.abilities, model)
+        harness = plan.build(folder, plan.abilities, model)
         try:
-            yield house
+            yield harness
         finally:
-            await house.restart()
-            for pid in house.living():
+            await harness.restart()
+            for pid in harness.living():
                 os.kill(pid, signal.SIGKILL)
 
 
-def _program(name: str, type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], House]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+def _program(name: str, type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
         found = installed.find(name)
         assert not isinstance(found, str), found
         return of_program(
@@ -231,22 +231,22 @@ def of_program(
     abilities: Abilities,
     model: FakeModel,
     given: Mapping[str, Any],
-) -> House:
+) -> StoreHarness:
     """Build the house of a program that has been led to the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
     config = BackendConfig(name=type_name, type=type_name, command=command, models=models)
-    house = House(folder, abilities, config, model)
-    house.environ = one.environ
-    house.shell = one.shell
+    harness = StoreHarness(folder, abilities, config, model)
+    harness.environ = one.environ
+    harness.shell = one.shell
     if one.name == "gemini" and type_name == "gemini":
         # Without a named model it asks one which model it is to ask.
-        house.usual_model = one.model
-    return house
+        harness.usual_model = one.model
+    return harness
 
 
-def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], House]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
         command = (sys.executable, "-S", stub_agent.__file__)
         one = pointed.Pointed(
             name=type_name,
@@ -261,11 +261,11 @@ def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel]
     return build
 
 
-def _template(folder: Path, abilities: Abilities, model: FakeModel) -> House:
-    house = _stub("template")(folder, abilities, model)
-    options = (*house.config.command, "{tools}", ("--model", "{model}"), ("--system", "{system}"))
-    house.config = dataclasses.replace(
-        house.config,
+def _template(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+    harness = _stub("template")(folder, abilities, model)
+    options = (*harness.config.command, "{tools}", ("--model", "{model}"), ("--system", "{system}"))
+    harness.config = dataclasses.replace(
+        harness.config,
         command=(*options, ("--session-id", "{session_id}")),
         resume=(*options, ("--resume", "{session_id}")),
         tools_on=("--force",),
@@ -277,30 +277,30 @@ def _template(folder: Path, abilities: Abilities, model: FakeModel) -> House:
             "output_tokens": "usage.output_tokens",
         },
     )
-    return house
+    return harness
 
 
-def _service(type_name: str, path: str) -> Callable[[Path, Abilities, FakeModel], House]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+def _service(type_name: str, path: str) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
         models = {"sonnet": "fake-model", "opus": "fake-model", "haiku": "other-model"}
         address = f"{model.address}{path}"
         config = BackendConfig(name=type_name, type=type_name, base_url=address, api_key_env="FAKE_KEY", models=models)
-        house = House(folder, abilities, config, model)
-        house.environ = {**os.environ, "FAKE_KEY": pointed.KEY, "NO_PROXY": "127.0.0.1"}
-        return house
+        harness = StoreHarness(folder, abilities, config, model)
+        harness.environ = {**os.environ, "FAKE_KEY": pointed.KEY, "NO_PROXY": "127.0.0.1"}
+        return harness
 
     return build
 
 
-def _scripted(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+def _scripted(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
     config = BackendConfig(name="scripted", type="scripted", file=folder / "replies.json")
-    house = ScriptedHouse(folder, abilities, config, model)
-    house.say(replies.Reply(text="PONG"))
-    return house
+    harness = ScriptedAgentHarness(folder, abilities, config, model)
+    harness.say(replies.Reply(text="PONG"))
+    return harness
 
 
-def _local(folder: Path, abilities: Abilities, model: FakeModel) -> House:
-    return House(folder, abilities, BackendConfig(name="local", type="local"), model)
+def _local(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+    return StoreHarness(folder, abilities, BackendConfig(name="local", type="local"), model)
 
 
 _OFF = "tools_cannot_be_turned_off"

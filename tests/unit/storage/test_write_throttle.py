@@ -8,9 +8,9 @@ from pathlib import Path
 
 from app.domain.events import EventType
 from app.storage import write_throttle
-from tests.conformance import houses
-from tests.conformance.houses import RUN
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
+from tests.unit.storage import writer_processes
 
 LONG_SECONDS = 0.02
 
@@ -33,9 +33,9 @@ class Writing:
 async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
     """However often a run changes, writing its snapshots takes a twentieth of the time at most."""
     writing = Writing()
-    store = lives.store_in(tmp_path, writing)
+    store = writer_processes.store_in(tmp_path, writing)
     await store.start()
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     log = await store.open(RUN)
     loop = asyncio.get_running_loop()
     began, changes = loop.time(), 0
@@ -58,9 +58,9 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
 async def test_a_short_run_writes_its_snapshots_once(tmp_path: Path) -> None:
     """A run that is over at once writes each projection when it rests, and no sooner."""
     writing = Writing()
-    store = lives.store_in(tmp_path, writing)
+    store = writer_processes.store_in(tmp_path, writing)
     await store.start()
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     log = await store.open(RUN)
     for number in range(10):
         log.refresh(lambda number=number: {"run.json": {"n": number}})  # type: ignore[misc]
@@ -84,9 +84,9 @@ async def test_a_slow_run_shows_each_change_soon(tmp_path: Path) -> None:
             if point == "storage.snapshot.after_rename":
                 loop.call_soon_threadsafe(written.set)
 
-    store = lives.store_in(tmp_path, Told())
+    store = writer_processes.store_in(tmp_path, Told())
     await store.start()
-    await store.create(houses.start())
+    await store.create(store_harness.start())
     log = await store.open(RUN)
     for number in range(3):
         written.clear()

@@ -27,8 +27,8 @@ def test_the_list_holds_exactly_the_points_in_the_code() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("storage.")
     }
     whole = {name for name in literals if name in crash_points.POINTS}
-    beginnings = literals - whole
-    made = whole | {f"{name}.{at}" for name in beginnings for at in ENDINGS.get(name, REPLACED)}
+    started_listeners = literals - whole
+    made = whole | {f"{name}.{at}" for name in started_listeners for at in ENDINGS.get(name, REPLACED)}
 
     assert made == set(crash_points.POINTS)
     assert len(crash_points.POINTS) == len(set(crash_points.POINTS))

@@ -18,16 +18,16 @@ class Line:
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
         self.told: list[tuple[str, capacity.Obstacle | None]] = []
-        self.seats = capacity.WorkerCapacity(
-            limit, lambda run_id: self.told.append((run_id, self.seats.obstacle(run_id)))
+        self.capacity = capacity.WorkerCapacity(
+            limit, lambda run_id: self.told.append((run_id, self.capacity.obstacle(run_id)))
         )
         self.granted: list[str] = []
         if known:
-            self.seats.know_workspaces()
+            self.capacity.know_workspaces()
 
     def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
         """Ask for a seat."""
-        self.seats.join(self.ticket(run_id, priority, workspace, *ancestors))
+        self.capacity.join(self.ticket(run_id, priority, workspace, *ancestors))
 
     def ticket(
         self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str
@@ -44,8 +44,8 @@ class Line:
 
     def end(self, run_id: str) -> None:
         """Let a run go for good."""
-        self.seats.free(run_id)
-        self.seats.release(run_id)
+        self.capacity.free(run_id)
+        self.capacity.release(run_id)
 
 
 def test_the_first_come_is_the_first_served() -> None:
@@ -56,7 +56,7 @@ def test_the_first_come_is_the_first_served() -> None:
     line.end("b")
 
     assert line.granted == ["a", "b", "c"]
-    assert (line.seats.taken, line.seats.queued) == (2, 1)
+    assert (line.capacity.taken, line.capacity.queued) == (2, 1)
 
 
 def test_a_higher_priority_goes_first() -> None:
@@ -77,23 +77,23 @@ def test_a_withdrawn_request_is_forgotten() -> None:
     line = Line(1)
     for run_id in "abc":
         line.join(run_id)
-    line.seats.withdraw("b")
+    line.capacity.withdraw("b")
     line.end("a")
 
     assert line.granted == ["a", "c"]
-    assert not line.seats.is_queued("b")
+    assert not line.capacity.is_queued("b")
 
 
 def test_a_closed_queue_grants_nothing() -> None:
     """After closing, requests are kept and nobody is seated."""
     line = Line(1)
     line.join("a")
-    line.seats.close()
+    line.capacity.close()
     line.join("b")
     line.end("a")
 
     assert line.granted == ["a"]
-    assert line.seats.is_queued("b")
+    assert line.capacity.is_queued("b")
 
 
 def test_a_held_workspace_holds_up_nobody_else() -> None:
@@ -105,8 +105,8 @@ def test_a_held_workspace_holds_up_nobody_else() -> None:
     line.join("sharing")
 
     assert line.granted == ["holder", "elsewhere", "sharing"]
-    assert line.seats.obstacle("other") == capacity.Obstacle(reason="workspace_busy", holder="holder")
-    assert line.seats.obstacle("holder") is None
+    assert line.capacity.obstacle("other") == capacity.Obstacle(reason="workspace_busy", holder="holder")
+    assert line.capacity.obstacle("holder") is None
 
     line.end("holder")
 
@@ -118,7 +118,7 @@ def test_a_workspace_outlives_the_seat() -> None:
     line = Line(4)
     line.join("holder", 0, "/w")
     line.join("other", 0, "/w")
-    line.seats.free("holder")
+    line.capacity.free("holder")
 
     assert line.granted == ["holder"]
 
@@ -155,13 +155,13 @@ def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
     line.join("sharing")
 
     assert line.granted == ["sharing"]
-    assert line.seats.obstacle("early") == capacity.Obstacle(reason="recovering")
+    assert line.capacity.obstacle("early") == capacity.Obstacle(reason="recovering")
 
-    line.seats.hold("/w", "found")
-    line.seats.know_workspaces()
+    line.capacity.hold("/w", "found")
+    line.capacity.know_workspaces()
 
     assert line.granted == ["sharing"]
-    assert line.seats.obstacle("early") == capacity.Obstacle(reason="workspace_busy", holder="found")
+    assert line.capacity.obstacle("early") == capacity.Obstacle(reason="workspace_busy", holder="found")
 
     line.end("found")
 
@@ -173,8 +173,8 @@ def test_whoever_waits_is_told_of_another_obstacle() -> None:
     line = Line(8, known=False)
     line.join("waiting", 0, "/w")
     line.join("other", 0, "/v")
-    line.seats.hold("/w", "found")
-    line.seats.know_workspaces()
+    line.capacity.hold("/w", "found")
+    line.capacity.know_workspaces()
     line.join("first", 1, "/w")
     line.end("found")
 
@@ -203,12 +203,12 @@ def test_nobody_waits_behind_an_obstacle_untold(
     """Whatever happens, what was told last of a run that waits is what stands in its way."""
     outside = Outside("/v")
     line = Line(limit, known=False)
-    line.seats.guard(outside.lock, lambda: None)
-    line.seats.hold("/w", "found")
-    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    line.capacity.guard(outside.lock, lambda: None)
+    line.capacity.hold("/w", "found")
+    line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
     seated = ["found"]
-    shown = {f"r{number}": line.seats.obstacle(f"r{number}") for number in range(len(wishes))}
-    deeds = [lambda: line.seats.know_workspaces(), lambda: outside.busy.clear(), lambda: line.seats.look_again()]
+    shown = {f"r{number}": line.capacity.obstacle(f"r{number}") for number in range(len(wishes))}
+    deeds = [lambda: line.capacity.know_workspaces(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
         line.told.clear()
@@ -221,9 +221,9 @@ def test_nobody_waits_behind_an_obstacle_untold(
         seated += line.granted[before:]
         shown |= dict(line.told)
 
-        waiting = [run_id for run_id in shown if line.seats.is_queued(run_id)]
+        waiting = [run_id for run_id in shown if line.capacity.is_queued(run_id)]
         assert {run_id: shown[run_id] for run_id in waiting} == {
-            run_id: line.seats.obstacle(run_id) for run_id in waiting
+            run_id: line.capacity.obstacle(run_id) for run_id in waiting
         }
 
 
@@ -237,7 +237,7 @@ def test_everybody_is_served_once_and_in_order(
 ) -> None:
     """Whoever ends whenever: the limit and the workspaces hold, and runs of a kind are served in order."""
     line = Line(limit)
-    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
     seated = list(line.granted)
     while seated:
         held = [wishes[int(run_id[1:])][1] for run_id in seated]
@@ -290,7 +290,7 @@ class Held:
 def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
     """Return seats that lock their workspaces, and what was told of other processes."""
     line, told = Line(limit), list[str]()
-    line.seats.guard(outside.lock, lambda: told.append("elsewhere"))
+    line.capacity.guard(outside.lock, lambda: told.append("elsewhere"))
     return line, told
 
 
@@ -302,15 +302,15 @@ def test_a_workspace_of_another_process_is_waited_for() -> None:
     line.join("two", 0, "/b")
 
     assert (line.granted, told, outside.ours) == (["two"], ["elsewhere"], ["/b"])
-    assert line.seats.obstacle("one") == capacity.Obstacle(reason="workspace_busy")
-    assert line.seats.look_again() is True
+    assert line.capacity.obstacle("one") == capacity.Obstacle(reason="workspace_busy")
+    assert line.capacity.look_again() is True
     assert line.granted == ["two"]
 
     outside.busy.clear()
 
-    assert line.seats.look_again() is False
+    assert line.capacity.look_again() is False
     assert line.granted == ["two", "one"]
-    assert line.seats.obstacle("one") is None
+    assert line.capacity.obstacle("one") is None
 
 
 def test_a_lock_is_given_back_with_the_workspace() -> None:
@@ -331,7 +331,7 @@ def test_a_lock_is_given_back_with_the_workspace() -> None:
 
     assert outside.ours == ["/b"]
 
-    line.seats.clear()
+    line.capacity.clear()
 
     assert outside.ours == []
 
@@ -350,9 +350,9 @@ def test_who_is_found_begun_goes_on_whoever_is_beside_it() -> None:
     """A run found begun at the start holds its workspace here, though another process may have locked it."""
     outside = Outside("/a")
     line, told = guarded(2, outside)
-    line.seats.hold("/a", "begun")
+    line.capacity.hold("/a", "begun")
     line.join("begun", 0, "/a")
     line.join("next", 0, "/a")
 
     assert (line.granted, told) == (["begun"], [])
-    assert line.seats.obstacle("next") == capacity.Obstacle(reason="workspace_busy", holder="begun")
+    assert line.capacity.obstacle("next") == capacity.Obstacle(reason="workspace_busy", holder="begun")

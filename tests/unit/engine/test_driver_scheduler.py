@@ -20,20 +20,20 @@ async def _two_steps(ctx):
 
 def test_a_driver_is_blocked_until_its_record_is_handed_out():
     """One request is open at a time in a sequence, and each answer leads to the next."""
-    conductor, _ = samples.conductor(_two_steps)
-    conductor.start()
+    scheduler, _ = samples.scheduler(_two_steps)
+    scheduler.start()
 
-    assert list(conductor.asks) == ["first"]
+    assert list(scheduler.asks) == ["first"]
 
-    samples.answer(conductor, "first", output="red")
+    samples.answer(scheduler, "first", output="red")
 
-    assert conductor.asks["second"].body["args"] == {"seen": "red"}
+    assert scheduler.asks["second"].body["args"] == {"seen": "red"}
 
-    samples.answer(conductor, "second", output="blue")
+    samples.answer(scheduler, "second", output="blue")
 
-    assert conductor.finished
-    assert conductor.result.reason == "blue"
-    assert conductor.failure is None
+    assert scheduler.finished
+    assert scheduler.result.reason == "blue"
+    assert scheduler.failure is None
 
 
 def test_a_failure_of_the_driver_is_kept():
@@ -43,12 +43,12 @@ def test_a_failure_of_the_driver_is_kept():
         await ctx.perform("only", samples.tool("one"))
         raise errors.RunFailed("no good", causes=("only",))
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
-    samples.answer(conductor, "only")
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
+    samples.answer(scheduler, "only")
 
-    assert conductor.finished
-    assert isinstance(conductor.failure, errors.RunFailed)
+    assert scheduler.finished
+    assert isinstance(scheduler.failure, errors.RunFailed)
 
 
 def test_a_gather_asks_for_all_its_branches_at_once():
@@ -60,17 +60,17 @@ def test_a_gather_asks_for_all_its_branches_at_once():
     async def drive(ctx):
         return await ctx.gather({name: branch(ctx, name) for name in ("a", "b", "c")})
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
 
-    assert list(conductor.asks) == ["a", "b", "c"]
-    assert [ask.branch for ask in conductor.asks.values()] == ["/1.a", "/1.b", "/1.c"]
+    assert list(scheduler.asks) == ["a", "b", "c"]
+    assert [ask.branch for ask in scheduler.asks.values()] == ["/1.a", "/1.b", "/1.c"]
 
     for name in ("c", "a", "b"):
-        samples.answer(conductor, name, output=name.upper())
+        samples.answer(scheduler, name, output=name.upper())
 
-    assert conductor.result == {"a": "A", "b": "B", "c": "C"}
-    assert list(conductor.result) == ["a", "b", "c"]
+    assert scheduler.result == {"a": "A", "b": "B", "c": "C"}
+    assert list(scheduler.result) == ["a", "b", "c"]
 
 
 def test_a_limited_gather_starts_branches_as_others_end():
@@ -82,19 +82,19 @@ def test_a_limited_gather_starts_branches_as_others_end():
     async def drive(ctx):
         await ctx.gather({name: branch(ctx, name) for name in "abcd"}, limit=2)
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
 
-    assert list(conductor.asks) == ["a", "b"]
+    assert list(scheduler.asks) == ["a", "b"]
 
-    samples.answer(conductor, "b")
+    samples.answer(scheduler, "b")
 
-    assert list(conductor.asks) == ["a", "c"]
+    assert list(scheduler.asks) == ["a", "c"]
 
     for name in ("a", "c", "d"):
-        samples.answer(conductor, name)
+        samples.answer(scheduler, name)
 
-    assert conductor.finished
+    assert scheduler.finished
 
 
 def test_the_first_failing_branch_cancels_its_siblings():
@@ -118,17 +118,17 @@ def test_the_first_failing_branch_cancels_its_siblings():
             return (await ctx.perform("after", samples.tool(str(error)))).output
         return None
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
-    samples.answer(conductor, "bad")
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
+    samples.answer(scheduler, "bad")
 
-    assert list(conductor.asks) == ["after"]
+    assert list(scheduler.asks) == ["after"]
     assert cleaned == ["a", "c"]
-    assert conductor.was_cancelled("/1.a/1.deep")
-    assert conductor.was_cancelled("/1.c")
-    assert not conductor.was_cancelled("/1.bad")
-    assert not conductor.was_cancelled("")
-    assert not conductor.was_cancelled("/1.ab")
+    assert scheduler.was_cancelled("/1.a/1.deep")
+    assert scheduler.was_cancelled("/1.c")
+    assert not scheduler.was_cancelled("/1.bad")
+    assert not scheduler.was_cancelled("")
+    assert not scheduler.was_cancelled("/1.ab")
 
 
 def test_a_patient_gather_keeps_errors_in_place():
@@ -143,16 +143,16 @@ def test_a_patient_gather_keeps_errors_in_place():
     async def drive(ctx):
         return await ctx.gather({name: branch(ctx, name) for name in "ab"}, fail_fast=False)
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
-    samples.answer(conductor, "a", status="failed", error={"code": "x", "message": "y"})
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
+    samples.answer(scheduler, "a", status="failed", error={"code": "x", "message": "y"})
 
-    assert list(conductor.asks) == ["b"]
+    assert list(scheduler.asks) == ["b"]
 
-    samples.answer(conductor, "b")
+    samples.answer(scheduler, "b")
 
-    assert isinstance(conductor.result["a"], errors.StepError)
-    assert conductor.result["b"] == "b"
+    assert isinstance(scheduler.result["a"], errors.StepError)
+    assert scheduler.result["b"] == "b"
 
 
 def test_an_empty_gather_is_over_at_once():
@@ -161,11 +161,11 @@ def test_an_empty_gather_is_over_at_once():
     async def drive(ctx):
         return await ctx.gather({})
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
 
-    assert conductor.finished
-    assert conductor.result == {}
+    assert scheduler.finished
+    assert scheduler.result == {}
 
 
 def test_the_same_key_twice_is_the_driver_s_fault():
@@ -175,11 +175,11 @@ def test_the_same_key_twice_is_the_driver_s_fault():
         await ctx.perform("same", samples.tool("one"))
         await ctx.perform("same", samples.tool("one"))
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
 
     with pytest.raises(errors.DriverFault, match="twice") as caught:
-        samples.answer(conductor, "same")
+        samples.answer(scheduler, "same")
 
     assert caught.value.code == "key_repeated"
 
@@ -191,10 +191,10 @@ def test_a_key_is_short_printable_text(key):
     async def drive(ctx):
         await ctx.perform(key, samples.tool("one"))
 
-    conductor, _ = samples.conductor(drive)
+    scheduler, _ = samples.scheduler(drive)
 
     with pytest.raises(errors.DriverFault, match="no key"):
-        conductor.start()
+        scheduler.start()
 
 
 def test_a_driver_that_awaits_anything_else_is_stopped():
@@ -203,10 +203,10 @@ def test_a_driver_that_awaits_anything_else_is_stopped():
     async def drive(ctx):
         await asyncio.sleep(0)
 
-    conductor, _ = samples.conductor(drive)
+    scheduler, _ = samples.scheduler(drive)
 
     with pytest.raises(errors.DriverFault, match="not from its context"):
-        conductor.start()
+        scheduler.start()
 
 
 def test_no_driver_can_swallow_a_fault():
@@ -220,12 +220,12 @@ def test_no_driver_can_swallow_a_fault():
             seen.append(type(error))
             raise
 
-    conductor, _ = samples.conductor(drive)
+    scheduler, _ = samples.scheduler(drive)
 
     with pytest.raises(errors.DriverFault):
-        conductor.start()
+        scheduler.start()
 
-    conductor.close()
+    scheduler.close()
 
     assert seen == [GeneratorExit]
 
@@ -237,14 +237,14 @@ def test_a_content_is_read_before_the_driver_goes_on():
     async def drive(ctx):
         return await ctx.read(blob)
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
 
-    assert [read.blob for read in conductor.reads] == [blob]
+    assert [read.blob for read in scheduler.reads] == [blob]
 
-    conductor.answer(conductor.reads[0], "abc")
+    scheduler.answer(scheduler.reads[0], "abc")
 
-    assert conductor.result == "abc"
+    assert scheduler.result == "abc"
 
 
 def test_closing_drops_every_branch():
@@ -263,12 +263,12 @@ def test_closing_drops_every_branch():
         finally:
             cleaned.append("main")
 
-    conductor, _ = samples.conductor(drive)
-    conductor.start()
-    conductor.close()
+    scheduler, _ = samples.scheduler(drive)
+    scheduler.start()
+    scheduler.close()
 
     assert cleaned == ["a", "b", "main"]
-    assert conductor.asks == {}
+    assert scheduler.asks == {}
 
 
 async def test_many_branches_are_stepped_in_portions():
@@ -280,12 +280,12 @@ async def test_many_branches_are_stepped_in_portions():
         branches = {str(number): ctx.perform(f"s{number}", samples.tool("one")) for number in range(1000)}
         return list(await ctx.gather(branches))
 
-    conductor, _ = samples.conductor(forks)
-    conductor.start()
-    portions = [len(conductor.asks)]
-    while conductor.busy:
-        conductor.go_on()
-        portions.append(len(conductor.asks) - sum(portions))
+    scheduler, _ = samples.scheduler(forks)
+    scheduler.start()
+    portions = [len(scheduler.asks)]
+    while scheduler.busy:
+        scheduler.go_on()
+        portions.append(len(scheduler.asks) - sum(portions))
 
-    assert list(conductor.asks) == [f"s{number}" for number in range(1000)]
+    assert list(scheduler.asks) == [f"s{number}" for number in range(1000)]
     assert max(portions) <= STEPS_AT_ONCE

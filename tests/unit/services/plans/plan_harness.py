@@ -61,7 +61,7 @@ class Place:
         """Its settings."""
         self.people = definitions.roster_of(self.chosen)
         """Its agents."""
-        self.reference = definitions.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
+        self.reference = definitions.reference_of(self.chosen, self.people, chores.platform(chores.Toolbox()))
         """Its recipes."""
 
     def add_recipe(self, recipe: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Place:
         (self.project.data / "recipes" / "chores" / f"{recipe_id}.json").unlink()
 
 
-class Desk:
+class Harness:
     """One life after another of a service over the same disk."""
 
     def __init__(self, place: Place, *, limit: int = 8, time: clock.Clock | None = None) -> None:
@@ -87,25 +87,25 @@ class Desk:
         self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes)
         self.sessions = agent_sessions.MemoryAgentSessions()
         self.limit = limit
-        self.room: bootstrap.Application
+        self.application: bootstrap.Application
         """The use cases of the present life."""
 
-    async def open(self, *, recover: bool = True) -> Desk:
+    async def open(self, *, recover: bool = True) -> Harness:
         """Start a life.
 
         Args:
             recover: Whether it is the service's, and not that of a command.
         """
         await self.store.start(serve=recover)
-        self.room = self._room()
-        self.room.engine.start(recover=recover)
-        self.room.planner.start(recover=recover)
+        self.application = self._room()
+        self.application.engine.start(recover=recover)
+        self.application.planner.start(recover=recover)
         return self
 
     async def close(self) -> None:
         """Stop as a service does."""
-        await soon(self.room.planner.stop())
-        await soon(self.room.engine.stop(0))
+        await soon(self.application.planner.stop())
+        await soon(self.application.engine.stop(0))
         await self.store.close()
 
     def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
@@ -132,7 +132,7 @@ class Desk:
         self.store = store
         self.toolbox.busy.clear()
 
-    async def restart(self, *, recover: bool = True) -> Desk:
+    async def restart(self, *, recover: bool = True) -> Harness:
         """Come up again over what the disk holds."""
         self.probes = recording.RecordingProbes()
         left = self.store
@@ -143,30 +143,30 @@ class Desk:
 
     async def create(self, *tasks: requests.NewTask, **fields: Any) -> str:
         """Make a plan and return its id."""
-        return (await self.room.plans.create(requests.NewPlan(tasks=tasks, **fields))).plan.session_id
+        return (await self.application.plans.create(requests.NewPlan(tasks=tasks, **fields))).plan.session_id
 
     async def started(self, *tasks: requests.NewTask, **fields: Any) -> str:
         """Make a plan, approve and start it."""
         session_id = await self.create(*tasks, **fields)
-        await self.room.plans.approve(session_id)
-        await self.room.plans.start(session_id)
+        await self.application.plans.approve(session_id)
+        await self.application.plans.start(session_id)
         return session_id
 
     def start_soon(self, session_id: str) -> asyncio.Task[plans.Plan]:
         """Begin to start a plan."""
-        return asyncio.create_task(self.room.plans.start(session_id))
+        return asyncio.create_task(self.application.plans.start(session_id))
 
     def create_soon(self, new: requests.NewPlan) -> asyncio.Task[requests.Created]:
         """Begin to make a plan."""
-        return asyncio.create_task(self.room.plans.create(new))
+        return asyncio.create_task(self.application.plans.create(new))
 
     async def resume(self, run_id: str) -> None:
         """Send a run on by hand."""
-        await self.room.runs.resume(run_id, run_requests.ResumeRequest())
+        await self.application.runs.resume(run_id, run_requests.ResumeRequest())
 
     async def show(self, session_id: str) -> plans.Plan:
         """Return a plan."""
-        return await self.room.plans.show(session_id)
+        return await self.application.plans.show(session_id)
 
     async def task(self, session_id: str, task_id: int) -> plans.Task:
         """Return a task of a plan."""
@@ -176,7 +176,7 @@ class Desk:
 
     async def rested(self, session_id: str) -> plans.Plan:
         """Wait until a plan rests."""
-        return await soon(self.room.plans.rested(session_id))
+        return await soon(self.application.plans.rested(session_id))
 
     async def until(self, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
         """Wait until something holds of a plan."""
@@ -188,16 +188,16 @@ class Desk:
 
     async def runs(self) -> list[str]:
         """Return the state of every run there is, oldest first."""
-        found = await self.room.runs.list_runs(stores.RunQuery(limit=1000))
+        found = await self.application.runs.list_runs(stores.RunQuery(limit=1000))
         return [row.status for row in reversed(found)]
 
     async def run_ids(self) -> list[str]:
         """Return every run there is."""
-        return [row.run_id for row in await self.room.runs.list_runs(stores.RunQuery(limit=1000))]
+        return [row.run_id for row in await self.application.runs.list_runs(stores.RunQuery(limit=1000))]
 
     async def issues(self) -> list[issues.IssueSummary]:
         """Return every issue there is."""
-        found, _ = await self.room.issues.page(issues.IssueQuery())
+        found, _ = await self.application.issues.page(issues.IssueQuery())
         return found
 
     def put(self, session_id: str, content: dict[str, Any]) -> None:
@@ -217,9 +217,9 @@ class Desk:
         place = self.place
         pool = dataclasses.replace(place.chosen.pool, max_running=self.limit)
         chosen = dataclasses.replace(place.chosen, pool=pool)
-        world = dataclasses.replace(chores.world(self.toolbox), clock=self.clock, probes=self.probes)
-        talks = conversation_claims.ConversationClaims(self.sessions, self.store, world.drivers)
-        programs = supervisor.Supervisor(place.project.data / "processes", world.ids, {})
+        platform = dataclasses.replace(chores.platform(self.toolbox), clock=self.clock, probes=self.probes)
+        talks = conversation_claims.ConversationClaims(self.sessions, self.store, platform.drivers)
+        programs = supervisor.Supervisor(place.project.data / "processes", platform.ids, {})
         around = definitions.surroundings_of(chosen, self.clock, programs, self.sessions)
         asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
         performers: dict[str, ports.Performer] = {
@@ -229,7 +229,7 @@ class Desk:
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
         )
-        return container._room(chosen, world, place.reference, equipment, self.store, talks, self.sessions)
+        return container._application(chosen, platform, place.reference, equipment, self.store, talks, self.sessions)
 
 
 def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:

@@ -14,7 +14,7 @@ from app.domain import file_operations, library, operations, plain, records
 from app.domain.states import RunState, StepState
 from app.engine import probes, refusals, runner
 from app.tools import captures
-from tests.unit.dialects.orchestrate import workshop
+from tests.unit.dialects.orchestrate import workflow_harness
 from tests.unit.engine import logs, samples
 
 Program = Callable[[operations.Command], tuple[int, str]]
@@ -144,7 +144,7 @@ class Play:
 
     def __init__(self, *steps: Any, document: Any = None, **facts: Any) -> None:
         more = {name: facts.pop(name) for name in ("strict_flow", "context", "version") if name in facts}
-        text = document or json.dumps(workshop.workflow(*steps, **more))
+        text = document or json.dumps(workflow_harness.workflow(*steps, **more))
         self.dialect = Orchestrate()
         self.recipe = self.dialect.parse(text, "flow")
         frozen = self.dialect.freeze(self.recipe, library.Library())
