@@ -27,13 +27,13 @@ _SWITCH_SECONDS = 0.001
 """Time after which a thread that computes lets the event loop go first."""
 
 
-def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
+def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = None) -> fastapi.FastAPI:
     """Return the application for any ASGI server; its lifespan is the service's."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
-        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address)) as application:
+        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), platform) as application:
             app.state.services = _services(application, chosen.server)
             yield
             application.runs.release()
