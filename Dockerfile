@@ -9,10 +9,12 @@ RUN python -m venv /opt/control-room
 COPY requirements.lock requirements-local.lock ./
 RUN /opt/control-room/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
     && /opt/control-room/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements-local.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml LICENSE README.md ./
 COPY app app
 COPY recipes recipes
 COPY migrations migrations
+COPY .control-room/example .control-room/example
+COPY .control-room/example-code .control-room/example-code
 RUN /opt/control-room/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e

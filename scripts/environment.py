@@ -29,7 +29,10 @@ MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2 * 2**30
 """Room that the files of tests need."""
 
-SUPPORTED = ((3, 11), (3, 12), (3, 13))
+OLDEST = (3, 11)
+"""Version of Python from which on the project runs."""
+TRIED = ("3.11", "3.12", "3.13", "3.14")
+"""Versions that the tests have passed on; a newer one is used, too, and may lack wheels of some packages."""
 INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
 """Locks whose packages declare requirements that the project does not use (docs/decisions/0003)."""
 
@@ -68,10 +71,10 @@ def memory() -> Path | None:
 def _usable(python: Path) -> bool:
     if not python.exists():
         return False
-    told = subprocess.run(
+    asked = subprocess.run(
         [python, "-c", "import pip, sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=False
     )
-    return told.returncode == 0 and tuple(map(int, told.stdout.split())) in SUPPORTED
+    return asked.returncode == 0 and tuple(map(int, asked.stdout.split())) >= OLDEST
 
 
 def _create() -> None:
@@ -83,15 +86,13 @@ def _create() -> None:
 
 
 def _interpreter() -> str:
-    if sys.version_info[:2] in SUPPORTED and sys.executable:
+    if sys.version_info[:2] >= OLDEST and sys.executable:
         return sys.executable
-    names = [f"python{major}.{minor}" for major, minor in reversed(SUPPORTED)]
+    names = [f"python{version}" for version in reversed(TRIED)]
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
         here = ".".join(map(str, sys.version_info[:3]))
-        sys.exit(
-            f"Control Room needs Python 3.11, 3.12 or 3.13. This is {here}, and none of {', '.join(names)} is on PATH."
-        )
+        sys.exit(f"Control Room needs Python 3.11 or newer. This is {here}, and none of {', '.join(names)} is on PATH.")
     return found
 
 

@@ -80,7 +80,7 @@ def _copied(folder: Path) -> Path:
 
 def _interpreters(tree: Path) -> Iterator[str]:
     """Find interpreters that the user can execute and that the project supports."""
-    names = [f"python{major}.{minor}" for major, minor in environment.SUPPORTED] + ["python3"]
+    names = [f"python{version}" for version in environment.TRIED] + ["python3"]
     places = [sys.executable, *(f"{folder}/{name}" for folder in ("/usr/local/bin", "/usr/bin") for name in names)]
     asked = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
     for place in places:
@@ -88,7 +88,7 @@ def _interpreters(tree: Path) -> Iterator[str]:
             told = subprocess.run([place, "-c", asked], capture_output=True, text=True, check=True, **_as_nobody(tree))
         except (OSError, subprocess.SubprocessError):
             continue
-        if tuple(map(int, told.stdout.split())) in environment.SUPPORTED:
+        if tuple(map(int, told.stdout.split())) >= environment.OLDEST:
             yield place
 
 

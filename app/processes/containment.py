@@ -13,7 +13,7 @@ from app.domain import secret_spellings
 from app.processes import environments, namespace_init
 
 _ROOT = str(Path(__file__).resolve().parents[2])
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main(sys.argv[2])"
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes.namespace_init import main; main(sys.argv[2])"
 _PATIENCE_SECONDS = 10.0
 
 

@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     needed = getattr(metafunc.function, "needs", lambda _: True)
     plans = [(name, plan) for name, plan in agent_harness.PLANS.items() if needed(plan.abilities)]
     parameters = [pytest.param(name, marks=_marks(name, plan)) for name, plan in plans]
-    metafunc.parametrize("house", parameters, indirect=True)
+    metafunc.parametrize("harness", parameters, indirect=True)
 
 
 def _marks(name: str, plan: agent_harness.Plan) -> list[pytest.MarkDecorator]:

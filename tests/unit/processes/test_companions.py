@@ -89,10 +89,10 @@ async def test_signals_that_end_a_service_are_not_for_companions(
 
 SERVICE = """
 import asyncio, sys
-from app.processes import companions
+from app.processes import helper_process
 
 async def main():
-    companion = await companions.Companion.start("tests.unit.processes.echo")
+    companion = await helper_process.HelperProcess.start("tests.unit.processes.echo")
     await companion.ask({"say": "hello"})
     print(companion.pid, flush=True)
     await companion.ask({"do": "hang"})

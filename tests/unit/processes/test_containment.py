@@ -430,19 +430,19 @@ class TestNamespaces:
 _NOBODY = """
 import ctypes, os, resource, sys
 sys.path.append(sys.argv[1])
-from app.processes import namespaces, wardens
+from app.processes import namespaces, namespace_init
 user = int(sys.argv[2])
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     ctypes.CDLL(None).prctl(4, 1)  # as after an exec
-way, _ = wardens.Containment("auto").found()
+way, _ = namespace_init.Containment("auto").found()
 print(namespaces.NAMES.get(way), flush=True)
 script = f"id -u; touch {sys.argv[3]}; exit 6"
-pid, hears = wardens.start(way, lambda: os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ), ())
+pid, hears = namespace_init.start(way, lambda: os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ), ())
 os.waitpid(pid, 0)
-print(os.waitstatus_to_exitcode(wardens.heard(hears).status))
+print(os.waitstatus_to_exitcode(namespace_init.heard(hears).status))
 """
 
 
@@ -502,8 +502,8 @@ class TestChoosing:
         """What worked when it was tried out and does not now is said, and nothing runs without its walls."""
         modes.need(namespaced)
         begin, end = launcher_client._PROGRAM.split("launcher.main")
-        refuse = " from app.processes import namespaces, wardens;"
-        refuse += " wardens.Containment.found = lambda self: (next(iter(namespaces.NAMES)), 0);"
+        refuse = " from app.processes import namespaces, namespace_init;"
+        refuse += " namespace_init.Containment.found = lambda self: (next(iter(namespaces.NAMES)), 0);"
         refuse += " namespaces._MS_REC = 0; namespaces._MS_SLAVE = 0;"
         monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
         async for running in _running(namespaced, tmp_path):

@@ -21,8 +21,8 @@ NUMBERS = st.integers(0, 2**32 - 1)
 BEARING = """
 import os, sys
 sys.path.append(sys.argv[1])
-from app.processes import marks
-print(marks.bear(int(sys.argv[2])), flush=True)
+from app.processes import process_markers
+print(process_markers.bear(int(sys.argv[2])), flush=True)
 os.execve("/bin/sleep", ["sleep", "60"], {})
 """
 ROOT = Path(__file__).resolve().parents[3]

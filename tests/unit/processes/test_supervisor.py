@@ -537,7 +537,9 @@ class TestElsewhere:
     async def elsewhere(self, running: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch) -> supervisor.Supervisor:
         begin, end = launcher_client._PROGRAM.split("launcher.main")
         monkeypatch.setattr(
-            launcher_client, "_PROGRAM", f"{begin} from app.processes import kin; kin.LINUX = False; launcher.main{end}"
+            launcher_client,
+            "_PROGRAM",
+            f"{begin} from app.processes import process_tree; process_tree.LINUX = False; launcher.main{end}",
         )
         return running
 
