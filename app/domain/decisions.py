@@ -107,7 +107,7 @@ class Decisions:
     due: dict[str, str] = field(default_factory=dict)
     """When timers, gates and waits are over, by key; kept through restarts and pauses."""
     asked: dict[str, str] = field(default_factory=dict)
-    """When gates were asked, by key; kept as long."""
+    """When gates and other inputs were first awaited, by key; kept as long."""
     highest_attempt: dict[str, int] = field(default_factory=dict)
     """Highest attempt begun by key, ever."""
     last_at: str | None = None
@@ -168,7 +168,7 @@ class Decisions:
         self.tries.setdefault(begun.key, []).append(begun)
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
-        if "gate_id" in line:
+        if "gate_id" in line or "asked_at" in line:
             self.asked[begun.key] = line.get("asked_at") or begun.at
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 

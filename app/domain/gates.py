@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from app import clock
 from app.domain import plain
@@ -86,6 +86,9 @@ class OpenGate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What was decided at a gate, and by whom."""
+
+    of: ClassVar[type[Gate]] = Gate
+    """Operation that it is for."""
 
     decision: str
     """One of the gate's options."""

@@ -272,11 +272,23 @@ class Timer(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate(Operation):
+class Input(Operation):
+    """Wait for the first delivery from outside; the output is `{"value", "author", "idempotency_key"}`."""
+
+    kind: ClassVar[str] = "input"
+    idle: ClassVar[bool] = True
+
+    name: str = ""
+    """What is awaited."""
+    shown: plain.Json = None
+    """What is shown to whoever delivers, so that the delivery is known to refer to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Input):
     """Ask a person; the output is `{"decision", "message", "by_default", "denied", "shown_sha256", ...}`."""
 
     kind: ClassVar[str] = "gate"
-    idle: ClassVar[bool] = True
 
     prompt: str
     """The question."""

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from app.domain import plain
 from app.domain.gates import Answer, OpenGate
+from app.domain.inputs import Delivery
+from app.domain.records import Record
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
 
@@ -98,19 +100,25 @@ class RunEngine(Protocol):
             errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
         """
 
-    async def decide(self, run_id: str, key: str, answer: Answer, attempt: int | None = None) -> None:
-        """Answer an open gate; done once the answer's line is durable. A run that waits in the queue is loaded for it.
+    async def deliver(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None) -> Record:
+        """Answer an open gate, or deliver another open input; done once its line is durable.
+
+        A run that waits in the queue is loaded for it.
 
         Args:
-            attempt: Which try of the step the answer is for; None: the present one.
+            attempt: Which try of the step the delivery is for; None: the present one.
+
+        Returns:
+            The line of the step.
 
         Raises:
-            errors.NotFound: the run has no such gate.
-            errors.Conflict: `gate_decided`, somebody was first, or its time is over; `gate_lapsed`, it was asked anew
-                since; `not_recorded`, the run came to rest before the answer counted.
+            errors.NotFound: `gate_not_found`, `input_not_found`, the run has no such open step.
+            errors.Conflict: `gate_decided`, `input_decided`, another delivery was first, or the time is over;
+                `gate_lapsed`, `input_lapsed`, it was asked anew since; `not_recorded`, the run came to rest before the
+                delivery counted. The same value under the same idempotency key is no conflict at an input.
             errors.WrongState: the run is not this engine's.
             errors.RequestInvalid: `unknown_decision`, the gate has no such option.
-            errors.NoRoom: the answer cannot be written down now; it counts as soon as it can.
+            errors.NoRoom: the delivery cannot be written now; it counts as soon as it can.
             errors.Unavailable: the engine stops.
         """
 

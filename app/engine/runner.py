@@ -11,7 +11,7 @@ from app import errors
 from app.domain import views
 from app.domain.decisions import LINES_MISSING, DecisionKind
 from app.domain.events import EventType
-from app.domain.operations import Gate
+from app.domain.operations import Input
 from app.domain.records import Record, retried
 from app.domain.runs import Transition
 from app.domain.states import RunState
@@ -275,11 +275,11 @@ class Runner:
         self._turns = self._turns + 1
 
     async def _show_waiting(self) -> None:
-        gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
+        inputs = [key for key, work in self._works.items() if isinstance(work.ask.operation, Input)]
         # Whoever hears that the run waits may ask at once for what.
-        waits = bool(gates) and all(work.idle and work.begun for work in self._works.values())
+        waits = bool(inputs) and all(work.idle and work.begun for work in self._works.values())
         if waits and self._projection.status is RunState.RUNNING:
-            self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": gates})
+            self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": inputs})
             await self._projection.move(Transition.wait(self._run_id, self._projection.now()))
         elif not waits and self._projection.status is RunState.WAITING:
             await self._projection.move(Transition.take(self._run_id, self._projection.now()))

@@ -128,7 +128,7 @@ class StepExecutor:
         work.began = self._equipment.clock.monotonic()
         if not self._goes_on_waiting(work):
             await self._note_start(work)
-        if isinstance(work.ask.operation, operations.Gate):
+        if isinstance(work.ask.operation, operations.Input):
             self._tell_asked(work, work.ask.operation)
         self._reach("step.after_started")
         work.begun = True
@@ -139,7 +139,7 @@ class StepExecutor:
         highest = decisions.highest_attempt.get(key, 0)
         if not work.idle or highest == 0 or highest in self._recorded.get(key, ()):
             return False
-        if isinstance(work.ask.operation, operations.Gate) and key not in decisions.asked:
+        if isinstance(work.ask.operation, operations.Input) and key not in decisions.asked:
             return False
         work.attempt = highest
         return _due_seconds(work.ask.operation) is None or key in decisions.due
@@ -155,17 +155,20 @@ class StepExecutor:
             facts["due_at"] = clock.stamp(began + timedelta(seconds=wait))
         if isinstance(ask.operation, operations.Gate):
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, work.attempt)
+        if isinstance(ask.operation, operations.Input):
             facts["asked_at"] = clock.stamp(began)
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
         await self.writer.durability.commit(lambda: self.writer.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
         self.writer.log.add_event(EventType.STEP_STARTED, ask.key, told)
 
-    def _tell_asked(self, work: Work, gate: operations.Gate) -> None:
+    def _tell_asked(self, work: Work, awaited: operations.Input) -> None:
         log = self.writer.log
         # Its time began when it was asked, perhaps in a process before this one.
         work.started_at = clock.instant(log.loaded.decisions.asked[work.ask.key])
-        asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, gate, log.loaded.decisions)
+        if not isinstance(awaited, operations.Gate):
+            return
+        asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, awaited, log.loaded.decisions)
         log.add_event(EventType.GATE_OPENED, work.ask.key, self._equipment.masker.mask(asked.told()))
 
     async def _begin_again(self, work: Work) -> Result | None:
@@ -315,6 +318,8 @@ class StepExecutor:
         encoded = ask.encoded if masked is ask.body else plain.canonical(masked)
         if len(encoded) <= operations.INLINE_BODY_BYTES:
             return {"hash": ask.fingerprint, "body": masked}
+        if ask.operation.kind == operations.Input.kind:
+            return {"hash": ask.fingerprint, "kind": ask.operation.kind}
         if ask.operation.kind not in (operations.ToolCall.kind, operations.Gate.kind):
             return {"hash": ask.fingerprint}
         blob = await self._keep(Content(value=masked, encoded=encoded))

@@ -137,7 +137,7 @@ class Gates:
     async def _decide(self, asked: gates.OpenGate, reply: Reply) -> None:
         given = gates.Answer(decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key)
         with faults.told():
-            await self._engine.decide(asked.run_id, asked.key, given, asked.attempt)
+            await self._engine.deliver(asked.run_id, asked.key, given, asked.attempt)
 
     # -- where a gate may be found
 

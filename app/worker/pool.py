@@ -9,13 +9,14 @@ from collections.abc import Mapping
 
 from app import errors
 from app.domain import gates as engine_gates
-from app.domain import operations, states, views
+from app.domain import inputs as engine_inputs
+from app.domain import operations, records, states, views
 from app.engine import ports, run_engine, runner, stores
-from app.worker import gate_register, recovery
+from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
 from app.worker.background_tasks import BackgroundTasks
+from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
-from app.worker.gate_answers import GateAnswers
 from app.worker.run_commands import RunCommands
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
@@ -45,7 +46,7 @@ class Pool:
     ) -> None:
         self._store = store
         self._grace_seconds = stop_grace_seconds
-        self._gates = gate_register.GateRegister(equipment.clock)
+        self._inputs = inputs.InputRegister(equipment.clock)
         self._children = ChildRuns(
             start_child, self.ended, lambda runs: self._orders.cancel_all(runs), store, dialects, equipment.clock
         )
@@ -53,7 +54,7 @@ class Pool:
         self._clock = equipment.clock
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
         self._orders = RunCommands(store, dialects, equipment, self._active)
-        self._answers = GateAnswers(self._gates, store, self._active)
+        self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = BackgroundTasks(self._died)
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
@@ -136,18 +137,24 @@ class Pool:
         """Load a run that is queued or asleep, because its folder was changed."""
         await self._orders.reload(run_id)
 
-    # -- gates
+    # -- inputs
 
-    async def decide(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
-        """Answer an open gate."""
-        if self._recovery is not None and not self._gates.open_gates(run_id):
+    async def deliver(
+        self,
+        run_id: str,
+        key: str,
+        delivery: engine_gates.Answer | engine_inputs.Delivery,
+        attempt: int | None = None,
+    ) -> records.Record:
+        """Answer an open gate, or deliver another open input."""
+        if self._recovery is not None and not self._inputs.is_open(run_id, key):
             # Before that it is not known which runs this pool has.
             await self.recovered()
-        await self._answers.give(run_id, key, answer, attempt)
+        return await self._deliveries.deliver(run_id, key, delivery, attempt)
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
         """Return the gates that wait for an answer, of one run or of all."""
-        return self._gates.open_gates(run_id)
+        return self._inputs.open_gates(run_id)
 
     # -- what is seen of it
 
@@ -218,7 +225,8 @@ class Pool:
     def _equipped(self, equipment: runner.Equipment) -> runner.Equipment:
         waiting: dict[str, ports.Performer] = {
             operations.Timer.kind: Timers(equipment.clock),
-            operations.Gate.kind: self._gates,
+            operations.Gate.kind: self._inputs,
+            operations.Input.kind: self._inputs,
             operations.ChildRun.kind: self._children,
         }
         return dataclasses.replace(equipment, performers={**equipment.performers, **waiting})
@@ -228,7 +236,7 @@ class Pool:
             unfinished = await recovery.recover(self._store, self._active, self._clock)
             self._found = len(unfinished)
             asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
-            self._helpers.begin(self._answers.let_ask(asking), "questions")
+            self._helpers.begin(self._deliveries.let_ask(asking), "questions")
         else:
             self._active.know_found()
 
@@ -258,7 +266,7 @@ class Pool:
         self._helpers.give_up()
         try:
             await self._orders.settled()
-            await self._answers.settled()
+            await self._deliveries.settled()
             await self._active.close(grace_seconds)
         finally:
             self._over.set()

@@ -102,7 +102,7 @@ async def test_an_answer_leaves_the_inbox_at_once() -> None:
     """What has its answer is not shown, however late the index hears of it."""
     bench = await pools.Bench().open()
     (run_id,) = await waiting(bench, 1)
-    await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await box(bench).page(gate_inbox.GateQuery()) == ([], False)
 

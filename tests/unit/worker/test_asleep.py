@@ -65,7 +65,7 @@ async def test_an_answer_wakes_the_run() -> None:
     assert await there.status(run_id) == "waiting"
     assert there.pool.status().resting == 1
 
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve", message="go on")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve", message="go on")))
 
     assert pools.ending(await there.store.read(run_id))["ask"][1]["message"] == "go on"
     assert await there.ended(run_id) == [RunState.DONE]
@@ -86,7 +86,7 @@ async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
 
     assert loaded() is None
 
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
 
@@ -111,9 +111,9 @@ async def test_nothing_is_seen_of_it() -> None:
     assert after.body == before.body
     assert await told(there, run_id) == events
     with pytest.raises(errors.RequestInvalid):
-        await there.pool.decide(run_id, "ask", gates.Answer(decision="perhaps"))
+        await there.pool.deliver(run_id, "ask", gates.Answer(decision="perhaps"))
     with pytest.raises(errors.NotFound):
-        await there.pool.decide(run_id, "one", gates.Answer(decision="approve"))
+        await there.pool.deliver(run_id, "one", gates.Answer(decision="approve"))
 
     assert there.is_evicted(run_id)
 
@@ -219,7 +219,7 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
     await there.pool.unpause(run_id)
     await there.shown(run_id, RunState.WAITING)
     await there.evicted(run_id)
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
 
@@ -245,7 +245,7 @@ async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
     await there.executed("slow/2")
     await there.evicted(run_id)
     there.toolbox.hold("slow").set()
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id, busy) == [RunState.DONE, RunState.DONE]
     assert sorted(there.toolbox.executed) == ["one/1", "slow/1", "slow/2", "two/1"]
@@ -275,7 +275,7 @@ async def test_a_result_waits_until_the_folder_is_free() -> None:
     there, run_id = await evicted()
     lock = there.store.disk.lock(f"runs/{run_id}")
     assert lock is not None
-    answer = asyncio.create_task(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    answer = asyncio.create_task(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.until(lambda: there.probes.count("pool.woken") == 1)
     await pools.idle()
 
@@ -295,7 +295,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     there, run_id = await evicted()
     there.remove(run_id)
     with pytest.raises(errors.ControlRoomError):
-        await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+        await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.at_rest(run_id)
 
     assert there.pool.open_gates(run_id) == []
@@ -320,7 +320,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
     assert not there.is_evicted(run_id)
 
     disk.full = False
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
 
@@ -356,7 +356,7 @@ async def test_an_order_in_the_moment_of_falling_asleep(order: str, turns: int) 
     await there.until(lambda: bool(there.pool.open_gates(run_id)))
     given: list[asyncio.Task[Any]] = []
     orders = {
-        "decide": lambda: there.pool.decide(run_id, "ask", gates.Answer(decision="approve")),
+        "decide": lambda: there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")),
         "cancel": lambda: there.pool.cancel(run_id),
         "pause": lambda: there.pool.pause(run_id),
         "stop": there.pool.stop,
@@ -384,7 +384,7 @@ async def test_a_kill_at_every_point_of_falling_asleep_and_waking() -> None:
     """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
     there, run_id = await evicted()
     began = len(there.probes.story)
-    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.ended(run_id)
     story = there.probes.story
     fell = story.index("pool.before_sleep")
@@ -401,13 +401,13 @@ async def _die_at(point: str, nth: int) -> None:
     for _ in range(4):
         there.advance(eviction.HURRIED_SECONDS)
         await pools.idle()
-    answer = asyncio.create_task(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    answer = asyncio.create_task(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.bury(left)
     await asyncio.gather(answer, return_exceptions=True)
     await there.restart()
     if "ask" not in pools.ending(await there.store.read(run_id)):
         await there.until(lambda: bool(there.pool.open_gates(run_id)))
-        await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+        await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE], (point, nth)
     assert list(pools.ending(await there.store.read(run_id))) == ["one", "ask", "two"]
@@ -482,7 +482,7 @@ async def _move_on(there: Bench, *, sleeps: bool) -> None:
         there.toolbox.hold(held[0]).set()
     elif asking:
         key, run_id = asking[0]
-        await pools.soon(there.pool.decide(run_id, key, gates.Answer(decision="approve")))
+        await pools.soon(there.pool.deliver(run_id, key, gates.Answer(decision="approve")))
     else:
         there.advance(7)
 

@@ -24,7 +24,7 @@ GUARDED: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask", "stops": True
 async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> str:
     """Run a program with one gate, answered, to its end."""
     run_id = await asked(bench, *program)
-    await pools.soon(bench.pool.decide(run_id, "ask", answer))
+    await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     await bench.ended(run_id)
     return run_id
 
@@ -41,7 +41,7 @@ async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
     bench.toolbox.fail("two")
     run_id = await asked(bench, *GUARDED)
     first = await gate_of(bench, run_id)
-    await pools.soon(bench.pool.decide(run_id, "ask", APPROVE))
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
     await bench.ended(run_id)
     bench.toolbox.mend("two")
     await bench.resumed(run_id, from_key="one")
@@ -50,11 +50,11 @@ async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
     assert (first.attempt, second.attempt) == (1, 2)
     assert first.gate_id != second.gate_id
     with pytest.raises(errors.Conflict) as lapsed:
-        await bench.pool.decide(run_id, "ask", APPROVE, attempt=1)
+        await bench.pool.deliver(run_id, "ask", APPROVE, attempt=1)
 
     assert lapsed.value.code == "gate_lapsed"
 
-    await pools.soon(bench.pool.decide(run_id, "ask", APPROVE, attempt=2))
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE, attempt=2))
     lines = (await bench.store.read(run_id)).records
 
     assert [line.attempt for line in lines if line.key == "ask"] == [1, 2]
@@ -123,7 +123,7 @@ async def test_a_denial_in_another_branch_stays() -> None:
         {"gather": {"a": [{"gate": "ask"}, {"timer": "short", "seconds": 1}], "b": [{"timer": "t", "seconds": 5},
                                                                                    {"tool": "broken"}]}},
     )  # fmt: skip
-    await pools.soon(bench.pool.decide(run_id, "ask", DENY))
+    await pools.soon(bench.pool.deliver(run_id, "ask", DENY))
     await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
     bench.toolbox.mend("broken")
     await bench.resumed(run_id)
@@ -163,7 +163,7 @@ async def test_a_run_that_was_left_behind_asks_the_same() -> None:
 
     assert bench.pool.open_gates(run_id) == []
     with pytest.raises(errors.WrongState):
-        await bench.pool.decide(run_id, "ask", APPROVE)
+        await bench.pool.deliver(run_id, "ask", APPROVE)
 
     await bench.resumed(run_id)
     second = await gate_of(bench, run_id)
@@ -186,7 +186,7 @@ async def test_the_folder_alone_tells_what_a_run_asks() -> None:
 
     assert await found() == bench.pool.open_gates(run_id)
 
-    await pools.soon(bench.pool.decide(run_id, "ask", APPROVE))
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
 
     assert [gate.key for gate in await found()] == ["too"]
 

@@ -27,7 +27,7 @@ async def lived(bench: Bench) -> str:
     # Without a time limit, since Python 3.11 may lose the cancellation of what waits under one.
     while not bench.pool.open_gates(run_id):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    await bench.pool.decide(run_id, "ask", APPROVE)
+    await bench.pool.deliver(run_id, "ask", APPROVE)
     bench.probes.story.append("answered")
     await bench.pool.ended(run_id)
     return run_id
@@ -53,7 +53,7 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
         assert [gate.gate_id for gate in open_again] in ([], [gates.gate_id(run_ids[0], "ask", 1)])
 
         if open_again:
-            await pools.soon(bench.pool.decide(run_ids[0], "ask", APPROVE))
+            await pools.soon(bench.pool.deliver(run_ids[0], "ask", APPROVE))
         await bench.at_rest(run_ids[0])
         lines = (await bench.store.read(run_ids[0])).records
 
@@ -82,14 +82,14 @@ async def test_two_answers_race_through_a_crash() -> None:
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
     left = bench.crash_when("step.after_append", 1)
     given = [
-        asyncio.create_task(bench.pool.decide(run_id, "ask", gates.Answer(decision=decision)))
+        asyncio.create_task(bench.pool.deliver(run_id, "ask", gates.Answer(decision=decision)))
         for decision in ("approve", "deny")
     ]
     await bench.bury(left)
     await asyncio.gather(*given, return_exceptions=True)
     await bench.restart()
     with pytest.raises(errors.Conflict) as late:
-        await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="deny")))
+        await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny")))
 
     assert late.value.code == "gate_decided"
     assert await bench.ended(run_id) == [RunState.DONE]

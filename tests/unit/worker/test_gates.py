@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.domain import gates, states
+from app.domain import gates, records, states
 from app.storage import memory_store
 from tests.unit.worker import failing, pools, toys
 
@@ -43,7 +43,7 @@ async def test_an_answer_lets_the_run_go_on() -> None:
     (gate,) = bench.pool.open_gates(run_id)
     assert (gate.key, gate.gate.prompt, gate.expires_at) == ("ask", "ask", None)
 
-    await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="approve", message="go on")))
+    await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve", message="go on")))
 
     assert pools.ending(await bench.store.read(run_id))["ask"] == (
         "done",
@@ -59,18 +59,18 @@ async def test_the_first_answer_wins() -> None:
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     answers = await asyncio.gather(
-        bench.pool.decide(run_id, "ask", gates.Answer(decision="approve")),
-        bench.pool.decide(run_id, "ask", gates.Answer(decision="deny")),
+        bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve")),
+        bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny")),
         return_exceptions=True,
     )
 
-    assert answers[0] is None
+    assert isinstance(answers[0], records.Record)
     assert isinstance(answers[1], errors.Conflict)
     assert answers[1].code == "gate_decided"
 
     await bench.ended(run_id)
     with pytest.raises(errors.Conflict, match="decided") as late:
-        await bench.pool.decide(run_id, "ask", gates.Answer(decision="deny"))
+        await bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny"))
 
     assert late.value.code == "gate_decided"
 
@@ -82,11 +82,11 @@ async def test_an_answer_must_be_an_option_of_an_open_gate() -> None:
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     with pytest.raises(errors.RequestInvalid) as wrong:
-        await bench.pool.decide(run_id, "ask", gates.Answer(decision="perhaps"))
+        await bench.pool.deliver(run_id, "ask", gates.Answer(decision="perhaps"))
     with pytest.raises(errors.NotFound):
-        await bench.pool.decide(run_id, "one", gates.Answer(decision="approve"))
+        await bench.pool.deliver(run_id, "one", gates.Answer(decision="approve"))
     with pytest.raises(errors.NotFound):
-        await bench.pool.decide("20260210T143000Z-nobody", "ask", gates.Answer(decision="approve"))
+        await bench.pool.deliver("20260210T143000Z-nobody", "ask", gates.Answer(decision="approve"))
 
     assert wrong.value.detail["options"] == ["approve", "deny"]
     assert len(bench.pool.open_gates(run_id)) == 1
@@ -135,7 +135,7 @@ async def test_a_gate_does_not_hold_up_a_pause_or_a_stop() -> None:
     await bench.restart()
     await bench.shown(run_id, RunState.WAITING)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
-    await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+    await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await bench.ended(run_id) == [RunState.DONE]
     assert bench.toolbox.executed == ["one/1", "two/1"]
@@ -151,11 +151,11 @@ async def test_gates_of_parallel_branches_are_asked_together() -> None:
 
     assert [gate.key for gate in bench.pool.open_gates(run_id)] == ["a", "b"]
 
-    await pools.soon(bench.pool.decide(run_id, "b", gates.Answer(decision="approve")))
+    await pools.soon(bench.pool.deliver(run_id, "b", gates.Answer(decision="approve")))
 
     assert [gate.key for gate in bench.pool.open_gates(run_id)] == ["a"]
 
-    await pools.soon(bench.pool.decide(run_id, "a", gates.Answer(decision="deny")))
+    await pools.soon(bench.pool.deliver(run_id, "a", gates.Answer(decision="deny")))
 
     assert await bench.ended(run_id) == [RunState.DONE]
 
@@ -169,12 +169,12 @@ async def test_whoever_comes_second_hears_of_the_first() -> None:
     """A second answer waits until the first is durable, so that what it is told of can be read."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
-    first = asyncio.create_task(bench.pool.decide(run_id, "ask", APPROVE))
+    first = asyncio.create_task(bench.pool.deliver(run_id, "ask", APPROVE))
     await asyncio.sleep(
         0
     )  # Whether waiting for the second begins another task first differs between versions of Python.
     with pytest.raises(errors.Conflict) as late:
-        await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="deny")))
+        await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny")))
 
     assert late.value.code == "gate_decided"
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
@@ -225,7 +225,7 @@ async def test_after_its_time_only_the_default_counts() -> None:
     assert isinstance(bench.clock, clock.FakeClock)
     bench.clock.jump(200)
     with pytest.raises(errors.Conflict) as late:
-        await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="deny")))
+        await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny")))
 
     assert late.value.code == "gate_decided"
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["by_default"] is True
@@ -254,7 +254,7 @@ async def test_a_run_in_the_queue_is_loaded_for_its_answer() -> None:
     bench.toolbox.busy = 0
     await bench.restart()
     await bench.until(lambda: bench.toolbox.busy == 1)
-    await pools.soon(bench.pool.decide(run_id, "ask", APPROVE))
+    await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
 
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
     assert "two/1" not in bench.toolbox.executed
@@ -272,7 +272,7 @@ async def test_a_run_that_does_not_ask_is_not_loaded_for_an_answer() -> None:
     busy = await bench.keep_busy(1)
     run_id = await bench.submit(*ASKING)
     with pytest.raises(errors.NotFound) as unknown:
-        await bench.pool.decide(run_id, "ask", APPROVE)
+        await bench.pool.deliver(run_id, "ask", APPROVE)
 
     assert unknown.value.code == "gate_not_found"
     assert bench.pool.status().queued == 1
@@ -290,7 +290,7 @@ async def test_an_answer_that_cannot_be_written_is_told() -> None:
     run_id = await asked(bench, *ASKING)
     disk.full = True
     with pytest.raises(errors.DiskFull):
-        await pools.soon(bench.pool.decide(run_id, "ask", APPROVE))
+        await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
     disk.full = False
     await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
 
@@ -304,7 +304,7 @@ async def test_what_happens_at_a_gate_is_told() -> None:
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "prompt": "Ship it?", "default": "deny", "expires_seconds": 100})
     (gate,) = bench.pool.open_gates(run_id)
-    await pools.soon(bench.pool.decide(run_id, "ask", gates.Answer(decision="approve", message="well done")))
+    await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve", message="well done")))
     await bench.ended(run_id)
     told = {event.type: event for event in await bench.store.read_events(run_id) if event.type.startswith("gate.")}
 

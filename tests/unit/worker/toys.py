@@ -38,7 +38,15 @@ class Toy:
 
     async def _step(self, ctx: ports.Context, step: Step) -> None:
         match step:
-            case {"tool": key} | {"agent": key} | {"timer": key} | {"wait": key} | {"gate": key} | {"child": key}:
+            case (
+                {"tool": key}
+                | {"agent": key}
+                | {"timer": key}
+                | {"wait": key}
+                | {"gate": key}
+                | {"input": key}
+                | {"child": key}
+            ):
                 await self._perform(ctx, key, step)
             case {"gather": branches}:
                 await ctx.gather(
@@ -165,6 +173,8 @@ def _operation(key: str, step: Step) -> operations.Operation:
         case {"gate": _}:
             fields = ("prompt", "options", "default", "expires_seconds", "shown_sha256")
             return operations.Gate(**({"prompt": key} | {name: step[name] for name in fields if name in step}))
+        case {"input": _}:
+            return operations.Input(name=key, shown=step.get("shown"))
         case {"child": _}:
             return operations.ChildRun(recipe_id="toy", args={"program": list(step["program"])})
     return operations.ToolCall(tool="toy", args={"key": key}, retry=policy, on_interrupted=interrupted)

@@ -1,0 +1,35 @@
+"""Inputs: what is delivered to a run from outside, and what a delivery is on record as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from app.domain import operations, plain
+from app.domain.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A value for an open `Input`."""
+
+    of: ClassVar[type[operations.Input]] = operations.Input
+    """Operation that it is for."""
+
+    value: plain.Json
+    """What is delivered."""
+    author: str | None = None
+    """Who delivers it."""
+    idempotency_key: str | None = None
+    """Key under which the same value may be delivered again."""
+
+    def output(self) -> dict[str, plain.Json]:
+        """Return the output of the input's step."""
+        return {"value": self.value, "author": self.author, "idempotency_key": self.idempotency_key}
+
+
+def is_delivered(record: Record) -> bool:
+    """Return whether a journal line holds a delivery."""
+    operation: Any = record.line["operation"]
+    # The body of a large operation is not in its line.
+    return bool(operation.get("body", operation).get("kind") == operations.Input.kind)

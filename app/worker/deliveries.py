@@ -1,0 +1,167 @@
+"""Deliveries: answers to gates and values for other inputs, accepted once their line is durable."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from app import errors
+from app.domain import decisions, gates, inputs, plain, records
+from app.domain.gates import Answer
+from app.domain.inputs import Delivery
+from app.engine import stores
+from app.worker.active_run import ActiveRun
+from app.worker.active_runs import ActiveRuns
+from app.worker.background_tasks import BackgroundTasks
+from app.worker.inputs import InputRegister
+
+
+class Deliveries:
+    """Pass deliveries on to the open inputs of runs."""
+
+    def __init__(self, register: InputRegister, store: stores.RunStore, active: ActiveRuns) -> None:
+        self._register = register
+        self._store = store
+        self._active = active
+        self._loading = BackgroundTasks()
+
+    async def deliver(
+        self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None
+    ) -> records.Record:
+        """Deliver to an input, and wait for the line that makes it count; a later delivery waits for the first one's.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.NoRoom, errors.Unavailable: as
+                `RunEngine.deliver`.
+        """
+        while (taken := self._register.deliver(run_id, key, delivery, attempt)) is None:
+            if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
+                return repeated
+        present, first = taken
+        while (line := await self._written(run_id, key, present)) is None:
+            pass
+        if not first and not _is_repeated(line, delivery):
+            raise _decided(delivery, key)
+        return line
+
+    async def let_ask(self, run_ids: Iterable[str]) -> None:
+        """Load runs that were found waiting, one after the other and without capacity, so that the time of their
+        gates is kept however busy the others are.
+        """
+        for run_id in run_ids:
+            active_run = self._active.active_runs.get(run_id)
+            if active_run is not None and active_run.task is None and active_run.evicted is None:
+                with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+                    await self._let_in(active_run)
+
+    async def settled(self) -> None:
+        """Wait until no run is being loaded for its inputs."""
+        await self._loading.settled()
+
+    async def _let_ask(self, run_id: str, key: str, delivery: Answer | Delivery) -> records.Record | None:
+        """Wait until something has changed about a run that may still come to ask, loaded out of the queue for that.
+
+        Returns:
+            The line of the same delivery, if it is on record already.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.Unavailable: it does not ask.
+        """
+        number = self._active.changes.number(run_id)
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None or not await self._may_ask(active_run, key):
+            return await self._recorded(run_id, key, delivery)
+        if active_run.task is None and active_run.evicted is None:
+            await self._let_in(active_run)
+        else:
+            await self._active.changes.differs(run_id, number)
+        return None
+
+    async def _let_in(self, active_run: ActiveRun) -> None:
+        await self._loading.carry_out(self._take_up(active_run), f"questions of {active_run.run_id}")
+
+    async def _take_up(self, active_run: ActiveRun) -> None:
+        # It has no capacity; for the first step that needs some it joins the queue again.
+        active = self._active
+        async with active.locks.of(active_run.run_id):
+            if (
+                active.active_runs.get(active_run.run_id) is active_run
+                and active_run.task is None
+                and active_run.evicted is None
+            ):
+                await active.take_up(active_run)
+                active.go_on(active_run)
+
+    async def _may_ask(self, active_run: ActiveRun, key: str) -> bool:
+        if self._active.stopping:
+            return False
+        if active_run.log is not None and active_run.runner is not None:
+            return _is_open(active_run.log.loaded.decisions, active_run.runner.view().records, key)
+        found = await self._store.read(active_run.run_id)
+        return _is_open(found.decisions, found.records, key)
+
+    async def _recorded(self, run_id: str, key: str, delivery: Answer | Delivery) -> records.Record:
+        found, kind = await self._store.read(run_id), delivery.of.kind
+        line = _line(found.records, key)
+        if line is not None and _fits(line, delivery):
+            if _is_repeated(line, delivery):
+                return line
+            raise _decided(delivery, key)
+        if not _is_open(found.decisions, found.records, key):
+            message = f"the run {run_id} has no open {kind} {key!r:.80}"
+            raise errors.NotFound(message, code=f"{kind}_not_found", key=key)
+        if self._active.stopping:
+            raise _stopping()
+        message = f"the run {run_id} is not executed here; a `resume` takes it over"
+        raise errors.WrongState(message, key=key, detail={"run_id": run_id, "status": found.decisions.status.value})
+
+    async def _written(self, run_id: str, key: str, attempt: int) -> records.Record | None:
+        """Return the line of a delivery, or None once something has changed about its run."""
+        number = self._active.changes.number(run_id)
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is None or active_run.runner is None:
+            evicted = active_run is not None and active_run.evicted is not None
+            if (line := _line((await self._store.read(run_id)).records, key, attempt)) is not None:
+                return line
+            if not evicted:
+                raise self._unwritten(key)
+        elif (line := _line(active_run.runner.view().records, key, attempt)) is not None:
+            return line
+        elif active_run.runner.view().reason == errors.StorageFault.default_code:
+            message = "the delivery cannot be written down now; it counts as soon as it can"
+            raise errors.DiskFull(message, key=key)
+        await self._active.changes.differs(run_id, number)
+        return None
+
+    def _unwritten(self, key: str) -> errors.ControlRoomError:
+        if self._active.stopping:
+            return _stopping()
+        return errors.Conflict("the run came to rest before the delivery was written", code="not_recorded", key=key)
+
+
+def _is_open(found: decisions.Decisions, lines: Sequence[records.Record], key: str) -> bool:
+    resting = found.ended or found.paused or found.cancel_requested_at
+    return not resting and key in found.asked and _line(lines, key, found.highest_attempt.get(key)) is None
+
+
+def _line(lines: Sequence[records.Record], key: str, attempt: int | None = None) -> records.Record | None:
+    return next((line for line in reversed(lines) if line.key == key and attempt in (None, line.attempt)), None)
+
+
+def _fits(line: records.Record, delivery: Answer | Delivery) -> bool:
+    return gates.answer_in(line) is not None if isinstance(delivery, Answer) else inputs.is_delivered(line)
+
+
+def _is_repeated(line: records.Record, delivery: Answer | Delivery) -> bool:
+    if isinstance(delivery, Answer) or delivery.idempotency_key is None:
+        return False
+    return line.output_sha256 == plain.sha256(plain.content(delivery.output()))
+
+
+def _decided(delivery: Answer | Delivery, key: str) -> errors.Conflict:
+    kind = delivery.of.kind
+    return errors.Conflict(f"the {kind} {key!r} is decided", code=f"{kind}_decided", key=key)
+
+
+def _stopping() -> errors.Unavailable:
+    return errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
