@@ -62,22 +62,32 @@ def _home() -> Path:
 class ServerSettings:
     """Settings of the HTTP service."""
 
-    host: str = _setting("127.0.0.1", "HOST", "Address to listen on; any but loopback needs a token.")
-    port: int = _setting(8000, "PORT", "Port to listen on; 0 takes a free one.")
-    api_token: str | None = _setting(None, "API_TOKEN", "Bearer token that every request must carry.")
-    api_token_file: Path | None = _setting(None, "API_TOKEN_FILE", "File with that token, in place of the token.")
-    allowed_hosts: tuple[str, ...] = _setting((), "ALLOWED_HOSTS", "Further `Host` names that are answered.")
-    allowed_origins: tuple[str, ...] = _setting((), "ALLOWED_ORIGINS", "Further `Origin`s that may call.")
-    max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Largest request body.", 1024)
-    max_head_bytes: int = _setting(64 * 1024, "MAX_HEAD_BYTES", "Longest request line with its headers.", 4096)
-    max_headers: int = _setting(100, "MAX_HEADERS", "Most headers of a request.", 16)
-    head_seconds: float = _setting(20.0, "HEAD_SECONDS", "Longest time that a client may take to send a head.", 0.1)
-    body_seconds: float = _setting(60.0, "BODY_SECONDS", "Longest time that a client may take to send a body.", 0.1)
+    host: str = _setting("127.0.0.1", "HOST", "Address to listen on. Addresses other than loopback require a token.")
+    port: int = _setting(8000, "PORT", "Port to listen on; 0 chooses a free one.")
+    api_token: str | None = _setting(None, "API_TOKEN", "Bearer token required on every request.")
+    api_token_file: Path | None = _setting(
+        None, "API_TOKEN_FILE", "File that contains the bearer token, instead of the token itself."
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), "ALLOWED_HOSTS", "Additional `Host` names to accept, comma-separated."
+    )
+    allowed_origins: tuple[str, ...] = _setting(
+        (), "ALLOWED_ORIGINS", "Additional browser origins to accept, comma-separated."
+    )
+    max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Maximum size of a request body, in bytes.", 1024)
+    max_head_bytes: int = _setting(
+        64 * 1024, "MAX_HEAD_BYTES", "Maximum size of the request line and headers, in bytes.", 4096
+    )
+    max_headers: int = _setting(100, "MAX_HEADERS", "Maximum number of request headers.", 16)
+    head_seconds: float = _setting(
+        20.0, "HEAD_SECONDS", "Seconds a client may take to send the request line and headers.", 0.1
+    )
+    body_seconds: float = _setting(60.0, "BODY_SECONDS", "Seconds a client may take to send a body.", 0.1)
     max_connections: int = _setting(
-        2048, "MAX_CONNECTIONS", "Most connections; at most half of the files that the process may open.", 8
+        2048, "MAX_CONNECTIONS", "Maximum number of connections; capped at half of the process's file limit.", 8
     )
     max_connections_per_address: int = _setting(
-        1024, "MAX_CONNECTIONS_PER_ADDRESS", "Most connections from one address.", 1
+        1024, "MAX_CONNECTIONS_PER_ADDRESS", "Maximum number of connections from one address.", 1
     )
 
     @property
@@ -96,15 +106,21 @@ class ServerSettings:
 class ProjectSettings:
     """Settings of the project and its data."""
 
-    project: Path = _setting(Path.cwd, "PROJECT", "Folder of the project; its data is in `.control-room/` there.")
-    data: Path | None = _setting(None, "DATA_DIRECTORY", "Folder of all data, from the project; else `.control-room/`.")
-    home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
-    allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
-    database_url: str | None = _setting(None, "DATABASE_URL", "Index database, also `postgresql://…`; else `index.db`.")
-    keep_conversations_days: int = _setting(
-        90, "KEEP_CONVERSATIONS_DAYS", "Days after its last run for which a conversation is kept; 0: for ever."
+    project: Path = _setting(Path.cwd, "PROJECT", "Project folder; its data is in `.control-room/` inside it.")
+    data: Path | None = _setting(
+        None, "DATA_DIRECTORY", "Data directory, relative to the project; `.control-room/` by default."
     )
-    inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether a request may bring its own recipe.")
+    home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` contains the user's own prompts.")
+    allowed_roots: tuple[Path, ...] = _setting(
+        (), "ALLOWED_ROOTS", "Additional folders that may contain a run's `working_dir`, separated like `PATH`."
+    )
+    database_url: str | None = _setting(
+        None, "DATABASE_URL", "Index database URL, e.g. `postgresql://…`; `index.db` by default."
+    )
+    keep_conversations_days: int = _setting(
+        90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever."
+    )
+    inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether requests may contain an inline recipe.")
 
     @property
     def data_directory(self) -> Path:
@@ -116,9 +132,11 @@ class ProjectSettings:
 class PoolSettings:
     """Settings of the worker pool."""
 
-    max_running: int = _setting(8, "MAX_RUNNING", "Runs that execute at a time.")
-    stop_grace_seconds: float = _setting(10.0, "STOP_GRACE_SECONDS", "Time that steps in flight get at a stop.")
-    max_depth: int = _setting(3, "MAX_DEPTH", "How deep runs may start runs.")
+    max_running: int = _setting(8, "MAX_RUNNING", "Maximum number of runs executing at the same time.")
+    stop_grace_seconds: float = _setting(
+        10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get when the service stops."
+    )
+    max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +144,10 @@ class ProcessSettings:
     """Settings of the programs that runs start."""
 
     containment: str = _setting(
-        "auto", "CONTAINMENT", "How agents are kept together: auto, namespace, user_namespace, guard."
+        "auto", "CONTAINMENT", "Containment of agent processes: auto, namespace, user_namespace or guard."
     )
     agent_secrets: tuple[str, ...] = _setting(
-        (), "AGENT_SECRETS", "Secret variables that every agent program gets beside its own keys; patterns."
+        (), "AGENT_SECRETS", "Patterns of secret variables that every agent program receives besides its own keys."
     )
 
 
@@ -137,11 +155,11 @@ class ProcessSettings:
 class TelemetrySettings:
     """Settings of logs."""
 
-    log_level: str = _setting("info", "LOG_LEVEL", "debug, info, warning or error.")
+    log_level: str = _setting("info", "LOG_LEVEL", "Log level: debug, info, warning or error.")
     secret_names: tuple[str, ...] = _setting(
         SECRET_NAMES,
         "SECRET_NAMES",
-        "Variables of the environment whose values are masked everywhere; patterns, parted by commas.",
+        "Patterns of environment variables whose values are masked everywhere, comma-separated.",
     )
 
 

@@ -36,7 +36,7 @@ async def start_conference(
     body: conference_requests.ConferenceBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Ask several agents for their opinions on the same evidence, which the chief gathers with tools."""
+    """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""
     started = await services.conferences.start(body.conference(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     return as_json(started.to_json(), status=200 if started.existed else 201, headers=headers)

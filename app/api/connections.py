@@ -35,7 +35,7 @@ class Limits:
     connections: int
     """Most connections."""
     connections_per_address: int
-    """Most connections from one address."""
+    """Maximum number of connections from one address."""
 
 
 def limits(server: settings.ServerSettings) -> Limits:

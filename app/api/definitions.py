@@ -23,11 +23,11 @@ router = APIRouter(prefix="/api")
 )
 async def list_recipes(
     services: ServicesDep,
-    limit: Annotated[int | None, Query(description="Longest list; all recipes by default.", ge=1, le=1000)] = None,
+    limit: Annotated[int | None, Query(description="Maximum number of recipes; all by default.", ge=1, le=1000)] = None,
     wait: lists.Wait = None,
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List every recipe, broken ones with their flaws."""
+    """List all recipes; invalid ones include their errors."""
 
     async def _read() -> lists.Page:
         await services.catalogue.settle()
@@ -45,7 +45,7 @@ async def list_recipes(
     ),
 )
 async def validate_recipe(services: ServicesDep, body: request_models.ValidateBody) -> Response:
-    """Look at a recipe without keeping it."""
+    """Validate a recipe without storing it."""
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
     examined = await asyncio.to_thread(services.catalogue.examine, source, body.dialect)
     return as_json(examined.to_json())
@@ -61,7 +61,7 @@ async def show_recipe(
     services: ServicesDep,
     recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
 ) -> Response:
-    """Show a recipe with the JSON Schema of its arguments and its graph."""
+    """Return a recipe with the JSON Schema of its arguments and its graph."""
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.describe, recipe_id))
 
@@ -70,14 +70,14 @@ async def show_recipe(
     "/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(response_models.Routed, *BODY)
 )
 async def route_task(services: ServicesDep, body: request_models.RouteBody) -> Response:
-    """Choose a recipe by the task's words, without a model, and find its arguments in the project."""
+    """Choose a recipe from a description, without a model, and find its arguments in the project."""
     await services.catalogue.settle()
     return as_json((await asyncio.to_thread(services.route, body.description)).to_json())
 
 
 @router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[response_models.ToolListed]))
 async def list_tools(services: ServicesDep, if_none_match: lists.IfNoneMatch = None) -> Response:
-    """List the tools that recipes can name, with the JSON Schema of their arguments."""
+    """List the tools available to recipes, with the JSON Schema of their arguments."""
 
     async def _read() -> lists.Page:
         return services.inventory.tools(), {}
@@ -91,7 +91,7 @@ async def list_tools(services: ServicesDep, if_none_match: lists.IfNoneMatch = N
 async def list_agents(
     services: ServicesDep, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """List the agents, and which run each of them speaks in."""
+    """List the agents with their state and the run that each is working for."""
 
     async def _read() -> lists.Page:
         return await services.inventory.agents(), {}
@@ -114,7 +114,7 @@ async def list_receipts(
     query: Annotated[queries.ReceiptsQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List the proofs of tool executions, also of deleted runs; filters are combined."""
+    """List receipts of tool executions, including those of deleted runs. Filters are combined with AND."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -134,5 +134,5 @@ async def list_receipts(
 async def show_receipt(
     services: ServicesDep, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
 ) -> Response:
-    """Show the proof of a tool execution, with its arguments and full payload."""
+    """Return a receipt with its arguments, full payload and whether it is unchanged."""
     return as_json(await services.runs.receipt(receipt_id))

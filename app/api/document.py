@@ -22,14 +22,14 @@ DESCRIPTION = (
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
-    {"name": "issues", "description": "What runs have found and people have written down."},
+    {"name": "issues", "description": "Findings of runs and notes of people."},
     {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},
     {"name": "conferences", "description": "Opinions of several agents on the same evidence."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "audit", "description": "Receipts of tool executions."},
     {"name": "upkeep", "description": "Verification of what is stored, and repair of runs."},
-    {"name": "service", "description": "For whoever watches the service."},
+    {"name": "service", "description": "Health and metrics."},
 ]
 """Groups of addresses."""
 

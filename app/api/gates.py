@@ -33,7 +33,7 @@ async def list_gates(
     query: Annotated[queries.GatesQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List the open gates of all runs, also of those that nobody executes now; filters are combined."""
+    """List the open gates of all runs, including runs that are not loaded. Filters are combined with AND."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -52,7 +52,7 @@ async def list_gates(
     ),
 )
 async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
-    """Show a question with its answer, if it has one."""
+    """Return a gate with its answer, if any."""
     return as_json((await services.gates.show(gate_id)).to_json())
 
 
@@ -79,5 +79,5 @@ async def answer_gate(
     body: request_models.AnswerBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Decide; the first answer counts, and a denial is final."""
+    """Answer a gate. The first answer counts, and a denial is final."""
     return as_json((await services.gates.answer(gate_id, body.reply(idempotency_key))).to_json())

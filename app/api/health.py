@@ -13,30 +13,30 @@ from app.api.json_responses import as_json, declared
 router = APIRouter(tags=["service"])
 
 
-@router.get("/healthz", summary="Tell whether the process answers", responses=declared(response_models.Alive))
+@router.get("/healthz", summary="Liveness", responses=declared(response_models.Alive))
 async def alive() -> Response:
-    """Answer; nothing more is looked at. Needs no token."""
+    """Return 200 while the process is alive. Needs no token."""
     return as_json({"status": "ok"})
 
 
 @router.get(
     "/readyz",
-    summary="Tell whether new runs can be taken",
+    summary="Readiness",
     responses=declared(response_models.Readiness, "disk_failing", "planner_broken", "starting"),
 )
 async def ready(services: ServicesDep) -> Response:
-    """Tell how busy the service is, or why it takes no runs. Needs no token."""
+    """Return 200 with the load if the service accepts runs, else 503 with the reason. Needs no token."""
     return as_json(await services.health.ready())
 
 
 @router.get(
     "/metrics",
-    summary="Show metrics",
+    summary="Metrics",
     response_class=PlainTextResponse,
     responses=problem_codes.documented(()) | {200: {"description": "Metrics."}},
 )
 async def metrics(services: ServicesDep) -> Response:
-    """Show counts and measures in Prometheus' text format."""
+    """Return metrics in Prometheus text format."""
     status = services.health.busy()
     services.metrics.pool(slots=status.limit, queued=status.queued)
     services.metrics.runs(await services.health.census())

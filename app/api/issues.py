@@ -50,7 +50,7 @@ async def list_issues(
     query: Annotated[queries.IssuesQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List issues; filters are combined."""
+    """List issues, newest first. Filters are combined with AND."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -61,13 +61,13 @@ async def list_issues(
     return await lists.answer(services, if_none_match, query.wait, _read)
 
 
-@router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)
+@router.post("", status_code=201, summary="Create an issue", responses=_WRITTEN)
 async def add_issue(
     services: ServicesDep,
     body: request_models.IssueBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Write an issue by hand; run, session and receipts that it names must be there and belong together."""
+    """Create an issue. The run, session and receipts that it names must exist and belong together."""
     added = await services.issues.add(body.issue(idempotency_key))
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
@@ -80,7 +80,7 @@ async def add_issue(
     ),
 )
 async def show_issue(services: ServicesDep, issue_id: IssueId) -> Response:
-    """Show an issue as its file has it."""
+    """Return an issue with its notes."""
     return _shown(await services.issues.show(issue_id))
 
 
@@ -105,10 +105,10 @@ async def edit_issue(
     body: request_models.IssueEditBody,
     if_match: Annotated[
         str | None,
-        Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
+        Header(alias="If-Match", description="Expected ETag; a stale one is rejected with 409.", max_length=100),
     ] = None,
 ) -> Response:
-    """Change title, body or status, or add a note. With `revision` or `If-Match`, only if nobody else has meanwhile."""
+    """Change the title, body or status, or add a note. With `revision` or `If-Match`, reject stale updates."""
     return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match))))
 
 

@@ -16,7 +16,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="The same request under the same key is no second one: it finds what the first has made.",
+        description="Repeating a request with the same key returns the result of the first one.",
         pattern=requests.IDEMPOTENCY_KEY_PATTERN,
     ),
 ]

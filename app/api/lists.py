@@ -27,7 +27,9 @@ Wait = Annotated[
 ]
 """How long the caller waits for news."""
 
-IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")]
+IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304.")
+]
 """What the caller knows."""
 
 _ETAG = {"ETag": "Changes whenever the list does."}

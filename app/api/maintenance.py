@@ -25,7 +25,7 @@ _LARGEST_PAGE = 200
     responses=declared(maintenance_responses.Verification, "run_not_found", meaning="What was found in each file."),
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
-    """Check a run's start, journals and blobs; nothing is changed."""
+    """Verify a run's start file, journals and blobs. Nothing is changed."""
     return as_json(await services.upkeep.verify(run_id))
 
 
@@ -45,13 +45,13 @@ async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
 async def repair_run(
     services: ServicesDep, run_id: RunId, body: Annotated[maintenance_responses.RepairBody | None, Body()] = None
 ) -> Response:
-    """Cut a damaged run back to what can be believed and leave it paused; the damaged files are kept beside it."""
+    """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
     return as_json(await services.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
 
 
 @router.get(
     "/verification",
-    summary="Verify everything that is stored",
+    summary="Verify all stored data",
     responses=declared(
         list[maintenance_responses.Verification],
         "request_invalid",
@@ -70,12 +70,12 @@ async def verify_all(
     cursor: Annotated[
         str | None,
         Query(
-            description="Where the page begins, from the `Link` before.",
+            description="Start of the page, from the previous `Link` header.",
             max_length=400,
             pattern=r"^[^\x00/]+/[^\x00]+$",
         ),
     ] = None,
 ) -> Response:
-    """Check everything that has a chain, a hash or a shape, page by page; nothing is changed."""
+    """Verify all stored data, page by page. Nothing is changed."""
     found = await services.upkeep.verify_page(cursor, limit)
     return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

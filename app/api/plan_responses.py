@@ -50,7 +50,7 @@ class TaskShown(BaseModel):
     routed: bool = Field(description="Whether the router chose the recipe.")
     args: dict[str, Any] = Field(description="Arguments of its run.")
     deps: list[int] = Field(description="Tasks that must be done before.")
-    dod: str = Field(description="When it is done, in words for people.")
+    dod: str = Field(description="Definition of done, in words.")
     scoping_question: str | None = Field(description="What must be known before it is started, or was asked last.")
     asked_by: str | None = Field(description="Who asks that: `chief`, `user` or `system`.")
     scoping_answer: str | None = Field(description="What was answered to it; null: nothing yet.")

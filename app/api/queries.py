@@ -66,7 +66,7 @@ class RunsQuery(_ListQuery):
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most runs of a page.")
-    cursor: _Plain | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+    cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:
         """Return the question to the store.
@@ -98,7 +98,7 @@ class GatesQuery(_ListQuery):
     session_id: _Plain | None = Field(None, description="Only gates of runs of this work session, or session plan.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most gates of a page.")
     cursor: Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")] | None = Field(
-        None, description="Where the page begins, from the `Link` of the one before."
+        None, description="Start of the page, from the previous `Link` header."
     )
 
     def query(self) -> gate_inbox.GateQuery:
@@ -120,14 +120,14 @@ class GatesQuery(_ListQuery):
 class IssuesQuery(_ListQuery):
     """Which issues a list shows."""
 
-    status: issues.Status | None = Field(None, description="Only open or only closed ones.")
+    status: issues.Status | None = Field(None, description="Only issues with this status.")
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
     session_id: _Plain | None = Field(None, description="Only issues of this work session.")
     kind: _Plain | None = Field(None, description="Only issues of this kind.", examples=["dod"])
     severity: issues.Severity | None = Field(None, description="Only issues of this severity.")
     recipe_id: _Plain | None = Field(None, description="Only issues that checks of this recipe found.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most issues of a page.")
-    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> issues.IssueQuery:
         """Return the question to the store.
@@ -144,7 +144,7 @@ class ReceiptsQuery(_ListQuery):
     run_id: _Plain | None = Field(None, description="Only receipts of this run.")
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most receipts of a page.")
-    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> receipts.ReceiptQuery:
         """Return the question to the store.
@@ -160,7 +160,7 @@ class PlansQuery(_ListQuery):
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
-    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> plans.PlanQuery:
         """Return the question to the use cases.

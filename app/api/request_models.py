@@ -139,7 +139,7 @@ class AnswerBody(BaseModel):
 
     decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
     message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
-        "", description="What is to be said with it; later steps can read it."
+        "", description="Message with the answer; later steps can read it."
     )
     shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         None, description="Hash of what was decided on; refused with `gate_lapsed` if something else is shown now."
@@ -161,11 +161,11 @@ class IssueBody(BaseModel):
     model_config = strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
 
     title: _Title = Field(description="One line.")
-    body: _Body = Field("", description="What there is to say.")
+    body: _Body = Field("", description="Text of the issue.")
     kind: Annotated[str, Field(pattern=issues.KIND_PATTERN)] = Field(
         "note", description="What sort of issue it is, in a word of small letters."
     )
-    severity: engine_issues.Severity | None = Field(None, description="How bad it is.")
+    severity: engine_issues.Severity | None = Field(None, description="Severity of the issue.")
     run_id: str | None = Field(None, description="Run that it is about.")
     session_id: str | None = Field(
         None, description="Work session that it belongs to; by default that of the run, or of the receipts."

@@ -38,12 +38,12 @@ async def show_steps(
     request: Request,
     run_id: RunId,
     limit: Annotated[
-        int | None, Query(description="Most lines of a page; without it all.", ge=1, le=queries.MAX_LIMIT)
+        int | None, Query(description="Page size; all lines by default.", ge=1, le=queries.MAX_LIMIT)
     ] = None,
-    cursor: Annotated[str | None, Query(description="Where the page begins, from the `Link` before.")] = None,
+    cursor: Annotated[str | None, Query(description="Start of the page, from the previous `Link` header.")] = None,
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """Show the journal's lines whole, those of dead and repeated tries included."""
+    """Return the journal lines in full, including retries and lines set aside by a resume."""
     lines, more = await services.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
     following = str(lines[-1].position) if more else None
     headers = {**queries.next_link(request, following), "ETag": _etag(lines), "Cache-Control": "no-cache"}
@@ -64,7 +64,7 @@ async def show_slot(
     run_id: RunId,
     slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])],
 ) -> Response:
-    """Show a pointer's receipt, or an artifact's whole text."""
+    """Return the receipt of a pointer slot, or the full text of an artifact."""
     return as_json(await services.runs.slot(run_id, slot))
 
 
@@ -75,11 +75,13 @@ async def _followed(
         str | None,
         Header(
             alias="Last-Event-ID",
-            description="Number of the last event seen; later ones follow.",
+            description="Number of the last event seen; the stream continues after it.",
             pattern=r"^[0-9]{1,15}$",
         ),
     ] = None,
-    after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
+    after: Annotated[
+        int, Query(description="Same as `Last-Event-ID`, for clients that cannot set headers.", ge=0, le=_LAST_SEQ)
+    ] = 0,
 ) -> AsyncGenerator[event_feeds.Batch, None]:
     return await services.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
 
@@ -92,9 +94,7 @@ async def _followed(
     responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
 )
 async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, None], Depends(_followed)]) -> Response:
-    """Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the
-    run.
-    """
+    """Stream a run's events as Server-Sent Events, from the first or after `Last-Event-ID`, until it ends."""
     return streaming.EventStream(following)
 
 
@@ -104,7 +104,7 @@ async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, N
 async def list_logs(
     services: ServicesDep, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
 ) -> Response:
-    """List the prompts, replies and outputs that were kept."""
+    """List the stored prompts, replies and command outputs."""
 
     async def _read() -> lists.Page:
         return await services.runs.logs(run_id), {}
@@ -123,7 +123,7 @@ async def show_log(
     run_id: RunId,
     name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
 ) -> Response:
-    """Show a prompt, a reply or an output, masked as it was written."""
+    """Return one log; secrets are masked."""
     content = await services.runs.log(run_id, name)
     return Response(content, media_type="text/plain")
 

@@ -52,7 +52,7 @@ async def start_run(
     body: request_models.StartBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Accept a run of a recipe; without `recipe_id`, of the one that fits the description."""
+    """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
     started = await services.runs.start(body.request(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
     told = {"run_id": started.run_id, "status": started.status.value}
@@ -70,7 +70,7 @@ async def list_runs(
     query: Annotated[queries.RunsQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List runs with how far they have come; filters are combined."""
+    """List runs with their progress. Filters are combined with AND."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -99,16 +99,17 @@ async def show_run(
     wait: Annotated[
         float | None,
         Query(
-            description="Answer at the next change, after so many seconds at the latest.",
+            description="Long poll: return at the next change, or after this many seconds.",
             ge=0,
             le=polling.MOST_WAIT_SECONDS,
         ),
     ] = None,
     if_none_match: Annotated[
-        str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
+        str | None,
+        Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304."),
     ] = None,
 ) -> Response:
-    """Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given."""
+    """Return a run with its newest steps and its slots. `wait` makes this a long poll."""
     known = polling.entity_tags(if_none_match)
     found = await services.runs.wait(run_id, wait, known) if wait else await services.runs.ready(run_id)
     return polling.answer(found, known)
@@ -116,7 +117,7 @@ async def show_run(
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(response_models.Accepted, *_MOVED))
 async def cancel_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
-    """End an unfinished run; it never ends as done after the answer."""
+    """Cancel an unfinished run. After the 200 the run can no longer end as `done`."""
     return as_json((await services.runs.cancel(run_id)).to_json())
 
 
@@ -124,21 +125,21 @@ async def cancel_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None
 async def pause_run(
     services: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
 ) -> Response:
-    """Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once."""
+    """Pause a run at its next step boundary, or at once with `interrupt: true`."""
     return as_json((await services.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
 
 
 @router.post(
-    "/{run_id}/unpause", summary="Let a paused run go on", responses=declared(response_models.Accepted, *_MOVED)
+    "/{run_id}/unpause", summary="Continue a paused run", responses=declared(response_models.Accepted, *_MOVED)
 )
 async def unpause_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
-    """Let a paused or parked run go on, by way of the queue."""
+    """Continue a paused run. It re-enters the queue."""
     return as_json((await services.runs.unpause(run_id)).to_json())
 
 
 @router.post(
     "/{run_id}/resume",
-    summary="Send a failed or cancelled run on",
+    summary="Resume a failed or cancelled run",
     responses=declared(
         response_models.Accepted,
         *_MOVED,
@@ -155,7 +156,7 @@ async def unpause_run(services: ServicesDep, run_id: RunId, _body: _NoBody = Non
 async def resume_run(
     services: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
 ) -> Response:
-    """Send an ended run on from what made it fail, or from an earlier step."""
+    """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     how = body.request() if body else requests.ResumeRequest()
     return as_json((await services.runs.resume(run_id, how)).to_json())
 
@@ -167,6 +168,6 @@ async def resume_run(
     responses=problem_codes.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
 async def delete_run(services: ServicesDep, run_id: RunId) -> Response:
-    """Delete a finished run; its receipts stay."""
+    """Delete a finished run. Its receipts are kept."""
     await services.runs.delete(run_id)
     return Response(status_code=204)

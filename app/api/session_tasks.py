@@ -54,7 +54,7 @@ async def add_task(
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Add a task behind the others; a finished plan is paused then."""
+    """Append a task. Adding one to a finished plan pauses the plan."""
     revision = body.seen(queries.revision(if_match))
     added = await services.plans.add_task(session_id, body.task(idempotency_key), revision)
     return sessions.shown(added.plan, 200 if added.existed else 201)
@@ -89,14 +89,14 @@ async def remove_task(
     revision: SeenRevision = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """Remove a task that does not run and that no other one depends on."""
+    """Remove a task that is not running and has no dependents."""
     seen = request_models.seen_revision(revision, queries.revision(if_match))
     return sessions.shown(await services.plans.remove_task(session_id, task_id, seen))
 
 
 @router.post(
     "/{task_id}/answer",
-    summary="Answer the question of a task",
+    summary="Answer a scoping question",
     responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK),
 )
 async def answer_task(
@@ -106,24 +106,22 @@ async def answer_task(
     body: plan_requests.ScopingAnswerBody,
     if_match: IfMatch = None,
 ) -> Response:
-    """Answer what must be known before the task is begun; where that leaves something open, the
-    next question is asked.
-    """
+    """Answer a task's scoping question. If something is still missing, the next question is asked."""
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await services.plans.answer(session_id, task_id, body.answered(), revision))
 
 
 @router.post(
-    "/{task_id}/force-start", summary="Begin a blocked task", responses=sessions.moved("task_not_found", "task_begun")
+    "/{task_id}/force-start", summary="Start a blocked task", responses=sessions.moved("task_not_found", "task_begun")
 )
 async def force_start_task(
     services: ServicesDep, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Begin a task although something that it depends on is not done; at the caller's own risk."""
+    """Start a blocked task before its dependencies are done, at your own risk."""
     return sessions.shown(await services.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
 
 
-@router.post("/{task_id}/retry", summary="Try a failed task again", responses=sessions.moved("task_not_found"))
+@router.post("/{task_id}/retry", summary="Retry a failed task", responses=sessions.moved("task_not_found"))
 async def retry_task(
     services: ServicesDep,
     session_id: SessionId,
@@ -131,6 +129,6 @@ async def retry_task(
     body: Annotated[plan_requests.RetryBody | None, Body(description="May be left out.")] = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed."""
+    """Resume the run of a failed task. With `fresh`, or if the task was changed, start a new run."""
     revision = sessions.seen(body, if_match)
     return sessions.shown(await services.plans.retry(session_id, task_id, body is not None and body.fresh, revision))

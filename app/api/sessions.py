@@ -23,11 +23,11 @@ SessionId = Annotated[str, Path(description="Id of the plan.", examples=["sp_5h2
 
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
+    Header(alias="If-Match", description="Expected ETag; a stale one is rejected with 409.", max_length=100),
 ]
 """The revision that a change was made for."""
 
-SeenRevision = Annotated[int | None, Query(description="Revision that was seen, as `If-Match`.", ge=1)]
+SeenRevision = Annotated[int | None, Query(description="Expected revision, like `If-Match`.", ge=1)]
 """The same, where there is no body."""
 
 NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="May be left out.")]
@@ -78,7 +78,7 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
     return as_json(plan.to_json(), status=status, headers=headers)
 
 
-@router.post("", status_code=201, summary="Make a plan", responses=_CREATED)
+@router.post("", status_code=201, summary="Create a plan", responses=_CREATED)
 async def create_plan(
     services: ServicesDep,
     body: plan_requests.PlanBody,
@@ -102,7 +102,7 @@ async def list_plans(
     query: Annotated[queries.PlansQuery, Query()],
     if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
-    """List plans with the number of their tasks in each state."""
+    """List plans with the number of tasks in each state."""
     asked = query.query()
 
     async def _read() -> lists.Page:
@@ -132,13 +132,14 @@ async def show_plan(
     wait: Annotated[
         float | None,
         Query(
-            description="Answer at the next change, after so many seconds at the latest.",
+            description="Long poll: return at the next change, or after this many seconds.",
             ge=0,
             le=polling.MOST_WAIT_SECONDS,
         ),
     ] = None,
     if_none_match: Annotated[
-        str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
+        str | None,
+        Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304."),
     ] = None,
 ) -> Response:
     """Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
@@ -153,11 +154,11 @@ async def show_plan(
     return shown(plan)
 
 
-@router.patch("/{session_id}", summary="Put the tasks in another order", responses=moved(*_ORDER))
+@router.patch("/{session_id}", summary="Reorder the tasks", responses=moved(*_ORDER))
 async def reorder_plan(
     services: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
 ) -> Response:
-    """Change the order in which tasks are shown and begun; no task may stand before one that it depends on."""
+    """Change the order of tasks. A task must come after its dependencies."""
     return shown(await services.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
 
 
@@ -172,7 +173,7 @@ async def reorder_plan(
 async def delete_plan(
     services: ServicesDep, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
 ) -> Response:
-    """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
+    """Delete a plan with no active tasks. Its runs, receipts and issues are kept."""
     await services.plans.delete(session_id, request_models.seen_revision(revision, queries.revision(if_match)))
     return Response(status_code=204)
 
@@ -181,7 +182,7 @@ async def delete_plan(
 async def approve_plan(
     services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Say that a draft is good as it is; it can be started then."""
+    """Approve a draft plan, so that it can be started."""
     return shown(await services.plans.approve(session_id, seen(body, if_match)))
 
 
@@ -200,15 +201,15 @@ async def start_plan(
 async def pause_plan(
     services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Begin no further task; those that run go on to their end."""
+    """Start no further tasks. Running tasks continue to their end."""
     return shown(await services.plans.pause(session_id, seen(body, if_match)))
 
 
-@router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved("backend_not_ready"))
+@router.post("/{session_id}/resume", summary="Continue a paused plan", responses=moved("backend_not_ready"))
 async def resume_plan(
     services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Begin tasks again."""
+    """Continue a paused plan."""
     return shown(await services.plans.resume(session_id, seen(body, if_match)))
 
 

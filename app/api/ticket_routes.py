@@ -36,7 +36,7 @@ class Ticket(BaseModel):
 async def issue_ticket(
     request: Request, _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None
 ) -> Response:
-    """Issue a ticket that opens one stream within a minute, for clients that cannot send headers with it."""
+    """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
     issued: tickets.Tickets = request.app.state.tickets
     ticket, expires = issued.issue()
     headers = {"Cache-Control": "no-store"}

@@ -18,24 +18,32 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("message")
 @click.option(
-    "--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask, also chief; repeatable."
+    "--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask, including chief; repeatable."
 )
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool that the chief may call; repeatable.")
-@click.option("--no-tools", is_flag=True, help="Let the chief call none.")
-@click.option("--require-tool", is_flag=True, help="Fail if no call of the chief brings anything.")
-@click.option("--max-tool-calls", type=click.IntRange(1, 20), default=5, show_default=True, help="Calls of the chief.")
-@click.option("--working-dir", metavar="DIR", help="Folder that tools look into, below the project or absolute.")
+@click.option("--no-tools", is_flag=True, help="Do not let the chief call tools.")
+@click.option("--require-tool", is_flag=True, help="Fail unless at least one tool call succeeds.")
+@click.option(
+    "--max-tool-calls",
+    type=click.IntRange(1, 20),
+    default=5,
+    show_default=True,
+    help="Maximum number of tool calls by the chief.",
+)
+@click.option("--working-dir", metavar="DIR", help="Working directory of the tools, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
-@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same conference.")
-@click.option("--detach", is_flag=True, help="With --server: do not wait for the end.")
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same conference."
+)
+@click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json
 @options.anywhere
 def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
-    """Ask several agents what they think of MESSAGE, all by the same evidence, and print the transcript.
+    """Ask several agents for an opinion of MESSAGE on the same evidence, and print the transcript.
 
-    Without --server the conference is held in this process. Ctrl-C stops it so that `runs resume` can continue it.
+    Without --server the conference runs in this process. Ctrl-C stops it so that `runs resume` can continue it.
     """
     new = _conference(**given)
     if detach and place.server is None:

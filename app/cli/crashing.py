@@ -24,8 +24,8 @@ where a sync lied."""
 
 @click.command()
 @click.argument("recipe", required=False)
-@click.option("--confer", metavar="MESSAGE", help="Hold a conference in place of a recipe.")
-@click.option("--intent", metavar="TEXT", help="Carry a session plan from its intent to its end in place of a recipe.")
+@click.option("--confer", metavar="MESSAGE", help="Test a conference instead of a recipe.")
+@click.option("--intent", metavar="TEXT", help="Test a session plan made from this intent instead of a recipe.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
@@ -33,14 +33,19 @@ where a sync lied."""
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Points tried in each sweep.  [default: all]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the points of a sample.")
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes at a time.")
-@click.option("--untraced", is_flag=True, help="Use probes and a disk in memory even where there is a tracer.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write it there.")
+@click.option("--untraced", is_flag=True, help="Use probes and an in-memory disk even if a tracer is available.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write the report to this file.",
+)
 @options.as_json
 @options.in_folder
 def crashtest(place: options.Place, as_json: bool, output: Path | None, **given: Any) -> int:
-    """Crash RECIPE at every write and compare how it ends; exit code 0 only if nothing is lost, repeated or hidden.
+    """Crash RECIPE at every write and compare the endings; exit code 0 if nothing is lost, repeated or hidden.
 
-    Works on private copies of the project; the agents speak from a script.
+    Works on private copies of the project with scripted agents.
     """
     from app.crash_lab import crashtest as laboratory
 

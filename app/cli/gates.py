@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @options.anywhere
 @click.pass_context
 def gates(context: click.Context, /, place: options.Place, as_json: bool, label: str | None, **filters: Any) -> int:
-    """List the questions of runs that wait for an answer."""
+    """List the open gates of all runs."""
     from app.services import gate_inbox
 
     if context.invoked_subcommand is not None:
@@ -39,16 +39,20 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, gate_id: str) -> int:
-    """Show a question whole, with its answer if it has one."""
+    """Show a gate in full, with its answer if any."""
     return exit_codes.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
 
 
 @gates.command()
 @click.argument("gate_id")
 @click.argument("decision")
-@click.option("--message", default="", metavar="TEXT", help="What is to be said with it; later steps can read it.")
-@click.option("--shown", "shown_sha256", metavar="SHA256", help="Refuse if something else than this is shown now.")
-@click.option("--idempotency-key", metavar="KEY", help="The same answer under the same key is no second one.")
+@click.option("--message", default="", metavar="TEXT", help="Message with the answer; later steps can read it.")
+@click.option(
+    "--shown", "shown_sha256", metavar="SHA256", help="Reject the answer if the gate now shows something else."
+)
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Repeating the answer with the same key returns the first result."
+)
 @options.as_json
 @options.anywhere
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:

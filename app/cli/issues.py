@@ -12,17 +12,21 @@ from app.cli.access import Access
 SEVERITIES = ("error", "warning", "hint")
 """Severities of issues; a test compares them with the engine's."""
 
-_note = click.option("--note", metavar="TEXT", help="What is to be said with it.")
-_revision = click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+_note = click.option("--note", metavar="TEXT", help="Message with the answer.")
+_revision = click.option(
+    "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the issue's revision is newer."
+)
 
 
 @click.group()
 def issues() -> None:
-    """Look at what runs have found and people have written down, add to it, change and close it."""
+    """List, create, change and close issues."""
 
 
 @issues.command("list")
-@click.option("--status", type=click.Choice(["open", "closed", "all"]), default="open", help="Which ones to show.")
+@click.option(
+    "--status", type=click.Choice(["open", "closed", "all"]), default="open", help="Only issues with this status."
+)
 @click.option("--run", "run_id", metavar="ID", help="Only issues of this run.")
 @click.option("--session", "session_id", metavar="ID", help="Only issues of this work session.")
 @click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
@@ -32,7 +36,7 @@ def issues() -> None:
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
-    """List issues, newest first; those that are open, unless another status is asked for."""
+    """List issues, newest first; open ones by default."""
     from app.domain import issues as engine_issues
 
     query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
@@ -44,23 +48,25 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, issue_id: str) -> int:
-    """Show an issue whole, with its notes."""
+    """Show an issue in full, with its notes."""
     return exit_codes.shown(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
 
 
 @issues.command("open")
 @click.argument("title")
-@click.option("--body", default="", metavar="TEXT", help="What there is to say.")
-@click.option("--kind", default="note", metavar="WORD", help="What sort of issue it is.  [default: note]")
-@click.option("--severity", type=click.Choice(SEVERITIES), help="How bad it is.")
+@click.option("--body", default="", metavar="TEXT", help="Text of the issue.")
+@click.option("--kind", default="note", metavar="WORD", help="Kind of issue.  [default: note]")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Severity of the issue.")
 @click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
-@click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt that proves it; may be repeated.")
-@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same issue.")
+@click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt as evidence; repeatable.")
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same issue."
+)
 @options.as_json
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
-    """Write an issue down."""
+    """Create an issue."""
     from app.services import issues as control_issues
 
     new = control_issues.NewIssue(**fields)
@@ -87,7 +93,7 @@ def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 @options.as_json
 @options.anywhere
 def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
-    """Open a closed issue again."""
+    """Reopen a closed issue."""
     return _edited(place, as_json, issue_id, status="open", **edit)
 
 

@@ -169,7 +169,7 @@ class FolderClient:
         return dict(await self._application.issues.show(issue_id))
 
     async def open_issue(self, new: control_issues.NewIssue) -> client.Answer:
-        """Write an issue down."""
+        """Create an issue."""
         return dict((await self._application.issues.add(new)).issue)
 
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:

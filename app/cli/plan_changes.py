@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from app.cli import client
 
 revision = click.option(
-    "--revision", type=click.IntRange(1), metavar="N", help="Refuse if the plan has been changed since."
+    "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the plan's revision is newer."
 )
 """The revision that was seen."""
 
-detach = click.option("--detach", is_flag=True, help="With --server: do not wait until the plan rests.")
+detach = click.option("--detach", is_flag=True, help="With --server: return at once instead of following the plan.")
 """Whether a service goes on with the plan alone."""
 
 

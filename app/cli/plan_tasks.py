@@ -11,19 +11,28 @@ from app.cli import arguments, options
 from app.cli.plan_changes import changed, detach, revision
 
 _TASK = click.argument("task_id", type=click.IntRange(1), metavar="TASK")
-_RECIPE = click.option("--recipe", "recipe_id", metavar="ID", help="Recipe that does it.  [default: the router's]")
+_RECIPE = click.option(
+    "--recipe", "recipe_id", metavar="ID", help="Recipe of the task.  [default: chosen by the router]"
+)
 _OTHER_RECIPE = click.option(
-    "--recipe", "recipe_id", metavar="ID", help="Recipe that does it, in place of the present one."
+    "--recipe", "recipe_id", metavar="ID", help="Recipe of the task, replacing the current one."
 )
 _ARG = click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 _ARGS_FILE = click.option(
     "--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments."
 )
 _AFTER = click.option(
-    "--after", "deps", multiple=True, type=click.IntRange(1), metavar="TASK", help="Task that must be done before."
+    "--after",
+    "deps",
+    multiple=True,
+    type=click.IntRange(1),
+    metavar="TASK",
+    help="Task that this one depends on; repeatable.",
 )
-_DOD = click.option("--dod", metavar="TEXT", help="When it is done, in words for people.")
-_ASK = click.option("--ask", "scoping_question", metavar="TEXT", help="What must be answered before it is begun.")
+_DOD = click.option("--dod", metavar="TEXT", help="Definition of done, in words.")
+_ASK = click.option(
+    "--ask", "scoping_question", metavar="TEXT", help="Question that must be answered before the task starts."
+)
 
 
 @click.command()
@@ -36,7 +45,7 @@ _ASK = click.option("--ask", "scoping_question", metavar="TEXT", help="What must
 @_AFTER
 @_DOD
 @_ASK
-@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key adds no second task.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key adds the task once.")
 @revision
 @options.as_json
 @options.anywhere
@@ -51,7 +60,7 @@ def add(
     dod: str | None,
     **fields: Any,
 ) -> int:
-    """Add a task behind the others."""
+    """Append a task."""
     from app.services.plans import requests
 
     new = requests.NewTask(id=number, args=arguments.collect(given, args_file), dod=dod or "", **fields)
@@ -66,17 +75,17 @@ def add(
 @click.option("--any-recipe", is_flag=True, help="Let the router choose the recipe again.")
 @_ARG
 @_ARGS_FILE
-@click.option("--no-args", is_flag=True, help="No arguments of its own.")
+@click.option("--no-args", is_flag=True, help="Remove all arguments.")
 @_AFTER
-@click.option("--no-deps", is_flag=True, help="Nothing that must be done before.")
+@click.option("--no-deps", is_flag=True, help="Remove all dependencies.")
 @_DOD
 @_ASK
-@click.option("--no-question", is_flag=True, help="Take its question back.")
+@click.option("--no-question", is_flag=True, help="Remove the scoping question.")
 @revision
 @options.as_json
 @options.anywhere
 def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None, **given: Any) -> int:
-    """Change a task that has not begun, or has failed; what is not named stays."""
+    """Change a task that has not started, or has failed; omitted fields stay unchanged."""
     from app.services.plans import requests
 
     edited = requests.TaskEdit(**_edited(**given))
@@ -90,7 +99,7 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
 @options.as_json
 @options.anywhere
 def remove(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None) -> int:
-    """Remove a task that does not run and that no other one depends on."""
+    """Remove a task that is not running and has no dependents."""
     return changed(place, lambda connected: connected.plans.remove_task(session_id, task_id, revision), as_json)
 
 
@@ -117,7 +126,7 @@ def answer(
     revision: int | None,
     detach: bool,
 ) -> int:
-    """Answer the question of a task; where its plan runs, show the changes until it rests."""
+    """Answer a task's scoping question; if the plan is running, follow it."""
     from app.services.plans import requests
 
     said = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
@@ -140,7 +149,7 @@ def answer(
 def force_start(
     place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None, detach: bool
 ) -> int:
-    """Begin a task although something that it depends on is not done, at your own risk."""
+    """Start a blocked task before its dependencies are done, at your own risk."""
     return changed(
         place,
         lambda connected: connected.plans.force_start(session_id, task_id, revision),
@@ -153,7 +162,7 @@ def force_start(
 @click.command()
 @click.argument("session_id")
 @_TASK
-@click.option("--fresh", is_flag=True, help="By a new run, from its first step; else its run is sent on.")
+@click.option("--fresh", is_flag=True, help="Start a new run from the first step instead of resuming.")
 @revision
 @detach
 @options.as_json
@@ -167,7 +176,7 @@ def retry(
     revision: int | None,
     detach: bool,
 ) -> int:
-    """Try a failed task again, and show the changes of its plan until it rests."""
+    """Retry a failed task and follow its plan."""
     return changed(
         place,
         lambda connected: connected.plans.retry(session_id, task_id, fresh, revision),

@@ -22,21 +22,23 @@ _STATES = ("draft", "approved", "running", "paused", "done", "failed")
 
 @click.group()
 def plan() -> None:
-    """Make session plans, look after their tasks, and have them done.
+    """Create, edit and execute session plans.
 
-    A plan is begun only when it was approved and started. Without --server its tasks run in this process.
+    A plan starts only after it is approved. Without --server its tasks run in this process.
     """
 
 
 @plan.command()
 @click.argument("intent", required=False)
-@click.option("--task", "tasks", multiple=True, metavar="TEXT", help="A task, in place of the chief's; repeatable.")
-@click.option("--in-order", is_flag=True, help="Let each task wait for the one before it.")
+@click.option(
+    "--task", "tasks", multiple=True, metavar="TEXT", help="A task, instead of tasks made by the chief; repeatable."
+)
+@click.option("--in-order", is_flag=True, help="Make each task depend on the previous one.")
 @click.option("--file", "file", type=click.Path(path_type=Path), metavar="FILE", help="JSON of the whole plan.")
-@click.option("--working-dir", metavar="DIR", help="Folder to work in, below the project or absolute.")
+@click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of its runs; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Priority of its runs; higher goes first.")
-@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same plan.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same plan.")
 @detach
 @options.as_json
 @options.anywhere
@@ -74,7 +76,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.as_json
 @options.anywhere
 def show(place: options.Place, as_json: bool, session_id: str) -> int:
-    """Show a plan as a checklist, with what it and its runs ask, and what to type next."""
+    """Show a plan as a checklist, with open questions and the next command to type."""
     from app.cli import asking
 
     async def work(connected: client.Client) -> tuple[client.Answer, list[client.Answer]]:
@@ -89,7 +91,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 @revision
 @options.anywhere
 def delete(place: options.Place, session_id: str, revision: int | None) -> int:
-    """Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues."""
+    """Delete a plan with no active tasks. Its runs, receipts and issues are kept."""
     place.ask(lambda connected: connected.plans.delete(session_id, revision), Access.CHANGE)
     return exit_codes.ExitCode.DONE
 
@@ -99,7 +101,7 @@ def delete(place: options.Place, session_id: str, revision: int | None) -> int:
 @options.as_json
 @options.anywhere
 def follow(place: options.Place, as_json: bool, session_id: str) -> int:
-    """Show the changes of a plan until it rests; without --server, go on with it in this process."""
+    """Show a plan's changes until it needs a person or ends; without --server, execute it in this process."""
     from app.cli import plan_following
 
     async def work(connected: client.Client) -> int:
@@ -114,7 +116,7 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
 @options.as_json
 @options.anywhere
 def approve(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """Say that a draft is good as it is; it can be started then."""
+    """Approve a draft plan, so that it can be started."""
     return _moved(place, session_id, Move.APPROVE, revision, as_json)
 
 
@@ -125,7 +127,7 @@ def approve(place: options.Place, as_json: bool, session_id: str, revision: int 
 @options.as_json
 @options.anywhere
 def start(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """Begin an approved plan, or one that can go on, and show its changes until it rests."""
+    """Start or continue a plan and follow it."""
     return _moved(place, session_id, Move.START, revision, as_json, detach=detach, follows=True)
 
 
@@ -135,7 +137,7 @@ def start(place: options.Place, as_json: bool, session_id: str, revision: int | 
 @options.as_json
 @options.anywhere
 def pause(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """Begin no further task; those that run go on to their end."""
+    """Start no further tasks. Running tasks continue to their end."""
     return _moved(place, session_id, Move.PAUSE, revision, as_json)
 
 
@@ -146,7 +148,7 @@ def pause(place: options.Place, as_json: bool, session_id: str, revision: int | 
 @options.as_json
 @options.anywhere
 def resume(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """Let a paused plan go on, and show its changes until it rests."""
+    """Continue a paused plan and follow it."""
     return _moved(place, session_id, Move.RESUME, revision, as_json, detach=detach, follows=True)
 
 
@@ -157,7 +159,7 @@ def resume(place: options.Place, as_json: bool, session_id: str, revision: int |
 @options.as_json
 @options.anywhere
 def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
-    """Put the tasks in another order: all their numbers, none before one that it depends on."""
+    """Reorder the tasks: list all their numbers, each after its dependencies."""
     return changed(place, lambda connected: connected.plans.reorder(session_id, tasks, revision), as_json)
 
 

@@ -28,11 +28,11 @@ shows which backends work here."""
 
 
 @click.command()
-@click.option("--example", type=click.Choice(("story", "code")), help="Put a small example into the project, too.")
+@click.option("--example", type=click.Choice(("story", "code")), help="Also create a small example project.")
 @options.as_json
 @options.in_folder
 def init(place: options.Place, as_json: bool, example: str | None) -> int:
-    """Make `.control-room/` in a project, with a folder for recipes of each language; what is there stays."""
+    """Create `.control-room/` in a project, with a folder for recipes of each language; existing files are kept."""
     from app import bootstrap
 
     project = place.settings().project
@@ -52,14 +52,14 @@ def init(place: options.Place, as_json: bool, example: str | None) -> int:
 
 @click.group()
 def config() -> None:
-    """Look after the configuration."""
+    """Check the configuration."""
 
 
 @config.command("check")
 @options.as_json
 @options.in_folder
 def check_config(place: options.Place, as_json: bool) -> int:
-    """Check settings, recipes, prompts and agents; exit code 5 if the service would not start."""
+    """Check settings, recipes, prompts and agents; exit code 5 if the service would refuse to start."""
     from app import bootstrap
 
     chosen, remarks = settings.examine(place.environ)
@@ -80,7 +80,7 @@ def check_config(place: options.Place, as_json: bool) -> int:
 
 @click.group()
 def agents() -> None:
-    """Look after agents."""
+    """Check agents."""
 
 
 @agents.command("check")
@@ -103,14 +103,14 @@ def check_agents(place: options.Place, as_json: bool) -> int:
 
 @click.group()
 def index() -> None:
-    """Look after the index of runs."""
+    """Maintain the index of runs."""
 
 
 @index.command()
 @options.as_json
 @options.in_folder
 def rebuild(place: options.Place, as_json: bool) -> int:
-    """Make the index anew from the run folders; no service may be running."""
+    """Rebuild the index from the run folders; stop the service first."""
     import asyncio
 
     from app import bootstrap
@@ -124,7 +124,7 @@ def rebuild(place: options.Place, as_json: bool) -> int:
 
 
 @click.command()
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to this file.")
 def openapi(output: Path | None) -> int:
     """Print the OpenAPI document of the HTTP interface."""
     from app.api import published

@@ -12,7 +12,7 @@ from app.cli import exit_codes, formats, options
 
 @click.group()
 def receipts() -> None:
-    """Read the receipts of tool executions."""
+    """Read receipts of tool executions."""
 
 
 @receipts.command("list")

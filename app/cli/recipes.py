@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def recipes() -> None:
-    """Look after recipes."""
+    """List, show and validate recipes."""
 
 
 @recipes.command("list")
 @options.as_json
 @options.anywhere
 def list_recipes(place: options.Place, as_json: bool) -> int:
-    """List all recipes; broken ones with their faults."""
+    """List all recipes; invalid ones include their errors."""
     found = place.ask(lambda connected: connected.recipes())
     return exit_codes.shown(found, as_json, formats.recipes)
 
@@ -44,9 +44,9 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
 @options.as_json
 @options.anywhere
 def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str | None) -> int:
-    """Check recipe files or recipes by their ids; without any, all recipes.
+    """Validate recipe files, or recipes by id; without arguments, all recipes.
 
-    Exit code 2 if one is not valid; 5 if one that is named lacks a backend or program that a run could need.
+    Exit code 2 if one is invalid; 5 if a named recipe lacks a backend or program that a run could need.
     """
 
     async def work(connected: client.Client) -> list[client.Answer]:
@@ -66,7 +66,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
 @options.as_json
 @options.anywhere
 def route(place: options.Place, as_json: bool, text: str) -> int:
-    """Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits."""
+    """Show the recipe that fits the task TEXT, and the arguments found in it; exit code 2 if none fits."""
     found = place.ask(lambda connected: connected.route(text))
     terminal.show(found, as_json, formats.routing)
     return exit_codes.ExitCode.DONE if found["routable"] else exit_codes.ExitCode.USAGE

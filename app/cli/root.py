@@ -27,7 +27,7 @@ from app.cli import (
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="control-room", message="%(prog)s %(version)s")
 def control_room() -> None:
-    """Run recipes of agents and tools, durably.
+    """Run agent recipes durably.
 
     Exit codes: 0 done, 1 failed, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration or server,
     130 interrupted and resumable.

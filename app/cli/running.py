@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
-@click.option("--working-dir", metavar="DIR", help="Folder to work in, below the project or absolute.")
+@click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that the run belongs to.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
-@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same run.")
-@click.option("--exclusive", is_flag=True, help="Refuse while another run of the recipe is unfinished.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
+@click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
 @click.option("--option", "told", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; start nothing.")
-@click.option("--detach", is_flag=True, help="With --server: do not wait for the end.")
+@click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json
 @options.anywhere
 def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **given: Any) -> int:
     """Run RECIPE and show its progress.
 
     Without --server the run executes in this process. Ctrl-C stops it so that `runs resume` can continue it; a second
-    one does not wait for the step in flight.
+    Ctrl-C does not wait for the step in flight.
     """
     request = _request(**given)
     try:

@@ -19,7 +19,7 @@ _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancell
 
 @click.group()
 def runs() -> None:
-    """Look after runs."""
+    """List, show and control runs."""
 
 
 @runs.command("list")
@@ -54,9 +54,9 @@ def show(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
-    """Show what happened and happens in a run, until it rests; the exit code tells how it stands then.
+    """Stream a run's events until it stops; the exit code reports its state.
 
-    As JSON, one event a line.
+    With --json, one event per line.
     """
 
     from app.cli import following
@@ -70,17 +70,17 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
 @options.as_json
 @options.anywhere
 def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
-    """End an unfinished run."""
+    """Cancel an unfinished run."""
     return _moved(place.ask(lambda connected: connected.cancel(run_id), Access.CHANGE), as_json)
 
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--now", is_flag=True, help="Cut the steps in flight off; they run again when the run continues.")
+@click.option("--now", is_flag=True, help="Interrupt the steps in flight; they run again when the run continues.")
 @options.as_json
 @options.anywhere
 def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
-    """Stop a run at its next step boundary."""
+    """Pause a run at its next step boundary."""
     return _moved(place.ask(lambda connected: connected.pause(run_id, now=now), Access.CHANGE), as_json)
 
 
@@ -89,7 +89,7 @@ def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
 @options.as_json
 @options.anywhere
 def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Let a paused run go on; without --server, in this process and to its end."""
+    """Continue a paused run; without --server, execute it in this process."""
 
     async def work(connected: client.Client) -> int:
         return await _go_on(connected, await connected.unpause(run_id), as_json)
@@ -99,20 +99,18 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--from", "from_key", metavar="KEY", help="Step to go back to.  [default: the step that failed]")
+@click.option("--from", "from_key", metavar="KEY", help="Step to resume from.  [default: the step that failed]")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
+@click.option("--current-recipe", is_flag=True, help="Continue with the recipe's current version.")
 @click.option(
-    "--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="An argument in place of an old one."
-)
-@click.option("--current-recipe", is_flag=True, help="Go on with the recipe as it stands now.")
-@click.option(
-    "--conversation", type=click.Choice(["new"]), help="Begin the agent's conversation again, from the journal."
+    "--conversation", type=click.Choice(["new"]), help="Start the agent's conversation anew, from the journal."
 )
 @options.as_json
 @options.anywhere
 def resume(
     place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], conversation: str | None, **how: Any
 ) -> int:
-    """Send a failed, cancelled or interrupted run on; without --server, in this process and to its end."""
+    """Resume a failed, cancelled or interrupted run; without --server, execute it in this process."""
     from app.services import requests
 
     args = arguments.collect(given, None) or None
@@ -128,7 +126,7 @@ def resume(
 @click.argument("run_id")
 @options.anywhere
 def delete(place: options.Place, run_id: str) -> int:
-    """Delete a finished run; its receipts stay."""
+    """Delete a finished run. Its receipts are kept."""
     place.ask(lambda connected: connected.delete(run_id), Access.CHANGE)
     return exit_codes.ExitCode.DONE
 
@@ -184,9 +182,9 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 @options.as_json
 @options.anywhere
 def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:
-    """Check a run's start, journals and blobs; nothing is changed.
+    """Verify a run's start file, journals and blobs. Nothing is changed.
 
-    Exit code 1 if something is damaged; 5 if nothing is, but something cannot be read now.
+    Exit code 1 if something is damaged; 5 if something cannot be read now.
     """
     from app.cli import verifying
 
@@ -200,12 +198,12 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--dry-run", is_flag=True, help="Only show what would be cut off, which is the default.")
-@click.option("--yes", is_flag=True, help="Do it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be cut off (the default).")
+@click.option("--yes", is_flag=True, help="Apply the repair.")
 @options.as_json
 @options.anywhere
 def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes: bool) -> int:
-    """Cut a damaged run back to its intact prefix; the damaged files are kept beside it."""
+    """Cut a damaged run back to its intact prefix; the damaged files are kept."""
     if dry_run and yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     access = Access.CHANGE if yes else Access.READ

@@ -33,8 +33,8 @@ def _with_settings(command: Command) -> Command:
 def serve(**given: str | None) -> int:
     """Serve a project over HTTP until SIGTERM or Ctrl-C.
 
-    Then no step begins any more, and those in flight get STOP_GRACE_SECONDS; a second signal cuts them off. Unfinished
-    runs go on at the next start.
+    On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; a second signal interrupts them.
+    Unfinished runs continue at the next start.
     """
     environ = options.laid_over(**given)
     chosen, remarks = settings.examine(environ)
