@@ -91,7 +91,7 @@ def _http(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _fields(document: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[str]:
     for parameter in operation.get("parameters", ()):
-        if parameter["in"] != "path" and parameter["name"] not in ("If-None-Match",):
+        if parameter["in"] != "path" and parameter["name"] != "If-None-Match":
             yield f"`{parameter['name']}`" + ("" if parameter["in"] == "query" else " (header)")
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     for name in re.findall(r"#/components/schemas/(\w+)'", str(content.get("schema", ""))):

@@ -1,6 +1,6 @@
 """Score the story tools on the corpus of planted contradictions: recall for each kind, and false alarms.
 
-python scripts/score_corpus.py first [--book NAME] [--verbose] [--write docs/contradictions.md]
+python scripts/score_corpus.py first [--book NAME] [--verbose] [--write docs/reference/contradictions.md]
 """
 
 from __future__ import annotations

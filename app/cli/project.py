@@ -12,15 +12,15 @@ from app import settings
 from app.cli import exit_codes, formats, options, terminal
 
 _PLACES = (
-    ("recipes/*.json", "control_room: pipelines of tools and agents (docs/control_room.md)"),
+    ("recipes/*.json", "control_room: pipelines of tools and agents (docs/reference/control_room.md)"),
     (
         "recipes/agent_recipes/",
-        "agent_recipes: state machines of prompts to a coding agent, JSON (docs/agent_recipes.md)",
+        "agent_recipes: state machines of prompts to a coding agent, JSON (docs/reference/agent_recipes.md)",
     ),
-    ("recipes/amplifier/", "amplifier: prompts with variables, loops and approvals, YAML (docs/amplifier.md)"),
-    ("recipes/orchestrate/", "orchestrate: workflows of commands and programs, YAML (docs/orchestrate.md)"),
+    ("recipes/amplifier/", "amplifier: prompts with variables, loops and approvals, YAML (docs/reference/amplifier.md)"),
+    ("recipes/orchestrate/", "orchestrate: workflows of commands and programs, YAML (docs/reference/orchestrate.md)"),
     ("prompts/", "templates of prompts"),
-    ("agents.json", "agents, backends and `default_backend` (docs/agents.md); not there until you write it"),
+    ("agents.json", "agents, backends and `default_backend` (docs/reference/agents.md); not there until you write it"),
 )
 _NEXT = """Agents speak through a small local model at first, which only shows the machinery. For real work, choose
 a backend: write {"default_backend": "claude-code"} to .control-room/agents.json. `control-room agents check`

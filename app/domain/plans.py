@@ -93,7 +93,7 @@ PLAN_MOVES: Mapping[PlanState, frozenset[PlanState]] = {
     PlanState.DONE: frozenset({PlanState.PAUSED, PlanState.RUNNING}),
     PlanState.FAILED: frozenset({PlanState.RUNNING, PlanState.DONE, PlanState.DRAFT}),
 }
-"""Every move a plan can make; `docs/states.md` draws it."""
+"""Every move a plan can make; `docs/reference/states.md` draws it."""
 
 TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
     TaskState.PENDING: frozenset({TaskState.RUNNING, TaskState.BLOCKED, TaskState.NEEDS_SCOPING}),
@@ -105,7 +105,7 @@ TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
     ),
     TaskState.DONE: frozenset(),
 }
-"""Every move a task can make; `docs/states.md` draws it."""
+"""Every move a task can make; `docs/reference/states.md` draws it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

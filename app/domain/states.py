@@ -63,7 +63,7 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset({RunState.PENDING}),
     RunState.CANCELLED: frozenset({RunState.PENDING}),
 }
-"""Every move a run can make; `docs/states.md` draws it."""
+"""Every move a run can make; `docs/reference/states.md` draws it."""
 
 
 class StepState(StrEnum):

@@ -44,7 +44,7 @@ def in_openapi() -> Iterator[Shown]:
 
 def in_pages() -> Iterator[Shown]:
     """Yield the curl commands of the README and of docs."""
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
             for start in re.finditer(r"^curl ", block, re.MULTILINE):
                 words = _words(block[start.start() :])

@@ -15,6 +15,7 @@ from tests.architecture import sources
 
 PROGRAMS: dict[str, click.Command] = {"control-room": root.control_room, "orchestrate": command.orchestrate}
 CALL = re.compile(r"(?<![\w./-])(control-room|orchestrate)((?: +(?:[a-z][a-z-]*|--?[a-z][a-z-]*|[^\s`|;&]+))+)")
+PAGES = ["README.md", *sorted(str(path.relative_to(sources.ROOT)) for path in (sources.ROOT / "docs").rglob("*.md"))]
 SPANS = re.compile(r"```.*?```|`[^`\n]+`|^    .*$", re.DOTALL | re.MULTILINE)
 
 
@@ -73,11 +74,10 @@ def test_messages_and_help_name_commands_that_there_are() -> None:
     assert sorted({problem for call in calls if (problem := lacks(*call))}) == []
 
 
-@pytest.mark.parametrize("name", [*sorted(path.name for path in (sources.ROOT / "docs").glob("*.md")), "README.md"])
+@pytest.mark.parametrize("name", PAGES)
 def test_documents_name_commands_that_there_are(name: str) -> None:
     """No document shows a command or an option that its program lacks."""
-    path = sources.ROOT / name if name == "README.md" else sources.ROOT / "docs" / name
-    text = "\n".join(SPANS.findall(path.read_text(encoding="utf-8")))
+    text = "\n".join(SPANS.findall((sources.ROOT / name).read_text(encoding="utf-8")))
 
     assert sorted({problem for call in named(text) if (problem := lacks(*call))}) == []
 

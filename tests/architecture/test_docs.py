@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
 
-import click
 import pytest
 
-from app import settings
-from app.cli import root
 from app.domain import events
 from tests.architecture import sources
 
+DOCS = sources.ROOT / "docs"
 PARTS = ["Status", "Why", "Decision", "Price"]
 README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_every_setting_is_documented() -> None:
-    """The table in README.md is the list of settings: name, default and meaning."""
-    table = README.split("<!-- settings -->")[1].split("<!-- /settings -->")[0].strip()
-    rows = [f"| `{item.env}` | {item.default} | {item.meaning} |" for item in settings.documented()]
+def test_reference_pages_are_the_codes() -> None:
+    """Settings, routes, errors and commands in docs/reference are what `scripts/publish_reference.py` writes."""
+    script = sources.ROOT / "scripts" / "publish_reference.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
 
-    assert table.splitlines() == ["| variable | default | meaning |", "| --- | --- | --- |", *rows]
-
-
-def test_every_command_is_documented() -> None:
-    """The table in README.md names exactly the commands of the program."""
-    documented = re.findall(r"^\| `(control-room [a-z -]+)` \|", README, flags=re.MULTILINE)
-
-    assert sorted(documented) == sorted(_commands(root.control_room, "control-room"))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_address_is_documented() -> None:
-    """The table in README.md names exactly the addresses of the OpenAPI document."""
-    documented = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", README, flags=re.MULTILINE))
-    document = json.loads(next((sources.ROOT / "openapi").glob("*.json")).read_text(encoding="utf-8"))
-    published = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
+def test_the_index_leads_to_every_page() -> None:
+    """docs/README.md links to each page, decisions by their own index."""
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "decisions"}
 
-    assert documented == published
+    assert pages - {"README.md"} == set(re.findall(r"\]\(([^)#]+)\)", index)) - {"decisions/README.md"}
 
 
 def test_readme_has_two_commands() -> None:
@@ -80,19 +70,9 @@ def test_decisions_have_numbers_of_their_own() -> None:
     assert len(numbers) == len(set(numbers))
 
 
-def _commands(command: click.Command, name: str) -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield name
-        return
-    if command.invoke_without_command:
-        yield name
-    for part, inner in command.commands.items():
-        yield from _commands(inner, f"{name} {part}")
-
-
 def test_every_event_is_documented() -> None:
-    """The table in docs/events.md names exactly the types of events, each with its fields."""
-    page = (sources.ROOT / "docs" / "events.md").read_text(encoding="utf-8").split("## Types")[1]
+    """The table in docs/reference/events.md names exactly the types of events, each with its fields."""
+    page = (sources.ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8").split("## Types")[1]
     rows = re.findall(r"^\| `([a-z._]+)` \| ([^|]*)\| \S", page, flags=re.MULTILINE)
     documented = {name: tuple(re.findall(r"`([a-z0-9_]+)`", fields)) for name, fields in rows}
 

@@ -12,8 +12,8 @@ import pytest
 from app.domain import plans, states
 from tests.architecture import sources
 
-GLOSSARY = sources.ROOT / "docs" / "glossary.md"
-STATES = sources.ROOT / "docs" / "states.md"
+GLOSSARY = sources.ROOT / "docs" / "reference" / "glossary.md"
+STATES = sources.ROOT / "docs" / "reference" / "states.md"
 
 
 def test_every_enum_member_is_explained() -> None:
@@ -55,7 +55,7 @@ def test_every_table_is_explained() -> None:
     ("what", "moves"), [("run", states.MOVES), ("session plan", plans.PLAN_MOVES), ("task", plans.TASK_MOVES)]
 )
 def test_the_drawing_of_states_is_the_table(what: str, moves: Mapping[str, frozenset[str]]) -> None:
-    """docs/states.md draws exactly the moves that the engine allows."""
+    """docs/reference/states.md draws exactly the moves that the engine allows."""
     drawn = re.findall(r"^ +(\w+) --> (\w+)", _section(what), flags=re.MULTILINE)
     allowed = {(str(source), str(target)) for source, targets in moves.items() for target in targets}
 
@@ -67,7 +67,7 @@ def test_the_drawing_of_states_is_the_table(what: str, moves: Mapping[str, froze
     ("what", "kind"), [("run", states.RunState), ("session plan", plans.PlanState), ("task", plans.TaskState)]
 )
 def test_each_state_has_a_row(what: str, kind: type[enum.Enum]) -> None:
-    """docs/states.md says of each state what brings something in, who takes it out and what a crash there means."""
+    """docs/reference/states.md says what enters each state, what leaves it, and what a crash there means."""
     rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", _section(what), flags=re.MULTILINE)
 
     assert [row[0] for row in rows] == [state.value for state in kind]

@@ -14,7 +14,7 @@ from tests.integration import served
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes.recipe_harness import says
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
 AGENTS = ("writer", "reviewer", "reporter")
 
 

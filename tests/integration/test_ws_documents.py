@@ -16,7 +16,7 @@ from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes import recipe_harness
 from tests.unit.dialects.agent_recipes.recipe_harness import says
 
-PAGE = (Path(__file__).parents[2] / "docs" / "websocket.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "websocket.md").read_text(encoding="utf-8")
 
 ORCHESTRATION_DESIGN = {
     "recipe_started": ["type", "recipe_id", "session_id", "step"],

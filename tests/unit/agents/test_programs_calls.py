@@ -241,8 +241,8 @@ class TestModels:
 
 
 def test_the_keys_of_each_program_are_documented() -> None:
-    """The table of docs/agents.md lists the keys that each program gets and no other program does."""
-    text = (resources.bundled("recipes").parent / "docs" / "agents.md").read_text()
+    """The table of docs/reference/agents.md lists the keys that each program gets and no other program does."""
+    text = (resources.bundled("recipes").parent / "docs" / "reference" / "agents.md").read_text()
     table = text.split("| Type | Keys of its own |")[1].split("\n\n")[0]
     rows = {row[0]: set(row[1:]) for line in table.splitlines()[2:] if (row := re.findall(r"`([\w-]+)`", line))}
 
@@ -334,8 +334,8 @@ def test_a_wrong_entry_is_told(tmp_path: Path, entry: dict[str, Any], expected: 
 
 
 def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
-    """Every example of backends in docs/agents.md can be taken as it stands."""
-    document = Path(__file__).parents[3] / "docs" / "agents.md"
+    """Every example of backends in docs/reference/agents.md can be taken as it stands."""
+    document = Path(__file__).parents[3] / "docs" / "reference" / "agents.md"
     examples = [
         text for text in re.findall(r"```json\n(.*?)```", document.read_text(), re.DOTALL) if '"backends"' in text
     ]
@@ -348,8 +348,8 @@ def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_variables_of_the_document_are_those_in_use() -> None:
-    """The table of docs/agents.md names the programs, their commands and the variables of address and key."""
-    text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
+    """The table of docs/reference/agents.md names the programs, their commands and the variables of address and key."""
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "agents.md").read_text()
     for name, program in catalogue.PROGRAMS.items():
         variables = [
             f"`{variable}`" if variable else "" for variable in (program.endpoint_variable, program.key_variable)

@@ -291,8 +291,8 @@ def test_the_published_schema_is_the_one_in_use() -> None:
     ],
 )
 def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
-    """The tables of docs/agents.md list the fields of the schema, with its own words where it has some."""
-    text = (ROOT / "docs" / "agents.md").read_text()
+    """The tables of docs/reference/agents.md list the fields of the schema, with its own words where it has some."""
+    text = (ROOT / "docs" / "reference" / "agents.md").read_text()
     table = text.split(f"<!-- {part} -->")[1].split(f"<!-- /{part} -->")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
 

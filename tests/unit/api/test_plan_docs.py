@@ -15,7 +15,7 @@ from app.domain import plans as engine_plans
 from app.domain.plans import PlanState, TaskState
 from app.services.plans import requests
 
-PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "plans.md").read_text(encoding="utf-8")
 BASE = "/api/sessions/{session_id}"
 
 

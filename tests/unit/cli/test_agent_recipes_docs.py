@@ -1,4 +1,4 @@
-"""docs/agent-recipes-cli.md says what the command is."""
+"""docs/reference/agent-recipes-cli.md says what the command is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from app.cli import exit_codes as common
 from app.cli.agent_recipes import command, exit_codes
 
-DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "agent-recipes-cli.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "agent-recipes-cli.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_every_option_is_documented():

@@ -1,4 +1,4 @@
-"""docs/orchestrate-cli.md says what the command is."""
+"""docs/reference/orchestrate-cli.md says what the command is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 from app.cli import exit_codes as common
 from app.cli.orchestrate import command, exit_codes, options, places
 
-DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "orchestrate-cli.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "orchestrate-cli.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_every_command_is_documented():

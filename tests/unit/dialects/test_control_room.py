@@ -16,7 +16,7 @@ from app.domain import library
 from tests.unit.dialects import bench, reference
 
 ROOT = Path(__file__).resolve().parents[3]
-REFERENCE = ROOT / "docs" / "control_room.md"
+REFERENCE = ROOT / "docs" / "reference" / "control_room.md"
 
 TOOL, READ = bench.RECIPE["phase_a"]
 AGENT, WRITE = bench.RECIPE["phase_b"]
@@ -156,7 +156,7 @@ def test_every_object_of_the_schema_is_strict():
 
 
 def test_the_reference_documents_every_field():
-    """The field tables of docs/control_room.md have the fields of the schema, with type and necessity."""
+    """The field tables of docs/reference/control_room.md have the fields of the schema, with type and necessity."""
     schema = bench.DIALECT.json_schema()
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": schema} | {
@@ -177,7 +177,7 @@ def test_the_reference_documents_every_field():
 
 
 def test_the_reference_names_every_code():
-    """Each code that the dialect gives to a flaw or to a failure stands in docs/control_room.md."""
+    """Each code that the dialect gives to a flaw or to a failure stands in docs/reference/control_room.md."""
     shared = [path for path in (ROOT / "app/dialects").glob("*.py") if path.name != "yaml_text.py"]
     sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)

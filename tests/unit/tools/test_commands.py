@@ -29,7 +29,7 @@ from tests.unit.calls import Harness
 from tests.unit.processes import broods
 
 SECRET = "sk-very-secret-4711"
-DOCUMENT = (sources.ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+DOCUMENT = (sources.ROOT / "docs" / "reference" / "programs.md").read_text(encoding="utf-8")
 ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": "", "MY_KEY": "mine", "YOUR_KEY": "yours"}
 
 
@@ -58,7 +58,7 @@ def shell(script: str, **given: Any) -> operations.Command:
 
 
 def test_the_document_names_every_field() -> None:
-    """What an operation can say, and what a record says, stands in docs/commands.md."""
+    """What an operation can say, and what a record says, stands in docs/reference/programs.md."""
     given = DOCUMENT.split("## What a command is given")[1].split("## What comes of it")[0]
     fields = {field.name for field in dataclasses.fields(operations.Command)}
 

@@ -14,7 +14,7 @@ from app.tools import registry
 from app.tools.story import outline_fields, scene_numbers
 from tests.unit.tools import stories
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```markdown file=(\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 EXAMPLES = re.findall(r"^```json (\w+) (\{[^\n]*\})\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 NAMES = re.findall(r"^\| (`[^|]+) \| ((?:chapter|act|scene) [^|]+) \|$", PAGE, re.MULTILINE)

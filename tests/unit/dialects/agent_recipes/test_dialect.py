@@ -16,7 +16,7 @@ from tests.unit.dialects import reference
 from tests.unit.dialects.agent_recipes import recipe_harness
 from tests.unit.dialects.agent_recipes.recipe_harness import COMMIT, OTHER, RECIPE, parsed, recipe
 
-REFERENCE = recipe_harness.ROOT / "docs" / "agent_recipes.md"
+REFERENCE = recipe_harness.ROOT / "docs" / "reference" / "agent_recipes.md"
 
 
 def _leading_to(recipe_id: str, target: str, **changes: Any) -> library.Recipe:
@@ -177,7 +177,7 @@ def test_the_schema_takes_what_the_catalogue_holds():
 
 
 def test_the_reference_documents_every_field():
-    """The field tables of docs/agent_recipes.md have the fields of the schema, with type and necessity."""
+    """The field tables of docs/reference/agent_recipes.md have the fields of the schema, with type and necessity."""
     published = schema.json_schema()
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": published} | {
@@ -211,7 +211,7 @@ def test_the_reference_documents_every_argument_and_default():
 
 
 def test_the_reference_names_every_code_and_event():
-    """Each code of a flaw or failure, each reason and each event stands in docs/agent_recipes.md."""
+    """Each code of a flaw or failure, each reason and each event stands in docs/reference/agent_recipes.md."""
     folder = recipe_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'

@@ -67,7 +67,7 @@ def test_defaults_are_values_that_are_allowed():
                 assert json_schemas.flaws(field.rule, field.rule["default"]) == []
 
 
-REFERENCE = (recipe_harness.ROOT / "docs" / "amplifier.md").read_text(encoding="utf-8")
+REFERENCE = (recipe_harness.ROOT / "docs" / "reference" / "amplifier.md").read_text(encoding="utf-8")
 TITLES = {
     "recipe": "Recipe",
     "stage": "Stage",
@@ -84,7 +84,7 @@ TITLES = {
 
 @pytest.mark.parametrize("kind", fields.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """The tables of docs/amplifier.md have the fields of the language, with all that the schemas say of them."""
+    """The tables of docs/reference/amplifier.md list the fields of the language as the schemas do."""
     documented = {row[0]: row[1:7] for row in reference.tables(REFERENCE, 5)[TITLES[kind]]}
 
     assert documented == {
@@ -102,7 +102,7 @@ def test_the_reference_documents_every_field(kind):
 
 
 def test_the_reference_names_every_code():
-    """Each code of a flaw, and of a failure of the language's own, stands in docs/amplifier.md."""
+    """Each code of a flaw, and of a failure of the language's own, stands in docs/reference/amplifier.md."""
     folder = recipe_harness.ROOT / "app" / "dialects" / "amplifier"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|code=|Unfit\(|NoData\(|refuse\([^"\n]*?)"([a-z]+_[a-z_0-9]+)"'
@@ -119,7 +119,7 @@ def test_the_reference_names_every_code():
 
 
 def test_the_example_of_the_reference():
-    """The recipe in docs/amplifier.md is valid."""
+    """The recipe in docs/reference/amplifier.md is valid."""
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert recipe_harness.parsed(example).recipe_id == "review-changes"

@@ -15,7 +15,7 @@ from tests.unit.dialects import reference
 from tests.unit.dialects.orchestrate import workflow_harness
 from tests.unit.dialects.orchestrate.workflow_harness import flaws, loop, step, workflow
 
-REFERENCE = (workflow_harness.ROOT / "docs" / "orchestrate.md").read_text(encoding="utf-8")
+REFERENCE = (workflow_harness.ROOT / "docs" / "reference" / "orchestrate.md").read_text(encoding="utf-8")
 TITLES = {
     "workflow": "Workflow",
     "provider": "Provider",
@@ -100,7 +100,7 @@ def test_defaults_are_values_that_are_allowed():
 
 @pytest.mark.parametrize("kind", fields.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """The tables of docs/orchestrate.md have the fields of the language: type, necessity, version,
+    """The tables of docs/reference/orchestrate.md have the fields of the language: type, necessity, version,
     default, variables.
     """
     documented = {row[0]: row[1:6] for row in reference.tables(REFERENCE)[TITLES[kind]]}
@@ -119,7 +119,7 @@ def test_the_reference_documents_every_field(kind):
 
 
 def test_the_reference_names_every_code():
-    """Each code of a flaw, each field of a result and each part of an error context stands in docs/orchestrate.md."""
+    """docs/reference/orchestrate.md lists every code of a flaw, field of a result and part of an error context."""
     folder = workflow_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "orchestrate").glob("*.py"))
     text += (folder / "yaml_text.py").read_text(encoding="utf-8")
@@ -135,7 +135,7 @@ def test_the_reference_names_every_code():
 
 
 def test_the_reference_tells_the_limits():
-    """Sizes in docs/orchestrate.md are those of the code."""
+    """Sizes in docs/reference/orchestrate.md are those of the code."""
     assert f"{captures.TEXT_BYTES // 1024} KiB" in REFERENCE
     assert f"{captures.MOST_LINES:,}" in REFERENCE
     assert f"{captures.JSON_BYTES // 1024**2} MiB" in REFERENCE
@@ -143,7 +143,7 @@ def test_the_reference_tells_the_limits():
 
 
 def test_the_example_of_the_reference():
-    """The workflow in docs/orchestrate.md is valid."""
+    """The workflow in docs/reference/orchestrate.md is valid."""
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert parse.parse(example, "example").label == "Review what is new"

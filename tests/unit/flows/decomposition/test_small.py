@@ -39,7 +39,7 @@ def fits(intent: str, *tasks: Any) -> bool:
     return not json_schemas.flaws(form(intent), {"tasks": list(tasks)})
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/plans.md", ".control-room/example/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/plans.md", ".control-room/example/README.md"])
 def test_of_intents_that_pages_show_nothing_is_lost(page: str) -> None:
     """Every part of an intent that a reader is told to try names a kind of task, so that the bundled chief keeps it."""
     text = (Path(__file__).parents[4] / page).read_text(encoding="utf-8")
