@@ -17,7 +17,10 @@ _PLACES = (
         "recipes/agent_recipes/",
         "agent_recipes: state machines of prompts to a coding agent, JSON (docs/reference/agent_recipes.md)",
     ),
-    ("recipes/amplifier/", "amplifier: prompts with variables, loops and approvals, YAML (docs/reference/amplifier.md)"),
+    (
+        "recipes/amplifier/",
+        "amplifier: prompts with variables, loops and approvals, YAML (docs/reference/amplifier.md)",
+    ),
     ("recipes/orchestrate/", "orchestrate: workflows of commands and programs, YAML (docs/reference/orchestrate.md)"),
     ("prompts/", "templates of prompts"),
     ("agents.json", "agents, backends and `default_backend` (docs/reference/agents.md); not there until you write it"),
