@@ -16,7 +16,7 @@ import fastapi
 import uvicorn
 import uvloop
 
-from app import __version__, bootstrap, errors, settings, telemetry
+from app import __version__, bootstrap, clock, errors, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, ws_protocol
 from app.worker import stop_signals
 
@@ -33,10 +33,9 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
-        async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), platform) as application:
-            app.state.services = _services(application, chosen.server)
+        async with _started(app, chosen, address, platform) as start:
             yield
-            application.runs.release()
+            _release(start)
 
     return service.create(chosen.server, lifespan)
 
@@ -69,32 +68,57 @@ async def _serve(
     platform: bootstrap.Platform | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    async with bootstrap.build(chosen, bootstrap.OpenMode(address=address), platform) as application:
-        telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, application.masker.mask)
-        app = service.create(chosen.server)
-        app.state.services = _services(application, chosen.server)
-        server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
-        signals = stop_signals.StopSignals(lambda hurried: _stop(application, server, hurried))
-        # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
-        gc.freeze()
-        helpers = [
-            asyncio.create_task(_tell_recovered(application, announce)),
-            asyncio.create_task(_watch(application, server)),
-        ]
+    app = service.create(chosen.server)
+    server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
+    async with _started(app, chosen, address, platform) as start:
+        signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
+        attending = asyncio.create_task(_attend(start, server, announce, chosen.telemetry.log_level))
         try:
             with signals.caught():
                 await server.serve(sockets=[listener])
             await signals.stopped()
-            await asyncio.gather(*helpers)
+            if start.application is not None or attending.done():
+                await attending
         finally:
-            for helper in helpers:
-                helper.cancel()
+            attending.cancel()
         return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
 
 
-async def _stop(application: bootstrap.Application, server: uvicorn.Server, hurried: bool) -> None:
-    application.runs.release()
-    await application.engine.stop(0 if hurried else None)
+def _started(
+    app: fastapi.FastAPI, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
+) -> bootstrap.ServiceStart:
+    def opened(application: bootstrap.Application) -> None:
+        app.state.services = _services(application, chosen.server)
+
+    mode = bootstrap.OpenMode(address=address)
+    start = bootstrap.ServiceStart(lambda: bootstrap.build(chosen, mode, platform), opened, clock.SystemClock())
+    app.state.why_starting = start.refusal
+    return start
+
+
+async def _attend(
+    start: bootstrap.ServiceStart, server: uvicorn.Server, announce: Callable[[str], None], log_level: str
+) -> None:
+    try:
+        application = await start.until_built()
+        telemetry.write_logs(log_level, sys.stderr, application.masker.mask)
+        # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
+        gc.freeze()
+        await asyncio.gather(_tell_recovered(application, announce), application.engine.watch())
+    finally:
+        _release(start)
+        server.should_exit = True
+
+
+def _release(start: bootstrap.ServiceStart) -> None:
+    if start.application is not None:
+        start.application.runs.release()
+
+
+async def _stop(start: bootstrap.ServiceStart, server: uvicorn.Server, hurried: bool) -> None:
+    _release(start)
+    if start.application is not None:
+        await start.application.engine.stop(0 if hurried else None)
     server.force_exit = hurried
     server.should_exit = True
 
@@ -103,14 +127,6 @@ async def _tell_recovered(application: bootstrap.Application, announce: Callable
     found = await application.engine.recovered()
     told = {0: "nothing was unfinished", 1: "1 unfinished run"}
     announce(f"recovered: {told.get(found, f'{found} unfinished runs')}")
-
-
-async def _watch(application: bootstrap.Application, server: uvicorn.Server) -> None:
-    try:
-        await application.engine.watch()
-    finally:
-        application.runs.release()
-        server.should_exit = True
 
 
 class _Server(uvicorn.Server):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
+from starlette.datastructures import State
 from starlette.requests import Request
 
 from app import errors, telemetry
@@ -61,12 +62,18 @@ async def found(request: Request) -> Services:
     """Return the desk of the service that answers.
 
     Raises:
-        errors.Unavailable: the service has not started.
+        errors.Unavailable, errors.Unreadable: the service has not started.
     """
     services: Services | None = getattr(request.app.state, "services", None)
     if services is None:
-        raise errors.Unavailable("the service is starting", code="starting")
+        raise why_starting(request.app.state)
     return services
+
+
+def why_starting(state: State) -> errors.Unavailable | errors.Unreadable:
+    """Return why a service without its use cases cannot answer yet."""
+    why: Callable[[], errors.Unavailable | errors.Unreadable] | None = getattr(state, "why_starting", None)
+    return why() if why is not None else errors.Unavailable("the service is starting", code="starting")
 
 
 ServicesDep = Annotated[Services, Depends(found)]

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from app import clock
-from app.api import guards, problems
+from app.api import dependencies, errors, guards, problems
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
@@ -23,7 +23,8 @@ async def converse(socket: WebSocket) -> None:
     """Serve a client for as long as it stays."""
     services: Services | None = getattr(socket.app.state, "services", None)
     if services is None:
-        refusal = problems.of_status(503, "the service is starting", code="starting")
+        refusal = errors.problem(dependencies.why_starting(socket.app.state))
+        assert refusal is not None
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)

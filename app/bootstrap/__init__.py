@@ -16,12 +16,14 @@ from app.bootstrap.container import Application, build, prepare_project, rebuild
 from app.bootstrap.definitions import conceal
 from app.bootstrap.platform import OpenMode, Platform, Store, real_platform
 from app.bootstrap.samples import SAMPLES, add_sample
+from app.bootstrap.service_start import ServiceStart
 
 __all__ = [
     "SAMPLES",
     "Application",
     "OpenMode",
     "Platform",
+    "ServiceStart",
     "Store",
     "add_sample",
     "agents",

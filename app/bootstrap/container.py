@@ -52,6 +52,7 @@ from app.services import maintenance as control_upkeep
 from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
+from app.storage.disk import disk_health
 from app.tools import checks, commands, evidence, find_files, issue_performer, move_file, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
@@ -193,7 +194,10 @@ async def _store(
             lock.announce(use.address)
     opened = platform.make_store(kept, chosen.project.database_url or kept.index_url(), platform, adopter.adopt)
     closing.push_async_callback(opened.close)
-    await opened.start(serve=use.address is not None)
+    try:
+        await opened.start(serve=use.address is not None)
+    except OSError as error:
+        raise disk_health.unusable(chosen.project.data_directory, error) from error
     return opened
 
 

@@ -111,7 +111,10 @@ class DataDirectory:
             errors.ConfigurationError: it cannot be written.
         """
         self.prepare()
-        lock = self._locked()
+        try:
+            lock = self._locked()
+        except OSError as error:
+            raise disk_health.unusable(self.path, error) from error
         if lock is None:
             raise self._busy()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}

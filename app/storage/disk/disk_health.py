@@ -56,7 +56,7 @@ def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
     if error.errno in _FULL:
         return no_space(f"the data directory {path}")
     message = f"the data directory {path} cannot be used: {told(error)}"
-    return errors.ConfigurationError(message, code="data_directory_unusable")
+    return errors.ConfigurationError(message, code="data_directory_unusable", detail=facts(str(path), error))
 
 
 def no_space(what: str) -> errors.ConfigurationError:

@@ -6,6 +6,7 @@ from functools import partial
 
 from app import clock, errors
 from app.storage import layout
+from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.runs import commit_recovery
 from app.storage.storage_context import StorageContext
@@ -18,7 +19,11 @@ class CommitLogLock:
         self._serves = serves
         # Nobody reads runs, or writes to the log, while another process recovers from it.
         self._runs = files.lock(layout.RUNS, wait=True)
-        self._log = files.lock(layout.COMMITS)
+        try:
+            self._log = files.lock(layout.COMMITS)
+        except BaseException:
+            _release(self._runs)
+            raise
 
     @property
     def writes(self) -> bool:
@@ -85,4 +90,6 @@ def _release(lock: Lock | None) -> None:
 
 def _unrecovered(error: OSError) -> errors.ConfigurationError:
     message = f"what a power cut may have taken cannot be put back from the commit log: {error}"
-    return errors.ConfigurationError(message, code="commit_log_unusable", detail={"folder": layout.COMMITS})
+    return errors.ConfigurationError(
+        message, code="commit_log_unusable", detail=disk_health.facts(layout.COMMITS, error)
+    )

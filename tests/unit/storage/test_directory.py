@@ -211,9 +211,9 @@ def test_an_unreadable_note_does_not_hide_the_holder(tmp_path: Path) -> None:
 def holding(place: Path) -> subprocess.Popen[bytes]:
     """Start a process that has the run open."""
     program = (
-        "import asyncio, sys; from pathlib import Path; from tests.unit.storage import lives\n"
+        "import asyncio, sys; from pathlib import Path; from tests.unit.storage import writer_processes\n"
         "async def hold():\n"
-        "    store = lives.store_in(Path(sys.argv[1])); await store.start(serve=False); await store.open(sys.argv[2])\n"
+        "    store = writer_processes.store_in(Path(sys.argv[1])); await store.start(serve=False); await store.open(sys.argv[2])\n"
         "    print(flush=True); sys.stdin.read()\n"
         "asyncio.run(hold())"
     )

@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import tenacity
 from sqlalchemy import Engine, exc, make_url
 
-from app import clock, errors
+from app import errors
 from app.domain import issues, receipts, runs, states
 from app.engine import stores
 from app.storage.disk import disk_health
@@ -26,11 +26,7 @@ from app.storage.index.sql.sessions import ReadSession, WriteSession
 
 _log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 60.0
-"""Time for which a start waits for a database that is away."""
-
 _BUSY_SECONDS = 20.0
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.25, 5.0
 _FINISHED = frozenset(state for state in states.RunState if state.finished)
 
 P = ParamSpec("P")
@@ -40,33 +36,18 @@ T = TypeVar("T")
 class SqlIndex:
     """`Index` over SQLite or Postgres."""
 
-    def __init__(
-        self, url: str, *, time: clock.Clock | None = None, patience_seconds: float = PATIENCE_SECONDS
-    ) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._clock = time or clock.SystemClock()
-        self._patience_seconds = patience_seconds
         self._engine: Engine | None = None
         self._thread = Threads(1, "index")
 
     async def start(self) -> bool:
         """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
 
-        A database that is away is waited for, since it may start at the same time as this process.
-
         Raises:
-            errors.ConfigurationError: `index_unusable`; `index_away`, it was waited for in vain.
+            errors.ConfigurationError: `index_unusable`; `index_away`, it may be reachable later.
         """
-        due, wait = self._clock.monotonic() + self._patience_seconds, _FIRST_WAIT_SECONDS
-        while True:
-            try:
-                return await self._thread.run(self._open)
-            except errors.ConfigurationError as failure:
-                if failure.code != "index_away" or self._clock.monotonic() >= due:
-                    raise
-                _log.warning("%s; it is tried again", failure.message)
-            await self._clock.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+        return await self._thread.run(self._open)
 
     async def close(self) -> None:
         """Let go of the database."""

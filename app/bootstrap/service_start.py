@@ -1,0 +1,122 @@
+"""The start of a service: repeated while something that it needs cannot be read or reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+from app import clock, errors
+from app.bootstrap.container import Application
+
+FIRST_WAIT_SECONDS = 0.5
+"""Wait before the first repetition."""
+
+LONGEST_WAIT_SECONDS = 30.0
+"""Longest wait; each is twice the one before."""
+
+_PASSING = frozenset({"EIO", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR", "ESTALE", "ETIMEDOUT", "EBUSY"})
+_log = logging.getLogger(__name__)
+
+
+class ServiceStart:
+    """Builds an application and holds it open, both in one task.
+
+    Entering waits for the first attempt. If that fails for a reason that may pass, the attempts continue in the
+    background, and `refusal` says why requests must wait; any other failure is raised.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], AbstractAsyncContextManager[Application]],
+        opened: Callable[[Application], None],
+        time: clock.Clock,
+    ) -> None:
+        """Args: opened: Called once, as soon as the application is built."""
+        self._build = build
+        self._opened = opened
+        self._clock = time
+        self._fault: errors.ControlRoomError | errors.Unreadable | None = None
+        self._wait_seconds = FIRST_WAIT_SECONDS
+        self._attempted = asyncio.Event()
+        self._built: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> ServiceStart:
+        self._task = asyncio.create_task(self._hold(), name="hold the application")
+        attempted = asyncio.create_task(self._attempted.wait())
+        await asyncio.wait((self._task, attempted), return_when=asyncio.FIRST_COMPLETED)
+        attempted.cancel()
+        if self._task.done():
+            await self._task
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._over.set()
+        if self.application is None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        else:
+            await self._task
+
+    @property
+    def application(self) -> Application | None:
+        """Return the application; None while the start is put off."""
+        return self._built.result() if self._built.done() and not self._built.cancelled() else None
+
+    async def until_built(self) -> Application:
+        """Wait for the application.
+
+        Raises:
+            errors.ConfigurationError: a later attempt failed for a reason that does not pass.
+        """
+        assert self._task is not None
+        await asyncio.wait((self._task, self._built), return_when=asyncio.FIRST_COMPLETED)
+        if not self._built.done():
+            await self._task
+        return self._built.result()
+
+    def refusal(self) -> errors.Unavailable | errors.Unreadable:
+        """Return why requests cannot be answered yet."""
+        if isinstance(self._fault, errors.Unreadable):
+            detail = {**self._fault.detail, "retry_after_seconds": max(1, round(self._wait_seconds))}
+            return errors.Unreadable(self._fault.message, detail=detail)
+        reason = f": {self._fault.message}; it is tried again" if self._fault is not None else ""
+        return errors.Unavailable(f"the service is starting{reason}", code="starting")
+
+    async def _hold(self) -> None:
+        while True:
+            try:
+                async with self._build() as application:
+                    self._opened(application)
+                    self._built.set_result(application)
+                    self._attempted.set()
+                    await self._over.wait()
+                    return
+            except (errors.ConfigurationError, errors.Unreadable) as failure:
+                if self._built.done() or not _passes(failure):
+                    raise
+                self._put_off(failure)
+            await self._clock.sleep(self._wait_seconds)
+            self._wait_seconds = min(2 * self._wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def _put_off(self, failure: errors.ConfigurationError | errors.Unreadable) -> None:
+        facts = {"code": failure.code, "file": failure.detail.get("path")}
+        _log.warning("the start is put off for %g s: %s", self._wait_seconds, failure.message, extra=facts)
+        known = self._fault.detail if self._fault is not None else {}
+        if "since" in failure.detail and known.get("path") == failure.detail["path"]:
+            failure.detail["since"] = known["since"]
+        self._fault = failure
+        self._attempted.set()
+
+
+def _passes(failure: errors.ConfigurationError | errors.Unreadable) -> bool:
+    if isinstance(failure, errors.Unreadable):
+        return True
+    return failure.code == "index_away" or failure.detail.get("errno") in _PASSING
