@@ -213,14 +213,15 @@ def holding(place: Path) -> subprocess.Popen[bytes]:
     program = (
         "import asyncio, sys; from pathlib import Path; from tests.unit.storage import writer_processes\n"
         "async def hold():\n"
-        "    store = writer_processes.store_in(Path(sys.argv[1])); await store.start(serve=False); await store.open(sys.argv[2])\n"
+        "    store = writer_processes.store_in(Path(sys.argv[1]))\n"
+        "    await store.start(serve=False); await store.open(sys.argv[2])\n"
         "    print(flush=True); sys.stdin.read()\n"
         "asyncio.run(hold())"
     )
     command = [sys.executable, "-c", program, str(place), store_harness.RUN]
     process = subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()
+    assert process.stdout.readline() == b"\n"
     return process
 
 
