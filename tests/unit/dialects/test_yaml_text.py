@@ -14,15 +14,15 @@ from app.dialects import yaml_text
 from app.domain import json_text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
+# YAML bounds the key of a flow mapping to 1,024 characters; JSON writes one character as up to twelve.
+KEY = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=80).filter(lambda name: name != "<<")
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(10**30), 10**30)
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXT,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(TEXT.filter(lambda name: name != "<<"), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEY, inner, max_size=3),
     max_leaves=10,
 )
 SYNTAX = st.text(st.sampled_from("ab1 \n\t-:?,[]{}&*!|>'\"%@`#~.<\\\r\ufeff\x85é"), max_size=60)

@@ -22,13 +22,13 @@ def test_the_list_holds_exactly_the_points_in_the_code() -> None:
     literals = {
         node.value
         for path in STORAGE.rglob("*.py")
-        if path.name != "points.py"
+        if path.name != "crash_points.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("storage.")
     }
     whole = {name for name in literals if name in crash_points.POINTS}
-    started_listeners = literals - whole
-    made = whole | {f"{name}.{at}" for name in started_listeners for at in ENDINGS.get(name, REPLACED)}
+    prefixes = literals - whole
+    made = whole | {f"{name}.{at}" for name in prefixes for at in ENDINGS.get(name, REPLACED)}
 
     assert made == set(crash_points.POINTS)
     assert len(crash_points.POINTS) == len(set(crash_points.POINTS))

@@ -28,19 +28,19 @@ from tests.unit.storage import writer_processes
 CREATE = """
 import asyncio, json, sys
 from pathlib import Path
-from tests.conformance import houses
-from tests.unit.storage import lives
+from tests.conformance import store_harness
+from tests.unit.storage import writer_processes
 
 async def create(place, name):
-    store = lives.store_in(place)
+    store = writer_processes.store_in(place)
     await store.start(serve=False)
     made = []
     for number in range(10):
         keyed = {"idempotency_key": f"k{number}", "request_sha256": "h", "session_id": "work"}
-        made.append((await store.create(houses.start(f"{name}-{number}", **keyed))).existed)
+        made.append((await store.create(store_harness.start(f"{name}-{number}", **keyed))).existed)
         if not made[-1]:
             log = await store.open(f"{name}-{number}")
-            await log.add_receipt(await log.append_step(houses.proven(f"{name}-{number}")))
+            await log.add_receipt(await log.append_step(store_harness.proven(f"{name}-{number}")))
             await log.close()
     await store.close()
     print(json.dumps(made))
