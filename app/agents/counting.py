@@ -1,5 +1,10 @@
 """Counting: what a turn took, where a backend tells the sums of the whole conversation."""
 
+# Added up over 20 equal steps, sums of the whole conversation are ten times the real price. The conversation's file
+# holds two sums: those that journals account for (`counted`), and the last ones reported with their run, step and
+# attempt (`told`). The next turn starts from `told`, unless that attempt left no journal line; then it starts from
+# `counted` and pays for both. A first turn in a conversation begun elsewhere has no start: it is null.
+
 from __future__ import annotations
 
 import dataclasses

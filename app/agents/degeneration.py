@@ -4,6 +4,10 @@ What a model may well say is never taken for one: short words, lists and tables 
 answer that its instructions word for it, a text that is given back as it was. Time grows with the length alone.
 """
 
+# Many sound replies are parts of their prompt: a draft returned unchanged, a sentence that the instructions word, a
+# quotation. So the role and the instructions are echoed only by a reply that has their opening and little else, the
+# whole prompt only by one that contains all of it and nothing more.
+
 from __future__ import annotations
 
 import itertools

@@ -5,6 +5,8 @@ process, the one way that also works while a long prompt is still being read; th
 which takes about a second.
 """
 
+# Why: docs/decisions/0009.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """Perform agent calls: one prompt to one agent, whatever its backend."""
 
+# A reply cut off by its length is judged here and not in backends (a recipe may want to keep it) nor in drivers
+# (four languages would repeat the rule, and their operations would change). The time-out stands still while
+# something of the conversation waits for disk space.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """Lists: plain arrays with an entity tag, which a client can wait for."""
 
+# A list depends on many runs, on files that people edit and on other processes, so no single event says that it
+# changed: a waiting list is read twice a second.
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

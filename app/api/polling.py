@@ -2,6 +2,11 @@
 for.
 """
 
+# Polls are the most frequent request. Matching the route, solving dependencies and reading parameters took 140 of
+# 168 microseconds, so polls are answered before the router. The route with the same address serves unusual forms,
+# with the same function. A waiting poll of an active run takes at least 0.1 s, so that many small changes arrive in
+# one response.
+
 from __future__ import annotations
 
 import re

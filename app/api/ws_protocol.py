@@ -1,5 +1,9 @@
 """The WebSocket's protocol on the wire: what is too large is never held, and who takes nothing is let go of."""
 
+# `websockets` and `wsproto` both close the connection at a message that is too large, after holding up to the
+# limit. So frames are filtered first: whole messages within the limit pass, larger ones are dropped as they arrive,
+# and a small message that is answered as an error takes their place.
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """Access: what a command does to a folder."""
 
+# Why: docs/decisions/0051.
+
 from __future__ import annotations
 
 from enum import Enum

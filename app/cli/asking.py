@@ -1,5 +1,8 @@
 """Asking: a run's questions, put to the person at the terminal while the run is followed."""
 
+# Without a person at the terminal the command ends with 1 and prints the command that answers each gate, unless
+# every open gate has a default: an answer could only come from inside its own process.
+
 from __future__ import annotations
 
 import asyncio

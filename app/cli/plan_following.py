@@ -1,5 +1,9 @@
 """Following a session plan until nothing happens in it any more."""
 
+# A plan that waits for a person ends the command with 1: with 0, `plan start X && publish` would publish half a
+# plan. Without a service every command that leaves a plan running follows it, since ending would interrupt a run
+# that was just started.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

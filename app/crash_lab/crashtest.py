@@ -1,5 +1,7 @@
 """The crash test: every sweep over one recipe, conference or plan, and whether all promises hold."""
 
+# Why: docs/decisions/0040.
+
 from __future__ import annotations
 
 import tempfile

@@ -4,6 +4,8 @@ Only the syntax is a library's: what a scalar means, how deep, how much and how 
 alias or number can become anything but a JSON value of bounded size.
 """
 
+# Why: docs/decisions/0120.
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,7 @@
 """Agent sessions: what is kept of a conversation with an agent, beside the journals of the runs that speak in it."""
 
+# Why: docs/decisions/0100.
+
 from __future__ import annotations
 
 import dataclasses

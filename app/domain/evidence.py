@@ -3,6 +3,8 @@ evidence enforcement). Rules alone: whether a quote stands in its file, and a re
 `operations.CheckEvidence`.
 """
 
+# Why: docs/decisions/0181.
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,7 @@
 """Gates: questions to people as they are shown, by what ids they are known, and what an answer is on record as."""
 
+# Why: docs/decisions/0170.
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,7 @@
 """Issues: records of what is to be mended or kept in mind, each one JSON file; and the port by which they are kept."""
 
+# Why: docs/decisions/0255.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """JSON texts from outside, read strictly: one value, no repeated names, no numbers that JSON lacks, no depths."""
 
+# Why: docs/decisions/0230.
+
 from __future__ import annotations
 
 import json

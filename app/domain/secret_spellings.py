@@ -2,6 +2,8 @@
 some.
 """
 
+# Why: docs/decisions/0265.
+
 from __future__ import annotations
 
 import base64

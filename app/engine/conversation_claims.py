@@ -1,5 +1,7 @@
 """Conversations: one speaks at a time in an agent session, and while a run has it, nobody else does."""
 
+# Why: docs/decisions/0106.
+
 from __future__ import annotations
 
 import dataclasses

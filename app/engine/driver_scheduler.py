@@ -4,6 +4,8 @@ It knows nothing of journals, performers or event loops. A driver's awaitables y
 them, and whoever owns it hands the answers back. Given the same answers in the same order, everything repeats.
 """
 
+# Why: docs/decisions/0006.
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,8 @@
 """Refusals and skips: steps that nobody is asked for, put on record like every other."""
 
+# A reference to null fails before anything could be requested. Without a journal line the step would be missing
+# from the list of steps, and a resume would have nothing to repeat and fail at the same place.
+
 from __future__ import annotations
 
 from typing import cast

@@ -1,5 +1,9 @@
 """Resumption: which lines of an ended run die when it is sent on."""
 
+# A check of a slot performs nothing, so no line of its own could be set aside: the cause of its failure is the step
+# that filled the slot. The cause of a failed file check is the check itself, so that a file fixed by hand is
+# checked again. A denial is never set aside: a resume that would begin at it or before it is rejected.
+
 from __future__ import annotations
 
 from app import errors

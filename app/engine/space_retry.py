@@ -1,5 +1,9 @@
 """Durability: repeat a write that failed until there is room again, while its result waits in memory."""
 
+# Only steps without effects outside are attempted again after a storage fault; an issue's id follows from run and
+# key, and a lookup changes nothing. Agents, commands, commits and moves may have been paid for or be visible, so a
+# person decides. Of an agent's step only the writes are repeated.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """Verdicts: small decisions about steps, testable without a journal."""
 
+# A graceful stop writes `released`, and attempts that were open then do not count as interrupted: three upgrades in
+# a day are not a crash loop. A person's `unpaused` forgives attempts in the same way.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

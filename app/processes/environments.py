@@ -4,6 +4,9 @@ Secrets are not among them. The launcher has none, for every process of the same
 command gets those that are named for it.
 """
 
+# The service's own variables are left out: they hold its token and database, and would configure every command line
+# started below it as a second service.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,5 +1,9 @@
 """Jobs: commands as their launcher sees them, from their start until nothing of them is left."""
 
+# A command is over when its processes are: whatever else belongs to it is ended when its first process ends.
+# Leftovers would change the workspace while the next step reads it, and after a crash it would be unknown whether
+# to wait for them.
+
 from __future__ import annotations
 
 import math

@@ -6,6 +6,8 @@ process of a command descends from it, those that lost their parents included, s
 loop: hear, bury, tend, tell.
 """
 
+# Why: docs/decisions/0060.
+
 from __future__ import annotations
 
 import math

@@ -4,6 +4,8 @@ The kernel does the work: nobody gets out, and the end of the first process is t
 rights over the machine makes such a world inside a user namespace in which he is who he was.
 """
 
+# Why: docs/decisions/0102.
+
 from __future__ import annotations
 
 import contextlib

@@ -3,6 +3,10 @@
 They have no name, so that nothing of them is left after a crash, whatever a command wrote.
 """
 
+# A pipe must be read all the time, and stays open as long as any descendant of the command has it. A file in the
+# run's folder would contain secrets until it is masked. Of standard output the beginning is kept, of standard error
+# the end, where a program says why it failed.
+
 from __future__ import annotations
 
 import errno

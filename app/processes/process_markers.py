@@ -5,6 +5,8 @@ version 2.4: it outlives exec, a new session, a double fork and an emptied envir
 environment carries the same number for people, and for systems without such a limit.
 """
 
+# Why: docs/decisions/0061.
+
 from __future__ import annotations
 
 import resource

@@ -2,6 +2,8 @@
 time they are told.
 """
 
+# Why: docs/decisions/0110.
+
 from __future__ import annotations
 
 import dataclasses

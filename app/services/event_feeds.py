@@ -1,5 +1,8 @@
 """Feeds: a run's events as they are written, read and encoded once for everybody who follows it."""
 
+# Each follower used to read, parse and encode events for itself; 100 followers slowed a run down 30 times. A feed
+# reads once and pauses after each portion for twice the time it took, so that it uses at most a third of the loop.
+
 from __future__ import annotations
 
 import asyncio

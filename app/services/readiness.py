@@ -1,5 +1,8 @@
 """Readiness: whether everything that a recipe asks can be asked here, known before anything is paid for."""
 
+# Conditions are not evaluated: a step that might run counts. A backend that worked is trusted for five seconds; a
+# missing one is checked every time.
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,8 @@
 """Recipe files: read from the folders of a layer, each again only when it has changed."""
 
+# A folder is listed again only if its mark (times, inode, kind) changed, or if it was listed within a second of its
+# last change: of two changes within one tick of the disk's clock the second leaves no mark.
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,9 @@
 """The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now."""
 
+# A broken file of the project still shadows the bundled recipe of its id: using the bundled one would hide that the
+# edited recipe is not the one that runs. An exception in a dialect's code becomes the flaw `dialect_fault` of that
+# recipe alone. Reading happens in a thread (`settle`), since a large recipe takes seconds.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """The router: chooses the recipe for a task's description, without a model (execution-modes, appendix E)."""
 
+# An expression is long because of its syntax, so what counts is how much of the description a pattern matches, not
+# the length of the pattern. Ties go by recipe id.
+
 from __future__ import annotations
 
 import re

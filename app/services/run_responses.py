@@ -1,5 +1,8 @@
 """Sheets: a run's consolidated answer as bytes, of which only what is new is encoded."""
 
+# The ETag is the hash of the whole response, so that the same response has the same tag after a restart; encoding
+# is therefore the part worth saving.
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,5 +1,7 @@
 """Agent sessions on a disk: a folder for each conversation, with who it is, who has it and what was said."""
 
+# Why: docs/decisions/0105.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """Old conversations: what is kept of one is forgotten when no run has used it for long."""
 
+# A conversation is as old as the last move of the run that claimed it last: times of files change with copies,
+# backups and repairs. What cannot be read, and what an unfinished run holds, is kept.
+
 from __future__ import annotations
 
 import contextlib

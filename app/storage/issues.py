@@ -1,5 +1,8 @@
 """Issues on a disk: a file for each is the truth, its row a projection that errs only towards "look again"."""
 
+# A crash between file and row would leave a list that contradicts the file. So the row is marked, durably, before
+# the file is replaced; the new row has no mark. A start reads only files whose row is marked or missing.
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,10 @@ held open, never out of the workspace. A link that a pattern fits is a match if 
 if it leads nowhere, and refused if it leads out.
 """
 
+# The standard library's `glob` resolves paths by name: it follows links out of the workspace, and a folder can
+# become a link between check and use. `**` is rejected: what looks recursive and is not finds too little without
+# notice.
+
 from __future__ import annotations
 
 import os

@@ -2,6 +2,10 @@
 and the next try finishes what the last one has begun.
 """
 
+# `rename` replaces what is at the new place, and `renameat2` is not available from Python. A hard link fails if the
+# name is taken; the new folder is synced before the old name is removed. After a crash both names are one file, and
+# the next attempt removes the old one. Copying would leave halves behind.
+
 from __future__ import annotations
 
 import errno

@@ -4,6 +4,10 @@ White space, marks of emphasis, the shape of quotation marks, hyphens that only 
 accents is encoded are the setting of a text; everything else is its words.
 """
 
+# A byte-by-byte search rejects honest quotes at line ends and typographic apostrophes; a tolerant one accepts
+# forged quotes. A quote therefore begins and ends at word boundaries, and not before the rest of a contraction or
+# number.
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,9 @@
 """Deliveries: answers to gates and values for other inputs, accepted once their line is durable."""
 
+# A gate's id is the run's id and a hash of step and attempt. The attempt rises exactly when the question is asked
+# anew (by a resume), so an answer that was under way cannot decide a newer question; stops, kills and pauses keep
+# the id.
+
 from __future__ import annotations
 
 import contextlib

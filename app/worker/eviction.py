@@ -1,5 +1,7 @@
 """Walks through the house, again and again, that let quiet runs fall asleep while many are loaded."""
 
+# Why: docs/decisions/0077.
+
 from __future__ import annotations
 
 import asyncio

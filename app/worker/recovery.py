@@ -1,5 +1,9 @@
 """Recovery: what was unfinished when the last process went away goes through the same queue as new runs."""
 
+# A crash between a control line and its row leaves a `paused` row wrong in both directions. Runs whose row says
+# paused are read in the background, after the others are queued; those whose journal disagrees are queued like any
+# other. So a roll-back continues what a newer version could not.
+
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,9 @@
 """Workspaces: folders that a run holds alone, from its start to its end."""
 
+# A child in its parent's folder would wait for its parent, which waits for the child. So a run may enter a
+# workspace that a run above it holds; siblings exclude one another, and strangers wait for all of them. After a
+# restart nothing is granted before all unfinished runs that had begun hold theirs, paused ones included.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection

@@ -4,6 +4,10 @@ What a fork does begins where `python -m MODULE` has found its module; loading t
 longer than most tests. A guard stands beside each fork and tells its pid and its end.
 """
 
+# Loading the libraries takes two seconds of a core, and the acceptance tests start 200 processes. A forked process
+# is still killed, stopped and found by its pid like any other. One test of each way to start is `cold`; `--long`
+# starts every process cold.
+
 from __future__ import annotations
 
 import gc

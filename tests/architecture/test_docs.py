@@ -12,6 +12,7 @@ from app.domain import events
 from tests.architecture import sources
 
 DOCS = sources.ROOT / "docs"
+DECISIONS = DOCS / "decisions"
 PARTS = ["Status", "Why", "Decision", "Price"]
 README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -52,22 +53,32 @@ def test_documents_link_to_what_exists() -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted((sources.ROOT / "docs" / "decisions").glob("[0-9]*.md")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(DECISIONS.glob("[0-9]*.md")), ids=lambda path: path.stem)
 def test_decisions_have_one_form(path) -> None:
     """A decision's title carries its number, and it says why, what and at which price."""
     text = path.read_text(encoding="utf-8")
 
     assert text.startswith(f"# {path.name[:4]} ")
+    assert re.search(r"^\*\*Status\*\*: (accepted|replaced by \d{4}), \d{4}-\d\d-\d\d$", text, flags=re.MULTILINE)
     assert re.findall(r"^\*\*(Status|Why|Decision|Price)\*\*:", text, flags=re.MULTILINE) == PARTS
 
 
-def test_decisions_have_numbers_of_their_own() -> None:
-    """No two decisions share a number."""
-    numbers = [path.name[:4] for path in (sources.ROOT / "docs" / "decisions").glob("[0-9]*.md")]
+def test_the_index_of_decisions_is_complete() -> None:
+    """docs/decisions/README.md links to each record once, under a subject."""
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
 
-    assert len(numbers) == len(set(numbers))
+    assert sorted(re.findall(r"\]\(([^)]+)\)", index)) == sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
+
+
+def test_decisions_and_code_name_one_another() -> None:
+    """Each record is named by the code that it explains, and no code names a record that there is not."""
+    code = [
+        path for path in sources.tracked_files() if path.suffix in (".py", ".toml") and "decisions" not in path.name
+    ]
+    named = {number for path in code for number in re.findall(r"docs/decisions/(\d{4})", path.read_text("utf-8"))}
+    numbers = [path.name[:4] for path in DECISIONS.glob("[0-9]*.md")]
+
+    assert sorted(named) == sorted(numbers)
 
 
 def test_every_event_is_documented() -> None:

@@ -1,5 +1,8 @@
 """Backups: the state file as it stood before each step, the newest three of a run (workflow-dsl, state backup)."""
 
+# Snapshots are coalesced, so a copy made by following events could show any earlier moment. Each performer is
+# wrapped instead: the files are written and copied before the first operation of a step begins.
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,8 @@
 """Places: the workspace that a workflow works in, and the folder that its runs are kept in."""
 
+# `.orchestrate` is a data directory like any other under another name, so that everything that reads one reads it.
+# With `--state-dir X` the data directory is `X/.orchestrate`, and `X` gets a link to each run.
+
 from __future__ import annotations
 
 import contextlib

@@ -3,6 +3,9 @@
 The texts are a protocol: every word and every line break is as agents know them.
 """
 
+# The wording of reminders is hashed with their prompts, so runs of driver version 1 keep the old opener, which
+# called every fault a missing block.
+
 from __future__ import annotations
 
 import json

@@ -2,6 +2,9 @@
 iteration).
 """
 
+# `max_concurrent_llm` is divided over nested loops: a driver is deterministic and cannot hold a semaphore that
+# branches compete for. Each loop runs at most its share of branches.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

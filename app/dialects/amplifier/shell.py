@@ -4,6 +4,8 @@ Variables are letters while the text is parsed, and so is every character that B
 the tree are positions in the text, and nothing that only one of the two knows as a blank can come between them.
 """
 
+# Why: docs/decisions/0260.
+
 from __future__ import annotations
 
 import re

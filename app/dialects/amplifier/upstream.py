@@ -1,5 +1,8 @@
 """Upstream: fields of later recipes of Amplifier that mean nothing here, and what to write instead."""
 
+# Schema 1.7 knows both our names and those of later recipes; the document is kept as written, so that paths and
+# lines of errors are those of the file. Names that differ in behaviour keep the behaviour of their source.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

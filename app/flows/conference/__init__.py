@@ -1,5 +1,8 @@
 """The driver of conferences: opinions of several agents on the same evidence. No recipe files are written in it."""
 
+# Participants and tools decide which steps there are, so they are frozen as the document of a recipe that is made
+# for each request. The idempotency key compares the request as it was asked, before agents are looked up.
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,9 @@
 """The driver: the chief gathers evidence, every participant says what it thinks of it, and the round is closed."""
 
+# An opinion without its evidence is not requested again: the others are paid for, and the conference is worth
+# something as soon as one opinion stands. If none stands the run fails, and a resume asks exactly those agents
+# again.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

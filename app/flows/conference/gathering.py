@@ -1,5 +1,9 @@
 """Phase 1 of a conference: the chief gathers the evidence."""
 
+# A call counts for `require_tool` when it has a payload: a call with wrong arguments has a receipt, but nothing to
+# judge by. The chief speaks JSON in single prompts because backends differ in what they call a tool, and programs
+# would execute their own.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

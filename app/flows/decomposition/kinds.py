@@ -2,6 +2,9 @@
 names nor their tools are told: the router chooses (execution-modes, chief's role in pipeline mode).
 """
 
+# A chief that sees recipes or tools would choose among them and bypass the router. It is asked for descriptions
+# that contain a phrase of their kind instead.
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it."""
 
+# Why: docs/decisions/0109.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

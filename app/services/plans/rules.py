@@ -4,6 +4,8 @@ Pure: plans in, plans out. `moves` has what takes a plan or a task from one stat
 change.
 """
 
+# Why: docs/decisions/0191.
+
 from __future__ import annotations
 
 import dataclasses

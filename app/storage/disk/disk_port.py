@@ -3,6 +3,8 @@
 Paths are relative to the data directory, with `/` between their parts. Everything here blocks and raises `OSError`.
 """
 
+# Why: docs/decisions/0031.
+
 from __future__ import annotations
 
 import contextlib

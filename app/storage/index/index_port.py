@@ -1,5 +1,7 @@
 """The index port: rows about runs, receipts and issues, all of them rebuildable from the folders."""
 
+# Why: docs/decisions/0032.
+
 from __future__ import annotations
 
 import dataclasses

@@ -3,6 +3,9 @@
 The index is rebuildable and may lag behind; whoever asks through the queue is answered after all that waits is written.
 """
 
+# Five transactions per run took longer than a short run itself. A move out of a finished state, and a row whose key
+# another process may look up, are written at once.
+
 from __future__ import annotations
 
 import asyncio

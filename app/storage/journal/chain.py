@@ -8,6 +8,8 @@ A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"
 - `crc32` covers everything before it, so that damage is seen in the damaged line, the last one included.
 """
 
+# Why: docs/decisions/0030.
+
 from __future__ import annotations
 
 import json

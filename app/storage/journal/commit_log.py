@@ -5,6 +5,8 @@ they count. After a power cut the files are completed from the log before anybod
 segment of the log is dropped only when every file that it mentions was synced itself.
 """
 
+# Why: docs/decisions/0070.
+
 from __future__ import annotations
 
 import asyncio

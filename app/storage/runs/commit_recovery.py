@@ -4,6 +4,8 @@ As long as the machine was up all the time, every file holds what was written to
 person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
 """
 
+# Why: docs/decisions/0074.
+
 from __future__ import annotations
 
 import contextlib

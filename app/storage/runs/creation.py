@@ -1,5 +1,7 @@
 """Creation: a run's folder, built aside and put in place in one move."""
 
+# Why: docs/decisions/0075.
+
 from __future__ import annotations
 
 import contextlib

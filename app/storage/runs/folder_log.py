@@ -1,5 +1,9 @@
 """A run's folder in the hands of its one writer."""
 
+# Healing belongs to the log and not to its caller: once begun it ends, the next one waits for it, and a log is
+# closed only afterwards. A copy that a cancelled caller left running would take back lines that have become durable
+# since.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """Projections of an open run: snapshots, events and receipts, written behind its back and never in its way."""
 
+# Before an operation that reaches outside is performed, its body is searched for the run's id, which every path
+# into the run's folder contains. Only then are snapshots and events written first: a program must not find the run
+# as it was some steps ago.
+
 from __future__ import annotations
 
 import asyncio

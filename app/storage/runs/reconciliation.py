@@ -1,5 +1,9 @@
 """Reconciliation: bring the index in line with the folders, reading no more of them than is needed."""
 
+# A row is finished only when everything that its run shows is durable: snapshots, events and receipts are unsynced,
+# so a power cut soon after an ending would lose them, and only unfinished rows are read at a start. A row catches
+# up while its folder is held; otherwise a concurrent resume would be undone in the row.
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """Which scene is meant: by its number, by its title, by its words, or nobody can say."""
 
+# Matching titles by shared words alone drafted the wrong scene ("The New Scales" for "The Scales"). A number
+# counts, then the longest title, then words that fit well and clearly better than elsewhere; everything else fails
+# and names the candidates.
+
 from __future__ import annotations
 
 import dataclasses

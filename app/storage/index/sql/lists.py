@@ -1,5 +1,9 @@
 """Lists: pages of runs, each read from the index that is in its order."""
 
+# Each index that can lead a list ends with `created_at, run_id`, and the cursor is compared as one pair, so that a
+# page is read where it begins and nothing is sorted. States are literals in statements: with bound values SQLite
+# does not see that the partial index of unfinished runs applies, and reads every row.
+
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,9 @@
 """The comparison: read cards and scenes, gather their facts, and return which contradict each other."""
 
+# A text that names both values knows of the difference: hair is dyed, a boast is corrected. Such pairs are not
+# reported, except for ranks, sides and deaths, whose words stand everywhere. A false alarm costs a writer more than
+# a miss.
+
 from __future__ import annotations
 
 import re

@@ -3,6 +3,8 @@
 `She gave Kael her ring` becomes `@2 gave @1 @2's ring`, so that what is read off a passage needs no grammar of names.
 """
 
+# Why: docs/decisions/0244.
+
 from __future__ import annotations
 
 import itertools
