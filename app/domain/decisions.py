@@ -164,7 +164,14 @@ class Decisions:
         return RunState.RUNNING if self.taken_since_resume else RunState.PENDING
 
     def _start(self, line: Mapping[str, Any]) -> None:
-        begun = started(line)
+        begun = Started(
+            key=line["key"],
+            attempt=line["attempt"],
+            operation=line["operation"],
+            at=line["at"],
+            due_at=line.get("due_at"),
+            branch=line.get("branch") or "",
+        )
         self.tries.setdefault(begun.key, []).append(begun)
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
@@ -199,24 +206,8 @@ def check(line: Mapping[str, Any]) -> None:
     """
     if line["kind"] != DecisionKind.STARTED:
         Decisions().apply(line)
-    elif not isinstance(started(line).attempt, int):
-        raise TypeError("a try has a number")
-
-
-def started(line: Mapping[str, Any]) -> Started:
-    """Read a line that says that a try begins.
-
-    Raises:
-        KeyError: the line lacks a field.
-    """
-    return Started(
-        key=line["key"],
-        attempt=line["attempt"],
-        operation=line["operation"],
-        at=line["at"],
-        due_at=line.get("due_at"),
-        branch=line.get("branch") or "",
-    )
+    elif None in (line["key"], line["operation"], line["at"]) or not isinstance(line["attempt"], int):
+        raise TypeError("a try has a key, an operation, a time and a number")
 
 
 def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:

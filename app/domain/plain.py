@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -25,7 +26,9 @@ _PART = 8
 # Names of our own fields have this form, and drivers read them.
 _FIELD = re.compile(r"[a-z][a-z_]{0,31}")
 # Made once: what `json.dumps` makes for every call costs as much as encoding a small value.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=lambda value: dataclasses.asdict(value)
+)
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
 SHORTEST_SECRET = secret_spellings.SHORTEST
 """Characters of the shortest secret that is masked."""
@@ -80,6 +83,15 @@ def encode(value: Json) -> bytes:
         return _ENCODER.encode(value).encode()
 
 
+def encode_lines(values: Iterable[Json]) -> bytes:
+    """Encode values, or dataclasses of them, as lines."""
+    # The list is made by the interpreter itself, since events of every step come this way.
+    try:
+        return b"\n".join([*map(orjson.dumps, values), b""])
+    except TypeError:
+        return b"\n".join([*map(encode, values), b""])
+
+
 def canonical(value: Json) -> bytes:
     """Encode a value with sorted keys and no spaces, the form that is hashed.
 
@@ -100,7 +112,7 @@ def sha256(value: bytes) -> str:
 
 def labelled_sha256(value: bytes) -> str:
     """Return `sha256:<hex>`, as journal lines hold it."""
-    return f"sha256:{sha256(value)}"
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
 def preview(value: Json) -> str:

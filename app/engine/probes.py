@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -15,5 +16,5 @@ class Probes(Protocol):
 class NoProbes:
     """Ignore every point."""
 
-    def reach(self, point: str) -> None:
-        """Do nothing."""
+    reach: Callable[[str], None] = staticmethod(bool)  # type: ignore[assignment]
+    """A built-in, which costs a fraction of a function: each step passes a dozen points."""

@@ -52,12 +52,14 @@ class RunLog(Waiting, Protocol):
             errors.StorageFault: it could not be made durable; the same line may be appended again later.
         """
 
-    async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+    async def decide(
+        self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
+    ) -> bool:
         """Append a control line and fold it into `loaded.decisions`.
 
-        `at` and `prev` are added here, and to `ended` the number of step lines and the hash of the last (`lines`,
-        `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as `cancelled` is
-        written, after an ending no cancel.
+        `prev` is added here, `at` where it is None, and to `ended` the number of step lines and the hash of the last
+        (`lines`, `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as
+        `cancelled` is written, after an ending no cancel.
 
         Returns:
             Whether the line was written.
@@ -82,8 +84,18 @@ class RunLog(Waiting, Protocol):
     async def write_log(self, name: str, text: str) -> None:
         """Keep a text under `logs/`."""
 
-    def add_event(self, type: EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None) -> Event:
-        """Number an event and queue it for events.jsonl; it is streamed once it is written."""
+    def add_event(
+        self,
+        type: EventType,
+        key: str | None = None,
+        data: Mapping[str, plain.Json] | None = None,
+        at: str | None = None,
+    ) -> Event:
+        """Number an event and queue it for events.jsonl; it is streamed once it is written.
+
+        Args:
+            at: When it happened; None: now.
+        """
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
         """Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them; soon they

@@ -14,7 +14,7 @@ from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.domain.records import BlobRef
 from app.storage import layout
-from app.storage.runs.event_log import BLOCK
+from app.storage.runs.events_file import BLOCK
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, SESSION, StoreHarness
 

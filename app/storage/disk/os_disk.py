@@ -33,13 +33,13 @@ class OsAppendFile:
 
     def write(self, content: bytes) -> None:
         """Append all of the content."""
-        written = os.write(self._opened(), content)
+        written = os.write(self._descriptor if self._descriptor >= 0 else self._open(), content)
         if written != len(content):
             raise OSError(errno.ENOSPC, f"short write: {written} of {len(content)} bytes")
 
     def sync(self) -> None:
         """Make what was written durable."""
-        _SYNC(self._opened())
+        _SYNC(self._descriptor if self._descriptor >= 0 else self._open())
 
     def close(self) -> None:
         """Let go of the file."""
@@ -49,12 +49,11 @@ class OsAppendFile:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        if self._descriptor < 0:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEITHER_LINK_NOR_WAIT
-            self._descriptor = os.open(self._path, flags, _FILE_MODE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEITHER_LINK_NOR_WAIT
+        self._descriptor = os.open(self._path, flags, _FILE_MODE)
         return self._descriptor
 
 

@@ -67,7 +67,12 @@ class Threads:
     def _work(self) -> None:
         while (task := self._jobs.get()) is not None:
             job, done, loop = task
-            result, error = _outcome(job)
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = job()
+            except BaseException as raised:  # noqa: BLE001 - carried over to the loop, where it is raised again
+                error = raised
             # A loop that was closed meanwhile has nobody left to tell.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._over, done, result, error)

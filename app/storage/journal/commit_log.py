@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import functools
 import logging
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from app import errors
 from app.engine import probes
@@ -46,6 +46,7 @@ class _Segment:
     file: AppendFile
     size: int
     runs: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
     mentions: _Mentions = field(default_factory=dict)
     torn: bool = False
     kept: bool = False
@@ -142,56 +143,60 @@ class CommitLog:
             return [segment for segment in self._segments() if run_id is None or run_id in segment.runs]
 
     def _call(self) -> None:
-        if self._waiting and self._jobs < _MOST_JOBS:
+        if self._jobs < _MOST_JOBS:
             # One more than is at work, so that the thread goes on without waiting for the loop.
             self._jobs += 1
             self._commits.begin(self._commit, self._committed)
 
     def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
         self._jobs -= 1
-        # Jobs that are over but not noted yet may have kept one from being called.
-        self._call()
+        if self._waiting:
+            # Jobs that are over but not noted yet may have kept one from being called.
+            self._call()
         if self._due:
             self._due = False
             self._others.begin(self._drop_full, _noted)
-        self._do_all([functools.partial(done, failure) for done, failure in outcomes])
+        self._share(outcomes)
 
     def _launch(self) -> None:
         launches, self._launches = self._launches, []
-        self._do_all(launches)
+        self._share(zip(launches))
 
-    def _do_all(self, jobs: Iterable[Callable[[], None]]) -> None:
+    def _share(self, jobs: Iterable[tuple[Any, ...]]) -> None:
         # Commits that begin here share a sync, in place of the first having one for itself.
         self._gathering = True
-        for job in jobs:
+        for job, *given in jobs:
             try:
-                job()
+                job(*given)
             except (Exception, errors.Fault):  # noqa: BLE001 - told, and the trouble of one run alone
                 _log.exception("a commit could not be answered, or the next one not be begun")
         self._gathering = False
-        self._call()
+        if self._waiting:
+            self._call()
 
     # -- on the thread that commits
 
     def _commit(self) -> _Outcomes:
-        batch = []
+        outcomes: _Outcomes = []
+        batch, small = [], []
         with self._writing:
             while self._waiting:
-                batch.append(self._waiting.popleft())
+                commit, done = self._waiting.popleft()
+                batch.append((commit, done))
+                if commit.content is not None:
+                    small.append(commit)
             if self._closed:
                 return [(done, _closed()) for _, done in batch]
             try:
-                written = self._write([commit for commit, _ in batch if commit.content is not None])
-                return [
-                    (done, None if written and commit.content is not None else self._alone(commit))
-                    for commit, done in batch
-                ]
+                written = not small or self._write(small)
+                for commit, done in batch:
+                    alone = not written or commit.content is None
+                    outcomes.append((done, self._alone(commit) if alone else None))
             except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
                 return [(done, error) for _, done in batch]
+        return outcomes
 
     def _write(self, commits: list[Commit]) -> bool:
-        if not commits:
-            return True
         if self._distrusted:
             self._turn_over()
             return False
@@ -209,11 +214,14 @@ class CommitLog:
         return True
 
     def _append(self, commits: list[Commit]) -> int:
-        segment = self._opened()
-        content = b"".join(map(commit_records.encoded, commits))
+        segment = self._segment or self._new_segment()
+        content = b"".join(map(encoded, commits))
         with self._guard:
-            segment.runs.update(commit.run_id for commit in commits)
-            self._note(commit.path for commit in commits)
+            for commit in commits:
+                if commit.path not in segment.paths:
+                    segment.paths.add(commit.path)
+                    segment.runs.add(commit.run_id)
+                    self._note((commit.path,))
         self._reach("storage.commit.before_write")
         segment.file.write(content)
         self._reach("storage.commit.before_sync")
@@ -251,18 +259,17 @@ class CommitLog:
                 self._disk.cut(segment.path, segment.size)
             segment.torn = False
 
-    def _opened(self) -> _Segment:
-        if self._segment is not None:
-            return self._segment
+    def _new_segment(self) -> _Segment:
         self._number += 1
         path = commit_records.segment(self._number)
         self._reach("storage.commit.before_segment")
         head = commit_records.head(self._disk.boot_id())
         self._disk.write(path, head, sync=True)
         self._disk.sync_folder(layout.COMMITS)
+        segment = _Segment(path, self._disk.append_to(path), len(head))
         with self._guard:
-            self._segment = _Segment(path, self._disk.append_to(path), len(head))
-        return self._segment
+            self._segment = segment
+        return segment
 
     def _note(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -322,6 +329,19 @@ class CommitLog:
             with self._naming, contextlib.suppress(OSError):
                 self._disk.rename(segment.path, commit_records.kept(segment.path))
                 segment.path = commit_records.kept(segment.path)
+
+
+def encoded(commit: Commit) -> bytes:
+    """Write a commit as a record, in the form that `commit_records` reads."""
+    assert commit.content is not None
+    return b'{"run_id":"%b","path":"%b","offset":%d,"bytes":%d,"crc32":"%08x"}\n%b\n' % (
+        commit.run_id.encode(),
+        commit.path.encode(),
+        commit.offset,
+        len(commit.content),
+        zlib.crc32(commit.content),
+        commit.content,
+    )
 
 
 def _names(segments: list[_Segment]) -> list[str]:

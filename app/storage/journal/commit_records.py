@@ -15,7 +15,6 @@ from typing import Any
 
 from app.domain import plain
 from app.storage import layout
-from app.storage.committer import Commit
 
 _FORMAT = 1
 _BEGINNING = b'\n{"run_id":"'
@@ -65,20 +64,6 @@ def number(name: str) -> int:
 def head(boot_id: str) -> bytes:
     """Return the first line of a segment that is begun while the machine is up under this id."""
     return plain.encode({"format": _FORMAT, "boot_id": boot_id}) + b"\n"
-
-
-def encoded(commit: Commit) -> bytes:
-    """Write a commit as a record."""
-    assert commit.content is not None
-    check = zlib.crc32(commit.content)
-    return b'{"run_id":"%b","path":"%b","offset":%d,"bytes":%d,"crc32":"%08x"}\n%b\n' % (
-        commit.run_id.encode(),
-        commit.path.encode(),
-        commit.offset,
-        len(commit.content),
-        check,
-        commit.content,
-    )
 
 
 def read(content: bytes) -> tuple[str | None, list[Record]]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app import errors
 from app.domain import plain
-from app.engine import light_event
 from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import AppendFile
 from app.storage.journal import chain
 from app.storage.storage_context import StorageContext
+
+_MOST_LOOSE_BYTES = 64 * 1024
+
+Accepted = Callable[[Mapping[str, plain.Json]], None]
+"""What is called for each accepted line, in the order of lines, before its caller continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,68 +32,81 @@ class Placed:
     """The fields that were added to it."""
 
 
-Landed = Callable[[Placed], None]
-"""What is called for each accepted line, in the order of lines, before any of its callers goes on."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Entry:
     fields: bytes
-    sync: bool
-    landed: Landed | None
+    line: Mapping[str, plain.Json] | None
     waiter: asyncio.Future[Placed]
 
 
-_MOST_LOOSE_BYTES = 64 * 1024
-
-
 class Journal:
-    """The one writer of a journal file; lives on the loop, which writes into the kernel's memory
-    and waits for no disk.
+    """The one writer of a journal file.
+
+    It lives on the event loop, which writes into the kernel's memory and never waits for a disk. A line counts when the
+    committer reports it durable; a crash before that leaves a torn end, which recovery cuts off.
     """
 
     def __init__(
-        self, path: str, points: str, context: StorageContext, reading: chain.Reading, file: AppendFile
+        self,
+        path: str,
+        points: str,
+        context: StorageContext,
+        reading: chain.Reading,
+        file: AppendFile,
+        accepted: Accepted | None = None,
     ) -> None:
         self._path = path
         self._points = points
+        self._before_write = f"{points}.before_write"
         self._context = context
+        self._reach = context.probes.reach
         self._run_id = path.rpartition("/")[0].rpartition("/")[2]
         self._anchor = reading.anchor
         self._file = file
+        self._accepted = accepted
         self._waiting: list[_Entry] = []
         self._under_way: list[_Entry] = []
-        self._called = False
-        self._idle = light_event.LightEvent()
-        self._idle.give()
+        self._sealed: list[chain.Sealed] = []
+        self._called = self._must_sync = False
+        self._drains: list[asyncio.Future[None]] = []
         self._adopt(reading)
         self.fault: errors.StorageFault | None = None
         """Why nothing can be appended until it is healed."""
 
-    def append(self, fields: bytes, *, sync: bool = True, landed: Landed | None = None) -> asyncio.Future[Placed]:
-        """Append an encoded JSON object; what is returned is done once the line is durable, or written if not `sync`.
+    def append(
+        self, fields: bytes, *, sync: bool = True, line: Mapping[str, plain.Json] | None = None
+    ) -> asyncio.Future[Placed]:
+        """Append an encoded JSON object; the future is done once the line is durable, or written if not `sync`.
 
         Lines are written in the order of these calls, whatever becomes of the callers.
+
+        Args:
+            line: The same object, for `accepted`.
         """
         waiter: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
-        entry = _Entry(fields=fields, sync=sync, landed=landed, waiter=waiter)
+        entry = _Entry(fields=fields, line=line, waiter=waiter)
         if self.fault is not None:
             _refuse(waiter, _again(self.fault))
-        elif not sync and not self._waiting and not self._under_way:
-            if (sealed := self._write([entry])) is not None:
-                self._accept([entry], sealed)
-        else:
+        elif sync or self._waiting or self._under_way:
             self._waiting.append(entry)
-            self._idle.take_back()
-            self._call()
+            self._must_sync = self._must_sync or sync
+            # One turn later, so that branches that append in the same turn share the sync.
+            if not (self._called or self._under_way):
+                self._called = True
+                self._context.committer.gather(self._launch)
+        elif (sealed := self._write([entry])) is not None:
+            self._accept([entry], sealed)
         return waiter
 
     async def drained(self) -> None:
         """Wait until nothing is under way."""
-        await self._idle.given()
+        if self._waiting or self._under_way:
+            drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drains.append(drained)
+            await drained
 
     async def heal(self) -> None:
-        """After a failure, go on in a fresh copy of what was accepted.
+        """After a failure, continue in a fresh copy of what was accepted.
 
         Raises:
             errors.StorageFault: it cannot be made.
@@ -106,12 +123,12 @@ class Journal:
         self.fault = None
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the file."""
+        """Finish what is under way and close the file."""
         await self.drained()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the file at once."""
+        """Close the file at once."""
         self._file.close()
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
 
@@ -120,86 +137,81 @@ class Journal:
         """Number of accepted lines."""
         self.head = reading.head
         """Hash of the last accepted line."""
-        self._size = reading.end
+        self._size = self._end = reading.end
         self._synced = self.count
         self._loose: list[bytes] = []
         self._loose_bytes = 0
-
-    def _call(self) -> None:
-        # One turn later, so that branches that append in the same turn share the sync.
-        if not self._called and not self._under_way:
-            self._called = True
-            self._context.committer.gather(self._launch)
 
     def _launch(self) -> None:
         self._called = False
         if self._under_way or not self._waiting:
             return
         entries, self._waiting = self._waiting, []
-        sync = any(entry.sync for entry in entries)
+        sync, self._must_sync = self._must_sync, False
         if (sealed := self._write(entries)) is None:
             return
         if not sync:
             self._accept(entries, sealed)
-            self._go_on()
+            self._continue()
             return
         self._under_way = entries
-        self._context.committer.begin(self._commit(sealed), lambda error: self._committed(entries, sealed, error))
-
-    def _committed(self, entries: list[_Entry], sealed: list[chain.Sealed], error: BaseException | None) -> None:
-        self._under_way = []
-        if error is not None:
-            self._fail(entries, error)
-            return
-        self._context.disk_health.succeeded()
-        self._accept(entries, sealed)
-        self._synced = self.count
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._waiting:
-            self._launch()
-        else:
-            self._idle.give()
-
-    def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
-        # Into the kernel's memory only: cheaper than a hop to a thread.
-        sealed = self._seal(entries)
-        content = b"".join(line.content for line in sealed)
-        try:
-            self._context.probes.reach(f"{self._points}.before_write")
-            self._file.write(content)
-        except OSError as error:
-            self._fail(entries, error)
-            return None
-        self._loose.append(content)
-        self._loose_bytes += len(content)
-        if self._loose_bytes > _MOST_LOOSE_BYTES:
-            self._loose.clear()
-        return sealed
-
-    def _commit(self, sealed: list[chain.Sealed]) -> Commit:
+        self._sealed = sealed
         # Lines that were written unsynced before belong to it: what is synced later must not stand behind a gap.
-        end = self._size + sum(len(line.content) for line in sealed)
         content = b"".join(self._loose) if self._loose_bytes <= _MOST_LOOSE_BYTES else None
         commit = Commit(
             run_id=self._run_id,
             path=self._path,
             file=self._file,
-            offset=end - self._loose_bytes,
+            offset=self._end - self._loose_bytes,
             content=content,
             points=self._points,
         )
         self._loose = []
         self._loose_bytes = 0
-        return commit
+        self._context.committer.begin(commit, self._committed)
 
-    def _seal(self, entries: list[_Entry]) -> list[chain.Sealed]:
-        sealed, prev = [], self.head
+    def _committed(self, error: BaseException | None) -> None:
+        entries, self._under_way = self._under_way, []
+        if error is not None:
+            self._fail(entries, error)
+            return
+        self._context.disk_health.free = True
+        self._accept(entries, self._sealed)
+        self._synced = self.count
+        self._continue()
+
+    def _continue(self) -> None:
+        if self._waiting:
+            self._launch()
+        else:
+            self._release_drains()
+
+    def _release_drains(self) -> None:
+        drains, self._drains = self._drains, []
+        for drained in drains:
+            if not drained.done():
+                drained.set_result(None)
+
+    def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
+        # Into the kernel's memory only: cheaper than a hop to a thread.
+        sealed, contents, prev = [], [], self.head
         for entry in entries:
             line = chain.seal(entry.fields, batch=self._synced, prev=prev)
             sealed.append(line)
+            contents.append(line.content)
             prev = line.digest
+        content = b"".join(contents)
+        try:
+            self._reach(self._before_write)
+            self._file.write(content)
+        except OSError as error:
+            self._fail(entries, error)
+            return None
+        self._end = self._end + len(content)
+        self._loose.append(content)
+        self._loose_bytes += len(content)
+        if self._loose_bytes > _MOST_LOOSE_BYTES:
+            self._loose.clear()
         return sealed
 
     def _accept(self, entries: list[_Entry], sealed: list[chain.Sealed]) -> None:
@@ -208,8 +220,8 @@ class Journal:
             self.count = self.count + 1
             self.head = line.digest
             self._size = self._size + len(line.content)
-            if entry.landed is not None:
-                entry.landed(placed)
+            if entry.line is not None and self._accepted is not None:
+                self._accepted(entry.line)
             if not entry.waiter.done():
                 entry.waiter.set_result(placed)
 
@@ -218,7 +230,8 @@ class Journal:
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.fault = self._context.disk_health.failed(self._path, cause)
         failed, self._waiting = [*entries, *self._waiting], []
-        self._idle.give()
+        self._must_sync = False
+        self._release_drains()
         for entry in failed:
             if not entry.waiter.done():
                 _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)

@@ -16,7 +16,7 @@ from app.storage import layout
 from app.storage.disk.disk_port import Disk, SyncRefused
 from app.storage.journal import chain, damage
 from app.storage.journal.chain import Reading, Verdict
-from app.storage.runs import blobs, event_log
+from app.storage.runs import blobs, events_file
 
 _MOST_LOOKS = 10
 
@@ -177,7 +177,7 @@ def refuse_lost_start(disk: Disk, run_id: str) -> None:
     ours = (
         any(fields.get("operation") != {"hash": records.ADOPTED} for fields in steps)
         or any(fields.get("kind") not in resting for fields in control)
-        or any(event.type == events.EventType.RUN_CREATED for event in event_log.parse(told))
+        or any(event.type == events.EventType.RUN_CREATED for event in events_file.parse(told))
     )
     if ours:
         reason = "is missing beside journals of this run; put it back from a copy, or delete the run"

@@ -14,7 +14,7 @@ from app.storage import layout
 from app.storage.committer import Commit
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
-from app.storage.runs import deletion, event_log
+from app.storage.runs import deletion, events_file
 from app.storage.storage_context import StorageContext
 
 _FILES = (layout.START, layout.STEPS, layout.CONTROL, layout.MANIFEST, layout.EVENTS)
@@ -165,7 +165,7 @@ def _fill(context: StorageContext, folder: str, start: runs.RunStart, content: b
         (layout.STEPS, b""),
         (layout.CONTROL, b""),
         (layout.MANIFEST, plain.encode(manifest) + b"\n"),
-        (layout.EVENTS, event_log.encoded(created)),
+        (layout.EVENTS, events_file.encoded(created)),
     ):
         files.write(f"{folder}/{name}", content, sync=False)
     if sync:

@@ -1,15 +1,64 @@
-"""The events file: any part of it, without reading what is before.
+"""The events file: the form of its lines, and any part of it without reading what is before.
 
-Numbers rise along the file, so that the place of each is found by halves.
+Numbers rise along the file, so that the place of each is found by bisection.
 """
 
 from __future__ import annotations
 
-from app.domain import events
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain import decisions, events, plain
 from app.storage.disk.disk_port import Disk
-from app.storage.runs import event_log
+
+BLOCK = 100_000_000
+"""Numbers that belong to one `taken`."""
 
 _CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What events.jsonl was found to hold."""
+
+    last: int = 0
+    """Highest number."""
+    notes: frozenset[str] = frozenset()
+    """Keys of `recipe.note` events."""
+    positions: frozenset[int] = frozenset()
+    """Positions of the journal lines that have their event."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Number of events by type."""
+    ordered_pauses: int = 0
+    """Pauses among them that a person asked for, each of which has its control line."""
+
+
+def encoded(*told: events.Event) -> bytes:
+    """Write events as lines."""
+    return plain.encode_lines(told)
+
+
+def parse(content: bytes, after: int = 0) -> list[events.Event]:
+    """Return the events numbered above `after` among complete lines; lines that are no events are passed over."""
+    found = map(_event, content.split(b"\n")[:-1])
+    return [event for event in found if event is not None and event.seq > after]
+
+
+def written(content: bytes) -> Written:
+    """Tell what a file holds."""
+    # A line that somebody doubled tells nothing new.
+    told = list({event.seq: event for event in parse(content)}.values())
+    note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON
+    return Written(
+        last=max((event.seq for event in told), default=0),
+        notes=frozenset(event.key for event in told if event.type == note and event.key is not None),
+        positions=frozenset(_positions(told)),
+        counts=Counter(event.type for event in told),
+        ordered_pauses=sum(event.type == pause and event.data.get("reason") == by_person for event in told),
+    )
 
 
 def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> list[events.Event]:
@@ -21,7 +70,7 @@ def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> lis
     while (most is None or len(found) < most) and (chunk := files.read(path, offset, size)):
         offset += len(chunk)
         lines, newline, rest = (rest + chunk).rpartition(b"\n")
-        found += event_log.parse(lines + newline, after)
+        found += parse(lines + newline, after)
         # A line that is longer than all that was read must not be put together from small pieces.
         size = _CHUNK_BYTES if newline else 2 * size
     return found[:most]
@@ -30,13 +79,28 @@ def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> lis
 def last(files: Disk, path: str) -> list[events.Event]:
     """Return the last events, as many as lie in one chunk."""
     chunk = files.read(path, max(0, files.size(path) - _CHUNK_BYTES))
-    return event_log.parse(chunk)
+    return parse(chunk)
+
+
+def _positions(told: Iterable[events.Event]) -> Iterable[int]:
+    types = (events.EventType.STEP_FINISHED, events.EventType.STEP_FAILED, events.EventType.STEP_RETRYING)
+    for event in told:
+        position = event.data.get("position")
+        if event.type in types and isinstance(position, int):
+            yield position
+
+
+def _event(line: bytes) -> events.Event | None:
+    try:
+        fields: Any = json.loads(line)
+        sound = isinstance(fields["seq"], int) and isinstance(fields["type"], str) and isinstance(fields["data"], dict)
+        return events.Event(**{name: fields[name] for name in events.Event.__slots__}) if sound else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _place(files: Disk, path: str, after: int) -> int:
-    """Return the beginning of a line before which no number is above `after`, a chunk from the last
-    such place at most.
-    """
+    """Return the beginning of a line before which no number is above `after`, at most a chunk too early."""
     low, high = 0, files.size(path) if after else 0
     while high - low > _CHUNK_BYTES:
         middle = (low + high) // 2
@@ -51,7 +115,7 @@ def _place(files: Disk, path: str, after: int) -> int:
 def _first(chunk: bytes) -> tuple[int, events.Event] | None:
     begin = chunk.find(b"\n") + 1
     while begin and (end := chunk.find(b"\n", begin)) >= 0:
-        if told := event_log.parse(chunk[begin : end + 1]):
+        if told := parse(chunk[begin : end + 1]):
             return begin, told[0]
         begin = end + 1
     return None

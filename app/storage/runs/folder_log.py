@@ -24,9 +24,9 @@ from app.storage.runs import blobs
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
 from app.storage.runs.blob_locks import BlobLocks
-from app.storage.runs.event_log import EventLog, Written
+from app.storage.runs.events_file import Written
 from app.storage.runs.journal_positions import JournalPosition, Released
-from app.storage.runs.projections import Projections
+from app.storage.runs.projections import EventQueue, Projections
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
@@ -72,9 +72,16 @@ class FolderLog:
         self._folder = layout.run_folder(self.run_id)
         steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
         self._steps = Journal(steps, "storage.append", context, authority.steps, context.disk.append_to(steps))
-        self._control = Journal(control, "storage.decide", context, authority.control, context.disk.append_to(control))
-        self._book = EventLog(self.run_id, opened.written, self.loaded.decisions.taken)
-        self._projections = Projections(self.run_id, self._start.session_id, context, self._book, opened.proven)
+        self._control = Journal(
+            control, "storage.decide", context, authority.control, context.disk.append_to(control), self._fold
+        )
+        self._events = EventQueue(self.run_id, opened.written, self.loaded.decisions.taken)
+        self._projections = Projections(
+            self.run_id, self._start.session_id, context, self._events, opened.proven, self._counted
+        )
+        # Every step comes this way several times, so they are handed on without a call of their own.
+        self.add_event = self._projections.add_event
+        self.refresh = self._projections.refresh
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
         self._blob_locks: BlobLocks | None = None
@@ -94,7 +101,14 @@ class FolderLog:
         placed = await self._steps.append(plain.encode(line))
         return records.read(placed.position, {**line, **placed.ending})
 
-    async def decide(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+    async def decide(
+        self,
+        kind: decisions.DecisionKind,
+        facts: Mapping[str, plain.Json],
+        *,
+        sync: bool = True,
+        at: str | None = None,
+    ) -> bool:
         """Append a control line and fold it in; of a cancel and an ending the first wins.
 
         Raises:
@@ -107,7 +121,7 @@ class FolderLog:
             return await asyncio.shield(contest)
         if self._ending or self.loaded.decisions.ended is not None:
             return False
-        await self._write_decision(kind, facts, sync=sync)
+        await self._append_decision(kind, facts, sync=sync, at=at)
         return True
 
     async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
@@ -140,21 +154,9 @@ class FolderLog:
 
         await self._written(layout.LOGS, write)
 
-    def add_event(
-        self, type: events.EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None
-    ) -> events.Event:
-        """Number an event and queue it."""
-        event = self._book.add(self._now(), type, key, data)
-        self._projections.note_event()
-        return event
-
     def wait_for(self, fault: errors.Unreadable) -> None:
         """Show the file that the run waits for."""
         self._context.read_faults.wait_for(self.run_id, fault)
-
-    def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """Say that the snapshots are out of date."""
-        self._projections.refresh(lambda: missing.counted(files(), self._steps.count))
 
     async def rest(self) -> None:
         """Write snapshots, events and receipts out now.
@@ -255,7 +257,7 @@ class FolderLog:
 
     def go_on(self, journal_position: JournalPosition) -> None:
         """Number events as if the folder had never been set aside."""
-        self._book.go_on(self.loaded.decisions.taken, journal_position.event)
+        self._events.continue_from(self.loaded.decisions.taken, journal_position.event)
 
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
         self._blob_locks = self._blob_locks or BlobLocks()
@@ -289,7 +291,7 @@ class FolderLog:
             elif kind is decisions.DecisionKind.ENDED:
                 await self._end(facts)
             else:
-                await self._write_decision(kind, facts)
+                await self._append_decision(kind, facts)
             return True
 
     def _wins(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
@@ -309,7 +311,7 @@ class FolderLog:
             if self._steps.fault is not None:
                 raise errors.StorageFault(self._steps.fault.message, detail=self._steps.fault.detail)
             counted = {**facts, "lines": self._steps.count, "head": self._steps.head}
-            await self._write_decision(decisions.DecisionKind.ENDED, counted)
+            await self._append_decision(decisions.DecisionKind.ENDED, counted)
         finally:
             self._ending = False
 
@@ -322,24 +324,31 @@ class FolderLog:
         at = self._now()
         # Before the line: the row may err towards unfinished only.
         await self._context.index.move(runs.Transition.queue(self.run_id, at))
-        await self._write_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
+        await self._append_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
         await self._context.index.set_owner(self.run_id, start.owner)
 
-    async def _write_decision(
-        self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
-    ) -> None:
+    def _append_decision(
+        self,
+        kind: decisions.DecisionKind,
+        facts: Mapping[str, plain.Json],
+        *,
+        sync: bool = True,
+        at: str | None = None,
+    ) -> asyncio.Future[Placed]:
         # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
-        line = {"kind": kind.value, "at": self._now(), "lines": self._steps.count, **facts}
+        line = {"kind": kind.value, "at": at or self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
         decisions.check(line)
+        return self._control.append(plain.encode(line), sync=sync, line=line)
 
-        def fold(_: Placed) -> None:
-            self.loaded.decisions.apply(line)
-            if kind is decisions.DecisionKind.TAKEN:
-                self._book.open_block(self.loaded.decisions.taken)
+    def _fold(self, line: Mapping[str, plain.Json]) -> None:
+        self.loaded.decisions.apply(line)
+        if line["kind"] == decisions.DecisionKind.TAKEN:
+            self._events.open_block(self.loaded.decisions.taken)
 
-        await self._control.append(plain.encode(line), sync=sync, landed=fold)
+    def _counted(self, files: Mapping[str, plain.Json]) -> Mapping[str, plain.Json]:
+        return missing.counted(files, self._steps.count)
 
     async def _mend(self) -> None:
         try:
@@ -349,9 +358,9 @@ class FolderLog:
 
     def _journal_position(self) -> JournalPosition | None:
         # Events that could not be written are made anew, with other numbers.
-        if self._book.unwritten:
+        if self._events.unwritten:
             return None
-        return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._book.last)
+        return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.last)
 
     async def _pay(self) -> None:
         if self._owed is not None:

@@ -17,9 +17,9 @@ from app.domain import decisions, events, plain
 from app.engine import missing_lines
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
-from app.storage.runs import authority, event_log
+from app.storage.runs import authority, events_file
 from app.storage.runs.authority import Authority
-from app.storage.runs.event_log import Written
+from app.storage.runs.events_file import Written
 
 COUNTED = "journal_lines"
 """Field of run.json: lines of steps.jsonl when it was written."""
@@ -141,4 +141,4 @@ def _lost(files: Disk, found: Authority) -> missing_lines.MissingLines | None:
         content = files.read(f"{layout.run_folder(found.run_id)}/{layout.EVENTS}")
     except OSError:
         content = b""
-    return find(files, found, event_log.written(content))
+    return find(files, found, events_file.written(content))

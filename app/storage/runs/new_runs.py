@@ -10,7 +10,7 @@ from app.domain import events, plain, runs
 from app.storage.journal import chain
 from app.storage.runs import authority
 from app.storage.runs.creation import Born
-from app.storage.runs.event_log import Written
+from app.storage.runs.events_file import Written
 from app.storage.runs.folder_log import Opened
 
 _MOST_HELD = 256

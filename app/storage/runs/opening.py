@@ -15,9 +15,9 @@ from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.journal.chain import Reading, Verdict
-from app.storage.runs import authority, event_log, missing_lines, receipts
+from app.storage.runs import authority, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
-from app.storage.runs.event_log import Written
+from app.storage.runs.events_file import Written
 from app.storage.runs.folder_log import Opened
 from app.storage.runs.journal_positions import JournalPosition
 from app.storage.storage_context import StorageContext
@@ -147,7 +147,7 @@ def read_written(files: Disk, run_id: str) -> Written:
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     with contextlib.suppress(FileNotFoundError):
         disk_port.mend(files, path)
-        return event_log.written(files.read(path))
+        return events_file.written(files.read(path))
     return Written()
 
 

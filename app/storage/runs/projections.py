@@ -1,4 +1,4 @@
-"""Projections of an open run: snapshots, events and receipts, written behind its back and never in its way."""
+"""Projections of an open run: events, snapshots and receipts, queued by the step path and written behind it."""
 
 # Before an operation that reaches outside is performed, its body is searched for the run's id, which every path
 # into the run's folder contains. Only then are snapshots and events written first: a program must not find the run
@@ -11,16 +11,15 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
-from app import errors
+from app import clock, errors
 from app.domain import events, plain, records
 from app.storage import layout
-from app.storage.disk import disk_port
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.runs import events_file, receipts
-from app.storage.runs.event_log import EventLog, NumberedLine
+from app.storage.runs import events_file
+from app.storage.runs.events_file import BLOCK, Written
+from app.storage.runs.projection_files import Load, ProjectionFiles
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
@@ -32,36 +31,87 @@ Snapshots = Callable[[], Mapping[str, plain.Json]]
 """Makes the files of a run's folder that are replaced as a whole."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Load:
-    make: Snapshots | None = None
-    files: Mapping[str, plain.Json] = field(default_factory=dict)
-    events: list[NumberedLine] = field(default_factory=list)
-    sync_events: bool = False
-    events_written: bool = False
-    receipts: list[records.Record] = field(default_factory=list)
-    places: list[ReceiptPlace] | None = None
+class EventQueue:
+    """Numbers the events of an open run, and holds those that are not written yet.
+
+    Each `taken` opens a new block of numbers. Its line is synced, so no number of the block was used before, even if a
+    power cut took the end of events.jsonl. Where a run is opened without being taken, numbers come from the upper half
+    of the last block, and are synced before they are shown.
+    """
+
+    def __init__(self, run_id: str, written: Written, taken: int) -> None:
+        self._run_id = run_id
+        self._floor = taken * BLOCK + BLOCK // 2
+        self._fresh = False
+        self._sync = False
+        self.last = written.last
+        """Highest number given."""
+        self.unwritten: list[events.Event] = []
+        """Events that are not in the file yet."""
+
+    def open_block(self, taken: int) -> None:
+        """Number from a new block, since its `taken` line is durable."""
+        self._floor = taken * BLOCK
+        self._fresh = True
+
+    def continue_from(self, taken: int, last: int) -> None:
+        """Continue in the block that this process opened, after the last number that it gave."""
+        self.open_block(taken)
+        self.last = max(self.last, last)
+
+    def add(
+        self, at: str, type: events.EventType, key: str | None, data: Mapping[str, plain.Json] | None
+    ) -> events.Event:
+        """Number an event and queue it."""
+        number = self.last + 1 if self.last > self._floor else self._floor + 1
+        event = events.Event(
+            seq=number, at=at, type=type.value, run_id=self._run_id, key=key, data=dict(data) if data else {}
+        )
+        self.last = number
+        self.unwritten.append(event)
+        self._sync = self._sync or not self._fresh
+        return event
+
+    def take(self) -> tuple[list[events.Event], bool]:
+        """Return the events to write, and whether they must be synced."""
+        taken, self.unwritten = self.unwritten, []
+        return taken, self._sync
+
+    def put_back(self, taken: list[events.Event]) -> None:
+        """Queue events again that could not be written."""
+        self.unwritten = taken + self.unwritten
+
+    def note_written(self) -> None:
+        """Note that the events taken are in the file."""
+        self._sync = self._sync and bool(self.unwritten)
 
 
 class Projections:
-    """Write what is queued in one go, soon; where that comes often, seldom enough to stay within
-    its share of the time.
+    """Writes what is queued in one go, within a limited share of the time.
+
+    Nothing here is authority: after a crash, recovery makes all of it again from the journals.
     """
 
     def __init__(
-        self, name: str, session_id: str, context: StorageContext, book: EventLog, proven: Iterable[str]
+        self,
+        run_id: str,
+        session_id: str,
+        context: StorageContext,
+        queue: EventQueue,
+        proven: Iterable[str],
+        complete: Callable[[Mapping[str, plain.Json]], Mapping[str, plain.Json]],
     ) -> None:
-        self._name = name
-        self._session_id = session_id
+        """Args: complete: Adds to the snapshots what only their writer knows."""
+        self._run_id = run_id
         self._context = context
-        self._book = book
-        self._folder = layout.run_folder(name)
+        self._queue = queue
+        self._complete = complete
+        self._files = ProjectionFiles(run_id, session_id, context)
+        self._folder = layout.run_folder(run_id)
         self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
         self._receipts: list[records.Record] = []
         self._unindexed: list[ReceiptPlace] = []
-        self._on_disk: dict[str, str] = {}
-        self._files_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
         # A run that is over at once writes its projections once.
@@ -72,7 +122,21 @@ class Projections:
     def refresh(self, make: Snapshots) -> None:
         """Note that the snapshots are out of date."""
         self._make = make
-        self._write_soon()
+        if self._timer is None and self._writing is None:
+            self._write_soon()
+
+    def add_event(
+        self,
+        type: events.EventType,
+        key: str | None = None,
+        data: Mapping[str, plain.Json] | None = None,
+        at: str | None = None,
+    ) -> events.Event:
+        """Number an event and queue it."""
+        event = self._queue.add(at or clock.stamp(self._context.clock.now()), type, key, data)
+        if self._timer is None and self._writing is None:
+            self._write_soon()
+        return event
 
     def add_receipt(self, record: records.Record) -> None:
         """Queue a receipt, unless it was queued before."""
@@ -80,10 +144,6 @@ class Projections:
             self._proven[record.receipt_id] = None
             self._receipts.append(record)
             self._write_soon()
-
-    def note_event(self) -> None:
-        """Note that the book has something to write."""
-        self._write_soon()
 
     def holds_receipt(self, receipt_id: str) -> bool:
         """Tell whether a receipt is known here, perhaps not written yet."""
@@ -104,13 +164,13 @@ class Projections:
             errors.StorageFault: it could not be synced.
         """
         try:
-            await self._context.workers.run(self._sync)
+            await self._context.workers.run(lambda: self._files.sync(with_receipts=bool(self._proven)))
         except OSError as error:
             raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
 
     async def read_events(self, after: int, most: int | None) -> list[events.Event]:
         """Write queued events, and return the next ones numbered above `after` that are written."""
-        if self._book.last <= after:
+        if self._queue.last <= after:
             return []
         with contextlib.suppress(errors.StorageFault):
             await self._flush(whole=False)
@@ -137,12 +197,12 @@ class Projections:
             self._start(whole=True)
 
     def _queued(self) -> bool:
-        return bool(self._make or self._receipts or self._unindexed or self._book.unwritten)
+        return bool(self._make or self._receipts or self._unindexed or self._queue.unwritten)
 
     async def _flush(self, *, whole: bool) -> None:
         while self._writing is not None:
             await asyncio.wait([self._writing])
-        if self._closed or not (self._queued() if whole else self._book.unwritten):
+        if self._closed or not (self._queued() if whole else self._queue.unwritten):
             return
         error = await asyncio.shield(self._start(whole=whole))
         if isinstance(error, OSError):
@@ -151,19 +211,19 @@ class Projections:
             raise error
 
     def _start(self, *, whole: bool) -> asyncio.Task[BaseException | None]:
-        self._writing = asyncio.create_task(self._write(whole), name=f"projections {self._name}")
+        self._writing = asyncio.create_task(self._write(whole), name=f"projections {self._run_id}")
         return self._writing
 
     async def _write(self, whole: bool) -> BaseException | None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        load = _Load()
+        load = Load()
         failure: BaseException | None = None
         try:
             self._fill(load, whole)
-            await self._workers(load).run(lambda: self._store(load))
+            await self._workers(load).run(lambda: self._files.store(load))
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to whoever flushes, logged otherwise
-            _log.warning("projections were not written: %s", error, extra={"run_id": self._name})
+            _log.warning("projections were not written: %s", error, extra={"run_id": self._run_id})
             failure = error
         failure = await self._note(load, failure)
         took = loop.time() - began
@@ -174,26 +234,27 @@ class Projections:
             self._write_soon()
         return failure
 
-    def _fill(self, load: _Load, whole: bool) -> None:
-        load.events, load.sync_events = self._book.take()
+    def _fill(self, load: Load, whole: bool) -> None:
+        load.events, load.sync_events = self._queue.take()
+        load.event_lines = events_file.encoded(*load.events)
         if whole:
             load.receipts = self._receipts
             self._receipts = []
             load.make = self._make
             self._make = None
-            load.files = load.make() if load.make else {}
+            load.files = self._complete(load.make()) if load.make else {}
 
-    def _workers(self, load: _Load) -> Workers:
+    def _workers(self, load: Load) -> Workers:
         # What is read back, synced or long is not for the loop.
-        events_bytes = sum(len(line) for _, line in load.events)
-        heavy = load.receipts or load.sync_events or events_bytes > _FEW_BYTES or self._files_bytes > _FEW_BYTES
+        long = len(load.event_lines) > _FEW_BYTES or self._files.bytes > _FEW_BYTES
+        heavy = load.receipts or load.sync_events or long
         return self._context.workers if heavy else self._context.near
 
-    async def _note(self, load: _Load, failure: BaseException | None) -> BaseException | None:
+    async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
-            self._book.note_written()
+            self._queue.note_written()
         else:
-            self._book.put_back(load.events)
+            self._queue.put_back(load.events)
         if load.places is None:
             self._receipts = load.receipts + self._receipts
         self._unindexed += load.places or []
@@ -218,57 +279,3 @@ class Projections:
         self._unindexed = []
         self._context.probes.reach("storage.receipt.after_row")
         return None
-
-    # -- on a worker
-
-    def _store(self, load: _Load) -> None:
-        if load.events:
-            self._store_events(load)
-        if load.receipts:
-            self._store_receipts(load)
-        # Whoever reads an ending in run.json looks at the other files next.
-        names = sorted(load.files, key=lambda name: name == layout.MANIFEST)
-        contents = {layout.projection(name): plain.encode(load.files[name]) + b"\n" for name in names}
-        self._files_bytes = sum(map(len, contents.values())) if contents else self._files_bytes
-        for name, content in contents.items():
-            self._store_file(name, content)
-
-    def _sync(self) -> None:
-        # The journals were synced line by line; once more costs nothing, and mends what a disk did not keep.
-        for name in (layout.STEPS, layout.CONTROL, layout.EVENTS, *self._on_disk):
-            disk_port.sync_file(self._context.disk, f"{self._folder}/{name}")
-        self._context.disk.sync_folder(self._folder)
-        self._context.disk.sync_folder(layout.RUNS)
-        if self._proven:
-            receipts.make_durable(self._context.disk, self._session_id)
-
-    def _store_events(self, load: _Load) -> None:
-        content = b"".join(line for _, line in load.events)
-        self._context.probes.reach("storage.events.before_append")
-        path = f"{self._folder}/{layout.EVENTS}"
-        disk_port.append_whole(self._context.disk, path, content, sync=load.sync_events)
-        load.events_written = True
-        self._context.committer.mention(path)
-        self._context.probes.reach("storage.events.after_append")
-
-    def _store_receipts(self, load: _Load) -> None:
-        files = self._context.disk
-        made = []
-        for record in load.receipts:
-            try:
-                made.append(receipts.receipt_of(files, self._name, self._folder, self._session_id, record))
-            except errors.JournalCorrupt as error:
-                _log.error("no receipt can be made: %s", error.message, extra={"run_id": self._name})
-        self._context.probes.reach("storage.receipt.before_append")
-        load.places = receipts.append(files, self._session_id, made) if made else []
-        self._context.committer.mention(layout.receipts_file(self._session_id))
-
-    def _store_file(self, name: str, content: bytes) -> None:
-        digest = plain.sha256(content)
-        if self._on_disk.get(name) == digest:
-            return
-        reach = self._context.probes.reach
-        path = f"{self._folder}/{name}"
-        disk_port.replace(self._context.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
-        self._on_disk[name] = digest
-        self._context.committer.mention(path)

@@ -19,8 +19,9 @@ from app.domain import decisions, events, plain, runs, states, views
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
-from app.storage.runs import authority, missing_lines, opening
-from app.storage.runs.event_log import BLOCK, EventLog
+from app.storage.runs import authority, events_file, missing_lines, opening
+from app.storage.runs.events_file import BLOCK
+from app.storage.runs.projections import EventQueue
 from app.storage.storage_context import StorageContext
 
 _BELIEVED = 10_000
@@ -148,9 +149,8 @@ class Rechecks:
     def _show_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
         files, folder = self._context.disk, layout.run_folder(run_id)
         written = opening.read_written(files, run_id)
-        book = EventLog(run_id, written, written.last // BLOCK)
-        book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
-        content = b"".join(line for _, line in book.take()[0])
+        queue = EventQueue(run_id, written, written.last // BLOCK)
+        content = events_file.encoded(queue.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail))
         disk_port.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)
         at = self._now()
         manifest = self._manifest(run_id, at)

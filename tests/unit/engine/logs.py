@@ -61,7 +61,9 @@ class ListLog:
         await asyncio.sleep(0)
         return records.read(position, json.loads(self._disk.steps[position]))
 
-    async def decide(self, kind: decisions.DecisionKind, facts: Mapping[str, Any], *, sync: bool = True) -> bool:
+    async def decide(
+        self, kind: decisions.DecisionKind, facts: Mapping[str, Any], *, sync: bool = True, at: str | None = None
+    ) -> bool:
         self._write()
         folded = self.loaded.decisions
         if kind is decisions.DecisionKind.CANCEL_REQUESTED and folded.ended:
@@ -93,7 +95,9 @@ class ListLog:
     async def write_log(self, name: str, text: str) -> None:
         self._disk.logs[name] = text
 
-    def add_event(self, type: events.EventType, key: str | None = None, data: Any = None) -> events.Event:
+    def add_event(
+        self, type: events.EventType, key: str | None = None, data: Any = None, at: str | None = None
+    ) -> events.Event:
         event = events.Event(
             seq=len(self._disk.events) + 1,
             at=samples.AT,

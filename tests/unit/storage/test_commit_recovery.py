@@ -60,7 +60,7 @@ def commit(path: str, offset: int, content: bytes, run_id: str = "a") -> Commit:
 
 def segment(disk: MemoryDisk, *commits: Commit, name: str = "1.log", boot_id: str = "earlier") -> None:
     """Write a segment of the log."""
-    content = commit_records.head(boot_id) + b"".join(map(commit_records.encoded, commits))
+    content = commit_records.head(boot_id) + b"".join(map(commit_log.encoded, commits))
     disk.write(f"{layout.COMMITS}/{name}", content, sync=True)
     disk.sync_folder(layout.COMMITS)
 
@@ -156,8 +156,8 @@ def test_a_torn_record_hides_no_other() -> None:
     """Each record has its own checksum, so that one that was lost costs no further one."""
     lines = sealed(3)
     disk = with_run(*lines[:2])
-    broken = commit_records.encoded(commit("runs/b/steps.jsonl", 0, b"lost\n", "b")).replace(b"lost", b"\0\0\0\0")
-    content = commit_records.head("earlier") + broken + commit_records.encoded(lines_of(lines, 2, 3))
+    broken = commit_log.encoded(commit("runs/b/steps.jsonl", 0, b"lost\n", "b")).replace(b"lost", b"\0\0\0\0")
+    content = commit_records.head("earlier") + broken + commit_log.encoded(lines_of(lines, 2, 3))
     disk.write(f"{layout.COMMITS}/1.log", content, sync=True)
     commit_recovery.recover(disk, REACH, NOW)
 
@@ -172,7 +172,7 @@ def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -
     disk = with_run(*lines[: chance.randint(0, 3)])
     bounds = sorted({0, 12, *chance.sample(range(1, 12), 4)})
     batches = [lines_of(lines, *pair) for pair in itertools.pairwise(bounds)]
-    records = list(map(commit_records.encoded, batches))
+    records = list(map(commit_log.encoded, batches))
     content = commit_records.head("earlier") + b"".join(records)
     size %= len(content) + 1
     disk.write(f"{layout.COMMITS}/1.log", content[:size], sync=True)
@@ -454,7 +454,7 @@ async def test_runs_that_were_not_answered_are_whole_or_not_there() -> None:
 def test_the_start_of_a_run_is_no_header_of_a_record() -> None:
     """What looks like the beginning of a record within another is not taken for one."""
     start = start_of("a")
-    inner = commit_records.encoded(commit("runs/evil/steps.jsonl", 0, b"x\n", "evil"))
+    inner = commit_log.encoded(commit("runs/evil/steps.jsonl", 0, b"x\n", "evil"))
     disk = MemoryDisk()
     disk.add_folder(layout.COMMITS)
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start + inner))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.domain.events import Event
 from app.storage.disk.memory_disk import MemoryDisk
-from app.storage.runs import event_log, events_file
+from app.storage.runs import events_file
 
 PATH = "events.jsonl"
 
@@ -32,7 +32,7 @@ def disk_with(content: bytes) -> Reading:
 
 def line(number: int, size: int = 1) -> bytes:
     """Return an event as its line."""
-    return event_log.encoded(Event(seq=number, at="", type="x", run_id="r", data={"x": "y" * size}))
+    return events_file.encoded(Event(seq=number, at="", type="x", run_id="r", data={"x": "y" * size}))
 
 
 @given(

@@ -1,0 +1,55 @@
+"""The queue of events: which numbers events get."""
+
+from __future__ import annotations
+
+from app.domain.events import EventType
+from app.storage.runs.events_file import BLOCK, Written
+from app.storage.runs.projections import EventQueue
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+def add(queue: EventQueue, count: int = 1, size: int = 1) -> list[int]:
+    """Add events and return their numbers."""
+    return [queue.add(AT, EventType.RECIPE_NOTE, f"k{n}", {"x": "y" * size}).seq for n in range(count)]
+
+
+def test_an_untaken_run_numbers_in_the_upper_half() -> None:
+    """Without a `taken` of its own a process numbers behind the lower half of the last block, and syncs."""
+    queue = EventQueue("r", Written(last=BLOCK + 7), taken=1)
+    numbers = add(queue, 2)
+
+    assert numbers == [BLOCK + BLOCK // 2 + 1, BLOCK + BLOCK // 2 + 2]
+    assert queue.take()[1]
+
+
+def test_a_taken_run_needs_no_sync() -> None:
+    """In a block that was opened by a synced line nothing needs to be synced again."""
+    queue = EventQueue("r", Written(last=1), taken=0)
+    queue.open_block(1)
+
+    assert add(queue, 2) == [BLOCK + 1, BLOCK + 2]
+    assert not queue.take()[1]
+
+
+def test_numbers_never_fall_back() -> None:
+    """Events found in the file are never numbered again, wherever they came from."""
+    queue = EventQueue("r", Written(last=5 * BLOCK), taken=1)
+    queue.open_block(2)
+
+    assert add(queue) == [5 * BLOCK + 1]
+
+
+def test_what_could_not_be_written_comes_first_again() -> None:
+    """Lines that were put back are handed out before newer ones, with their sync still due."""
+    queue = EventQueue("r", Written(), taken=0)
+    add(queue, 2)
+    lines, _ = queue.take()
+    add(queue, 1)
+    queue.put_back(lines)
+    again, sync = queue.take()
+
+    assert again[:2] == lines
+    assert len(again) == 3
+    assert sync
+    assert not queue.unwritten
