@@ -22,6 +22,7 @@ from app.cli import (
     runs,
     serving,
 )
+from app.cli.demo import command as demo
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -38,6 +39,7 @@ for command in (
     serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan,
     receipts.receipts, recipes.recipes, recipes.route,
     project.agents, project.config, project.index, project.init, project.openapi, crashing.crashtest,
+    demo.demo,
 ):  # fmt: skip
     control_room.add_command(command)
 

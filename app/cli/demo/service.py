@@ -1,0 +1,161 @@
+"""The service that the demo starts, kills and stops, and its client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app import errors, settings
+
+HOST = "127.0.0.1"
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 20
+_SHOWN_BYTES = 4000
+_RESTING = ("done", "failed", "cancelled", "paused", "waiting")
+
+
+class Service:
+    """`control-room serve` on one project, as a process of its own."""
+
+    def __init__(self, project: Path, port: int, packages: Path | None) -> None:
+        """Args: packages: Folder of further packages, those of the local model."""
+        self.url = f"http://{HOST}:{port}"
+        self._http = httpx.Client(base_url=self.url, timeout=_POLL_SECONDS + 30, trust_env=False)
+        self._project = project
+        self._packages = packages
+        self._log = project / ".control-room" / "demo.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the service and wait until it accepts runs.
+
+        Raises:
+            errors.ConfigurationError: it ended, or did not become ready; the message holds the end of its log.
+        """
+        self._log.parent.mkdir(mode=0o700, exist_ok=True)
+        arguments = ["--project", str(self._project), "--host", HOST, "--port", self.url.rpartition(":")[2]]
+        with self._log.open("ab") as log:
+            logged_before = log.tell()
+            # In a session of its own: Ctrl-C reaches the demo alone, which then stops the service.
+            self._process = subprocess.Popen(  # noqa: S603 - this very program
+                [sys.executable, "-P", "-m", "app", "serve", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        if not self._becomes_ready():
+            code = self._process.poll()
+            self.stop()
+            output = self._log.read_bytes()[logged_before:].decode(errors="replace").strip()[-_SHOWN_BYTES:]
+            ended = "did not become ready" if code is None else f"ended with code {code}"
+            raise errors.ConfigurationError(f"The service {ended}. Its output:\n{output}", code="service_not_started")
+
+    def kill(self) -> None:
+        """Kill the service as `kill -9` does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Stop the service, if it runs."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def wait(self) -> None:
+        """Wait until the service ends."""
+        assert self._process is not None
+        self._process.wait()
+
+    def get(self, path: str) -> Any:
+        """Return what the service has at an address.
+
+        Raises:
+            errors.ControlRoomError: it refused, or is away.
+        """
+        return self._ask("GET", path).json()
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and return the reply.
+
+        Raises:
+            errors.ControlRoomError: the service refused it, or is away.
+        """
+        answer: dict[str, Any] = self._ask("POST", path, json=body).json()
+        return answer
+
+    def follow(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """Yield a run, and again after each of its changes, until it ends, pauses or waits."""
+        etag = ""
+        while True:
+            wait = _POLL_SECONDS if etag else 0
+            reply = self._ask("GET", f"/api/runs/{run_id}?wait={wait}", headers={"If-None-Match": etag})
+            if reply.status_code == httpx.codes.NOT_MODIFIED:
+                continue
+            run, etag = reply.json(), reply.headers["ETag"]
+            yield run
+            if run["status"] in _RESTING:
+                return
+
+    def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            reply = self._http.request(method, path, **content)
+        except httpx.TransportError as error:
+            raise errors.ControlRoomError(f"{method} {path}: {error}; see {self._log}", code="service_away") from error
+        if reply.is_error:
+            raise errors.ControlRoomError(f"{method} {path}: {reply.status_code} {reply.text}", code="service_refused")
+        return reply
+
+    def _becomes_ready(self) -> bool:
+        assert self._process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                if self._http.get("/readyz").is_success:
+                    return True
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_SECONDS)
+        return False
+
+    def _environment(self) -> dict[str, str]:
+        # Settings of another service must not reach this one.
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(settings.PREFIX)}
+        if self._packages is not None:
+            paths = [str(self._packages), *filter(None, [environ.get("PYTHONPATH")])]
+            environ["PYTHONPATH"] = os.pathsep.join(paths)
+        return environ
+
+
+def free_port(wanted: int) -> int:
+    """Return the port if it is free, else another one."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, wanted))
+        except OSError:
+            probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
