@@ -1,4 +1,4 @@
-"""Arguments of a run as they stand on a command line: `k=v`, `k:=JSON`, and files of them."""
+"""Arguments of a run on a command line: `k=v`, `k:=JSON`, and files of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.cli import given_files
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Largest file that is read: no text of the project has more characters than a quarter of it."""
 
 
 def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
@@ -48,7 +50,7 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         errors.InputRefused: it cannot be read, or does not; with every flaw found.
     """
-    text = given_files.read_text(path)
+    text = read_text(path)
     try:
         value = _json(text)
     except errors.InputRefused as error:
@@ -56,6 +58,34 @@ def read_file(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise errors.ArgsInvalid(f"{path} is no JSON object.")
     return value
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        errors.InputRefused: it cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    if len(content) > MAX_BYTES:
+        raise errors.TooLarge(f"{path} has more than {MAX_BYTES} bytes")
+    return content
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, without a mark of byte order.
+
+    Raises:
+        errors.InputRefused: it cannot be read, is too large, or holds none.
+    """
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"byte {error.start} is not UTF-8") from error
 
 
 def _pairs(given: Iterable[str], read: Callable[[str], tuple[str, Any]], option: str) -> dict[str, Any]:
@@ -101,3 +131,7 @@ def _json(text: str) -> Any:
     from app.domain import json_text
 
     return json_text.read(text, exact=True)
+
+
+def _unreadable(path: Path, reason: str) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"{path} cannot be read: {reason}", code="file_unreadable")

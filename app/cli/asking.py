@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from app import errors, printable
-from app.cli import client, terminal
+from app.cli import terminal, use_cases
+from app.cli.client import Answer, Client
 from app.services import gate_inbox, gates
 
 _ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
@@ -22,9 +23,9 @@ _NEWS_SECONDS = 0.1
 class Asker:
     """Let a run that waits go on, by the answers of a person or by the defaults of its gates."""
 
-    def __init__(self, connected: client.Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
+    def __init__(self, client: Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
         """Args: live: Whether a person can be asked. clear: Clears whatever is shown in the last line."""
-        self._connected = connected
+        self._client = client
         self._run_id = run_id
         self._live = live
         self._clear = clear
@@ -36,24 +37,24 @@ class Asker:
         Args:
             after: Number of the last event seen of it.
         """
-        found = await open_gates(self._connected, self._run_id)
+        found = await open_gates(self._client, self._run_id)
         if not found:
             return True
         if self._live:
             return await self._ask(found[0], after)
-        expires = self._connected.executes and all(gate["expires_at"] for gate in found)
+        expires = self._client.executes and all(gate["expires_at"] for gate in found)
         if expires:
             self._tell_times(found)
         return expires
 
-    def _tell_times(self, found: Sequence[client.Answer]) -> None:
+    def _tell_times(self, found: Sequence[Answer]) -> None:
         for gate in found:
             if gate["gate_id"] not in self._told:
                 self._told.add(gate["gate_id"])
                 terminal.warn(f"{gate['key']}: nobody to ask; {gate['default']!r} is decided at {gate['expires_at']}")
 
-    async def _ask(self, gate: client.Answer, after: int) -> bool:
-        async with aclosing(self._connected.follow(self._run_id, after)) as stream:
+    async def _ask(self, gate: Answer, after: int) -> bool:
+        async with aclosing(self._client.follow(self._run_id, after)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
                 if (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
@@ -64,7 +65,7 @@ class Asker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await news
 
-    async def _until_answered(self, gate: client.Answer, news: asyncio.Future[client.Answer | None]) -> bool:
+    async def _until_answered(self, gate: Answer, news: asyncio.Future[Answer | None]) -> bool:
         """Ask until there is an answer, or something else has happened to the run."""
         self._clear()
         terminal.say("")
@@ -84,7 +85,7 @@ class Asker:
             if await self._answered(gate, said):
                 return True
 
-    async def _answered(self, gate: client.Answer, said: str) -> bool:
+    async def _answered(self, gate: Answer, said: str) -> bool:
         decision, message = understood(said, gate["options"])
         if decision is None:
             if said.strip():
@@ -92,20 +93,20 @@ class Asker:
             return False
         reply = gates.Reply(decision=decision, message=message, shown_sha256=gate["shown_sha256"])
         try:
-            await self._connected.answer(gate["gate_id"], reply)
+            await self._client.call(use_cases.answer_gate, gate["gate_id"], reply)
         except errors.Conflict as conflict:
             terminal.warn(f"{conflict.message} [{conflict.code}]")
         return True
 
 
-async def open_gates(connected: client.Client, run_id: str) -> list[client.Answer]:
+async def open_gates(client: Client, run_id: str) -> list[Answer]:
     """Return what a run asks."""
-    return await connected.gates(gate_inbox.GateQuery(run_id=run_id))
+    return await client.call(use_cases.list_gates, gate_inbox.GateQuery(run_id=run_id))
 
 
-async def gates_of_session(connected: client.Client, session_id: str) -> list[client.Answer]:
+async def gates_of_session(client: Client, session_id: str) -> list[Answer]:
     """Return what the runs of a work session ask."""
-    return await connected.gates(gate_inbox.GateQuery(session_id=session_id))
+    return await client.call(use_cases.list_gates, gate_inbox.GateQuery(session_id=session_id))
 
 
 def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:

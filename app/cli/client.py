@@ -1,136 +1,71 @@
-"""The client port: what commands ask, whether a folder in process or a service over HTTP answers."""
+"""The client: commands ask use cases of it, which a service answers over HTTP or the project's folder in process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from app.domain import issues as engine_issues
-from app.domain import receipts as engine_receipts
-from app.engine import stores
-from app.services import conferences, gate_inbox, requests
-from app.services import gates as control_gates
-from app.services import issues as control_issues
-
-if TYPE_CHECKING:
-    from app.cli import plan_client
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Answer = dict[str, Any]
-"""A JSON object, as the HTTP interface documents it."""
+"""A JSON object, as the REST interface documents it."""
 
 
-VERIFIED_AT_A_TIME = 100
-"""Most things of a page of `verify_all`."""
+class Access(Enum):
+    """What a command does to a folder (docs/decisions/0051)."""
+
+    READ = "read"
+    """Changes nothing; works while a service runs."""
+    START = "start"
+    """Starts and executes a run of its own; works while a service runs."""
+    CHANGE = "change"
+    """Changes runs that a service may own; refused while one runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCase(Generic[P, T]):
+    """A request that both transports answer with the same JSON."""
+
+    perform: Callable[Concatenate[Any, P], Awaitable[T]]
+    """Answers in process; its first argument is the folder's client."""
+    route: str | None
+    """Method and path of the REST interface, with the names of arguments in braces; None: needs the folder."""
+    access: Access
+    """What it does to a folder."""
+    answers: type | None
+    """Type of the answer: an object, an array, a text, or None."""
+    body: Callable[..., Mapping[str, Any]] | None
+    """Makes the request's body of the arguments; None: all that the path does not name."""
+
+
+def use_case(
+    route: str | None,
+    access: Access = Access.READ,
+    answers: type | None = dict,
+    body: Callable[..., Mapping[str, Any]] | None = None,
+) -> Callable[[Callable[Concatenate[Any, P], Awaitable[T]]], UseCase[P, T]]:
+    """Make a use case of the function that answers it in process; the arguments are its attributes."""
+    return lambda perform: UseCase(perform=perform, route=route, access=access, answers=answers, body=body)
 
 
 class Client(Protocol):
-    """Ask for runs and recipes. Every error is one of `app.errors`."""
+    """A transport. Every error is one of `app.errors`."""
 
     executes: bool
-    """Whether runs execute in this process, so that leaving stops them; otherwise a service has them."""
-
-    @property
-    def plans(self) -> plan_client.Plans:
-        """Return what session plans are asked through."""
+    """Whether runs execute in this process and stop when it ends; otherwise a service executes them."""
 
     @property
     def stopping(self) -> bool:
-        """Tell whether what executes in this process was told to stop."""
+        """Return whether a signal has stopped what executes in this process."""
 
-    async def start(self, request: requests.StartRequest) -> Answer:
-        """Start a run; returns `{run_id, status}`."""
-
-    async def plan(self, request: requests.StartRequest) -> Answer:
-        """Check a request and tell what would run, without starting it: `{recipe_id, args, working_dir, graph, …}`."""
+    async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer of a use case."""
 
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
-        """Yield the run's events numbered above `after`, until it rests or has ended."""
-
-    async def detail(self, run_id: str) -> Answer:
-        """Return a run with its newest steps and its slots."""
-
-    async def list_runs(self, query: stores.RunQuery) -> list[Answer]:
-        """Return runs, newest first."""
-
-    async def steps(self, run_id: str) -> list[Answer]:
-        """Return the full step log."""
-
-    async def slot(self, run_id: str, name: str) -> Answer:
-        """Return a slot."""
-
-    async def logs(self, run_id: str) -> list[str]:
-        """Return the names of the run's logs."""
-
-    async def log(self, run_id: str, name: str) -> str:
-        """Return one log."""
-
-    async def cancel(self, run_id: str) -> Answer:
-        """End an unfinished run; returns `{run_id, status}` and perhaps `reason`, as the following three do."""
-
-    async def pause(self, run_id: str, *, now: bool = False) -> Answer:
-        """Stop a run at its next step boundary, or at once."""
-
-    async def unpause(self, run_id: str) -> Answer:
-        """Let a paused run go on."""
-
-    async def resume(self, run_id: str, request: requests.ResumeRequest) -> Answer:
-        """Send a failed, cancelled or interrupted run on."""
-
-    async def gates(self, query: gate_inbox.GateQuery) -> list[Answer]:
-        """Return the open gates."""
-
-    async def gate(self, gate_id: str) -> Answer:
-        """Return a gate, open or not."""
-
-    async def answer(self, gate_id: str, reply: control_gates.Reply) -> Answer:
-        """Answer a gate; returns it as decided. In process its run goes on."""
-
-    async def confer(self, new: conferences.NewConference) -> Answer:
-        """Start a conference; returns `{run_id, session_id, status}`."""
-
-    async def issues(self, query: engine_issues.IssueQuery) -> list[Answer]:
-        """Return issues, newest first."""
-
-    async def issue(self, issue_id: str) -> Answer:
-        """Return an issue."""
-
-    async def open_issue(self, new: control_issues.NewIssue) -> Answer:
-        """Write an issue down and return it."""
-
-    async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> Answer:
-        """Change an issue and return it."""
-
-    async def receipts(self, query: engine_receipts.ReceiptQuery) -> list[Answer]:
-        """Return receipts of tool executions, without their payloads."""
-
-    async def receipt(self, receipt_id: str) -> Answer:
-        """Return a receipt, and whether it is unchanged."""
-
-    async def verify(self, run_id: str) -> Answer:
-        """Check a run's start, journals and blobs; returns `{state, ok, files, advice, …}`."""
+        """Yield the run's events numbered above `after` until it stops."""
 
     def verify_all(self) -> AsyncGenerator[list[Answer], None]:
-        """Check everything that is stored, and yield what was found, page by page."""
-
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> Answer:
-        """Cut a damaged run back to its intact prefix, or tell how; returns `{run_id, changed, dry_run, status,
-        files}`.
-        """
-
-    async def delete(self, run_id: str) -> None:
-        """Delete a finished run."""
-
-    async def recipes(self) -> list[Answer]:
-        """Return all recipes, broken ones with their flaws."""
-
-    async def recipe(self, recipe_id: str) -> Answer:
-        """Return a recipe with the schema of its arguments and its graph."""
-
-    async def validate(self, source: str, dialect: str, stem: str) -> Answer:
-        """Check the text of a recipe; returns `{valid, flaws, …}`."""
-
-    async def route(self, description: str) -> Answer:
-        """Choose a recipe for a description."""
-
-    async def agents(self) -> list[Answer]:
-        """Return the agents."""
+        """Check everything that is stored and yield the reports page by page."""

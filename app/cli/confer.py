@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, exit_codes, nesting, options, terminal
-from app.cli.access import Access
+from app.cli import arguments, exit_codes, nesting, options, terminal, use_cases
+from app.cli.client import Access, Answer, Client
 
 if TYPE_CHECKING:
-    from app.cli import client
     from app.services import conferences
 
 
@@ -47,20 +46,20 @@ def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
     """
     new = _conference(**given)
     if detach and place.server is None:
-        raise click.UsageError("--detach needs --server: without a service nobody would go on with the conference.")
+        raise click.UsageError("--detach needs --server: without a service, nothing would execute the conference.")
     if detach:
-        return exit_codes.shown(place.ask(lambda connected: connected.confer(new), Access.START), as_json, _accepted)
+        return exit_codes.shown(place.ask(use_cases.confer, new), as_json, _accepted)
 
     from app.cli import following
 
-    async def work(connected: client.Client) -> int:
-        run_id = (await connected.confer(new))["run_id"]
+    async def work(client: Client) -> int:
+        run_id = (await client.call(use_cases.confer, new))["run_id"]
         output = following.Output.NOTHING if as_json else following.Output.TEXT
-        code = await following.follow(connected, run_id, output)
-        await _show(connected, run_id, as_json)
+        code = await following.follow(client, run_id, output)
+        await _show(client, run_id, as_json)
         return code
 
-    return place.ask(work, Access.START)
+    return place.work(work, Access.START)
 
 
 def _conference(
@@ -80,26 +79,26 @@ def _conference(
     )
 
 
-async def _show(connected: client.Client, run_id: str, as_json: bool) -> None:
-    detail = await connected.detail(run_id)
+async def _show(client: Client, run_id: str, as_json: bool) -> None:
+    detail = await client.call(use_cases.show_run, run_id)
     closed = "transcript" in detail["cache_summary"]
     if as_json:
-        terminal.say_json(detail | {"conference": await _kept(connected, run_id) if closed else None})
+        terminal.say_json(detail | {"conference": await _record(client, run_id) if closed else None})
     elif closed:
         terminal.say("")
-        terminal.say_reply((await connected.slot(run_id, "transcript"))["text"])
+        terminal.say_reply((await client.call(use_cases.show_slot, run_id, "transcript"))["text"])
 
 
-async def _kept(connected: client.Client, run_id: str) -> client.Answer | None:
-    steps = await connected.steps(run_id)
+async def _record(client: Client, run_id: str) -> Answer | None:
+    steps = await client.call(use_cases.list_steps, run_id)
     issue_id = next(step["output"]["issue_id"] for step in reversed(steps) if step["key"] == "transcript")
     try:
-        facts: client.Answer = (await connected.issue(issue_id))["facts"]
+        facts: Answer = (await client.call(use_cases.show_issue, issue_id))["facts"]
     except (errors.NotFound, errors.Conflict):
-        # Somebody has deleted or damaged it in this very moment; the run is told nevertheless.
+        # It was deleted or damaged meanwhile; the run is shown nevertheless.
         return None
     return {"issue_id": issue_id, **facts}
 
 
-def _accepted(started: client.Answer) -> str:
+def _accepted(started: Answer) -> str:
     return f"run {started['run_id']} {started['status']}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from app.cli import arguments, exit_codes, formats, options
-from app.cli.access import Access
-
-if TYPE_CHECKING:
-    from app.cli import client
+from app.cli import arguments, exit_codes, formats, options, use_cases
+from app.cli.client import Access, Client
 
 
 @click.group(invoke_without_command=True)
@@ -30,7 +27,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
     if context.invoked_subcommand is not None:
         return _refuse_options(context)
     pair = next(iter(arguments.labels([label]).items())) if label else None
-    found = place.ask(lambda connected: connected.gates(gate_inbox.GateQuery(label=pair, **filters)))
+    found = place.ask(use_cases.list_gates, gate_inbox.GateQuery(label=pair, **filters))
     return exit_codes.shown(found, as_json, formats.gates)
 
 
@@ -40,7 +37,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
 @options.anywhere
 def show(place: options.Place, as_json: bool, gate_id: str) -> int:
     """Show a gate in full, with its answer if any."""
-    return exit_codes.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
+    return exit_codes.shown(place.ask(use_cases.show_gate, gate_id), as_json, formats.gate)
 
 
 @gates.command()
@@ -62,15 +59,15 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
     from app.cli import following
     from app.services import gates as control_gates
 
-    async def work(connected: client.Client) -> int:
-        decided = await connected.answer(gate_id, control_gates.Reply(**reply))
+    async def work(client: Client) -> int:
+        decided = await client.call(use_cases.answer_gate, gate_id, control_gates.Reply(**reply))
         exit_codes.shown(decided, as_json, formats.gate_answered)
-        if not connected.executes:
+        if not client.executes:
             return exit_codes.ExitCode.DONE
         output = following.Output.NOTHING if as_json else following.Output.TEXT
-        return await following.follow(connected, decided["run_id"], output, answers=True)
+        return await following.follow(client, decided["run_id"], output, answers=True)
 
-    return place.ask(work, Access.CHANGE)
+    return place.work(work, Access.CHANGE)
 
 
 def _refuse_options(context: click.Context) -> int:

@@ -14,12 +14,13 @@ import click
 from click.core import ParameterSource
 
 from app import settings
-from app.cli.access import Access
+from app.cli.client import Access, Client, P, T, UseCase
 
 if TYPE_CHECKING:
-    from app.cli import client
+    from app import bootstrap
+    from app.cli import folder_client
 
-Answer = TypeVar("Answer")
+AnyClient = TypeVar("AnyClient")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -27,38 +28,62 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Place:
     """Where a command finds its runs and recipes."""
 
-    server: str | None
-    """Address of a service; None: the project's folder, in process."""
     environ: Mapping[str, str]
     """Environment, with the command's options laid over it."""
+    server: str | None = None
+    """Address of a service; None: the project's folder, in process."""
 
     def settings(self) -> settings.Settings:
         """Return the settings.
 
         Raises:
-            errors.ConfigurationError: one has the wrong form.
+            errors.ConfigurationError: a value is malformed.
         """
         return settings.load(self.environ)
 
-    def connect(self, access: Access) -> AbstractAsyncContextManager[client.Client]:
+    def connect(self, access: Access) -> AbstractAsyncContextManager[Client]:
         """Return the client of the service or of the folder."""
-        if self.server is not None:
-            from app.cli import remote
+        if self.server is None:
+            return self.open(access)
 
-            return remote.ServiceClient(self.server, self.settings().server.token)
-        from app.cli import local
+        from app.cli import http_client
 
-        return local.connect(self.settings(), access)
+        return http_client.HttpClient(self.server, self.settings().server.token)
 
-    def ask(self, work: Callable[[client.Client], Awaitable[Answer]], access: Access = Access.READ) -> Answer:
-        """Do some asynchronous work with the client."""
-        import asyncio
+    def open(
+        self, access: Access, platform: bootstrap.Platform | None = None
+    ) -> AbstractAsyncContextManager[folder_client.FolderClient]:
+        """Return the client of the folder."""
+        from app.cli import folder_client
 
-        return asyncio.run(self._ask(work, access))
+        return folder_client.connect(self.settings(), access, platform)
 
-    async def _ask(self, work: Callable[[client.Client], Awaitable[Answer]], access: Access) -> Answer:
-        async with self.connect(access) as connected:
-            return await work(connected)
+    def ask(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer of one use case."""
+        return self.work(lambda client: client.call(wanted, *args, **kwargs), wanted.access)
+
+    def work(self, work: Callable[[Client], Awaitable[T]], access: Access = Access.READ) -> T:
+        """Do asynchronous work with the client."""
+        return _run(self.connect(access), work)
+
+    def work_here(
+        self,
+        work: Callable[[folder_client.FolderClient], Awaitable[T]],
+        access: Access = Access.READ,
+        platform: bootstrap.Platform | None = None,
+    ) -> T:
+        """Do asynchronous work with the client of the folder."""
+        return _run(self.open(access, platform), work)
+
+
+def _run(connecting: AbstractAsyncContextManager[AnyClient], work: Callable[[AnyClient], Awaitable[T]]) -> T:
+    import asyncio
+
+    async def connected() -> T:
+        async with connecting as client:
+            return await work(client)
+
+    return asyncio.run(connected())
 
 
 def in_folder(command: Command) -> Command:
@@ -67,7 +92,7 @@ def in_folder(command: Command) -> Command:
     @_project
     @functools.wraps(command)
     def placed(project: str | None, **given: Any) -> Any:
-        return command(place=Place(server=None, environ=laid_over(PROJECT=project)), **given)
+        return command(place=Place(environ=laid_over(PROJECT=project)), **given)
 
     return placed  # type: ignore[return-value]
 

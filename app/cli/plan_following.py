@@ -1,4 +1,4 @@
-"""Following a session plan until nothing happens in it any more."""
+"""Following a session plan until it is at rest."""
 
 # A plan that waits for a person ends the command with 1: with 0, `plan start X && publish` would publish half a
 # plan. Without a service every command that leaves a plan running follows it, since ending would interrupt a run
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import errors
-from app.cli import asking, client, exit_codes, formats, options, plan_formats, terminal
-from app.domain import plan_files
-from app.services.plans import rules
+from app.cli import asking, exit_codes, formats, options, plan_formats, terminal, use_cases
+from app.cli.client import Answer, Client
 
 _SILENCE_SECONDS = 2.0
 """Silence after which it is looked whether the runs of a plan only wait for people."""
@@ -19,7 +18,7 @@ _SILENCE_SECONDS = 2.0
 _WAITING = ("waiting", "paused")
 
 
-async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -> int:
+async def follow(client: Client, plan: Answer, as_json: bool) -> int:
     """Show the changes of a plan until it rests; return the exit code that tells how it stands.
 
     Args:
@@ -27,12 +26,12 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
     """
     told = _Told(quiet=as_json)
     told.show(plan)
-    waiting: list[client.Answer] = []
-    while not rests(plan) and not waiting and not connected.stopping:
-        found = await connected.plans.wait(plan["session_id"], _SILENCE_SECONDS, plan["revision"])
-        if found["revision"] == plan["revision"]:
-            waiting = await _waiting(connected, found)
-        plan = found
+    waiting: list[Answer] = []
+    while not rests(plan) and not waiting and not client.stopping:
+        found = await client.call(use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
+        if found is None or found["revision"] == plan["revision"]:
+            waiting = await _waiting(client, plan)
+        plan = found or plan
         told.show(plan)
     if as_json:
         terminal.say_json(plan)
@@ -41,11 +40,14 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
     for line in plan_formats.remarks(plan, plan_formats.QUESTION_CHARACTERS):
         if line not in told.remarks:
             terminal.warn(line)
-    return await _tell_rest(connected, plan, waiting)
+    return await _tell_rest(client, plan, waiting)
 
 
-def rests(plan: client.Answer) -> bool:
+def rests(plan: Answer) -> bool:
     """Tell whether nothing of a plan runs or is begun by itself."""
+    from app.domain import plan_files
+    from app.services.plans import rules
+
     return rules.at_rest(plan_files.from_json(plan))
 
 
@@ -61,7 +63,7 @@ class _Told:
         self.remarks: set[str] = set()
         """What was said of failures, and need not be said again."""
 
-    def show(self, plan: client.Answer) -> None:
+    def show(self, plan: Answer) -> None:
         if not self._begun:
             self._show_plan(plan)
         for task in plan["tasks"]:
@@ -70,17 +72,17 @@ class _Told:
             self._show_plan(plan)
         self._begun = True
 
-    def rest(self, plan: client.Answer) -> None:
+    def rest(self, plan: Answer) -> None:
         if plan["tasks"] and self._last != plan_formats.standing(plan):
             self._say(plan_formats.standing(plan))
 
-    def _show_plan(self, plan: client.Answer) -> None:
+    def _show_plan(self, plan: Answer) -> None:
         remarks = [] if plan["tasks"] else [*plan_formats.remarks(plan)]
         standing = plan_formats.standing(plan) if plan["tasks"] else f"plan {plan['session_id']} {plan['status']}"
         self._say(": ".join([standing, *remarks]), *remarks)
         self._status = plan["status"]
 
-    def _show_task(self, task: client.Answer) -> None:
+    def _show_task(self, task: Answer) -> None:
         status, run_id = task["status"], task["run_id"]
         if status == "running" and run_id is None:
             # The run is about to be made; then there is more to tell.
@@ -98,32 +100,32 @@ class _Told:
         self._last = line
 
 
-async def _waiting(connected: client.Client, plan: client.Answer) -> list[client.Answer]:
+async def _waiting(client: Client, plan: Answer) -> list[Answer]:
     """Return the runs of a plan if all of them wait for people, and for nothing that comes by itself."""
     begun = [task["run_id"] for task in plan["tasks"] if task["status"] == "running"]
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:
         return []
     try:
-        details = [await connected.detail(run_id) for run_id in begun]
+        details = [await client.call(use_cases.show_run, run_id) for run_id in begun]
     except errors.NotFound:
         # One was just deleted; the plan will say so.
         return []
-    stuck = [await _is_stuck(connected, detail) for detail in details]
+    stuck = [await _is_stuck(client, detail) for detail in details]
     return details if all(stuck) else []
 
 
-async def _is_stuck(connected: client.Client, detail: client.Answer) -> bool:
+async def _is_stuck(client: Client, detail: Answer) -> bool:
     if detail["status"] not in _WAITING:
         return False
-    gates = await asking.open_gates(connected, detail["run_id"])
+    gates = await asking.open_gates(client, detail["run_id"])
     return not gates or not all(gate["expires_at"] for gate in gates)
 
 
-async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Sequence[client.Answer]) -> int:
+async def _tell_rest(client: Client, plan: Answer, waiting: Sequence[Answer]) -> int:
     for detail in waiting:
-        await _tell_waiting(connected, detail)
-    interrupted = connected.stopping and not rests(plan)
+        await _tell_waiting(client, detail)
+    interrupted = client.stopping and not rests(plan)
     if interrupted:
         terminal.warn("interrupted")
     for command in plan_formats.next_commands(plan) if not waiting else ():
@@ -133,11 +135,11 @@ async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Seq
     return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
 
 
-async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None:
+async def _tell_waiting(client: Client, detail: Answer) -> None:
     run_id = detail["run_id"]
     if detail["status"] == "paused":
         terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person lets it go on'}")
         terminal.warn(f"  go on with: control-room runs unpause {run_id}{options.again()}")
-    for gate in await asking.open_gates(connected, run_id):
+    for gate in await asking.open_gates(client, run_id):
         terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")

@@ -1,14 +1,24 @@
-"""The commands under `plan` that are about one task."""
+"""The commands under `plan` that change a plan: what they share, and those about one task."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.cli import arguments, options
-from app.cli.plan_changes import changed, detach, revision
+from app.cli import arguments, exit_codes, options, plan_formats, use_cases
+from app.cli.client import Access, Answer, Client
+
+revision = click.option(
+    "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the plan's revision is newer."
+)
+"""The revision that was seen."""
+
+detach = click.option("--detach", is_flag=True, help="With --server: return at once instead of following the plan.")
+"""Whether to leave the plan to the service."""
+
 
 _TASK = click.argument("task_id", type=click.IntRange(1), metavar="TASK")
 _RECIPE = click.option(
@@ -33,6 +43,35 @@ _DOD = click.option("--dod", metavar="TEXT", help="Definition of done, in words.
 _ASK = click.option(
     "--ask", "scoping_question", metavar="TEXT", help="Question that must be answered before the task starts."
 )
+
+
+def changed(
+    place: options.Place,
+    change: Callable[[Client], Awaitable[Answer]],
+    as_json: bool,
+    *,
+    detach: bool = False,
+    follows: bool = False,
+    goes_on: Callable[[Answer], bool] = plan_formats.goes_on,
+) -> int:
+    """Change a plan and show it; where it goes on by that, show its changes until it rests.
+
+    Args:
+        follows: Whether a plan of a service is waited for, too; what goes on in this process always is.
+        goes_on: Tells whether the plan is to be followed.
+    """
+    if detach and place.server is None:
+        raise click.UsageError("--detach needs --server: without a service, nothing would execute the plan.")
+
+    from app.cli import plan_following
+
+    async def work(client: Client) -> int:
+        found = await change(client)
+        if detach or not (follows or client.executes) or not goes_on(found):
+            return exit_codes.shown(found, as_json, plan_formats.outline)
+        return await plan_following.follow(client, found, as_json)
+
+    return place.work(work, Access.CHANGE)
 
 
 @click.command()
@@ -64,7 +103,7 @@ def add(
     from app.services.plans import requests
 
     new = requests.NewTask(id=number, args=arguments.collect(given, args_file), dod=dod or "", **fields)
-    return changed(place, lambda connected: connected.plans.add_task(session_id, new, revision), as_json)
+    return changed(place, lambda client: client.call(use_cases.add_task, session_id, new, revision), as_json)
 
 
 @click.command()
@@ -89,7 +128,9 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
     from app.services.plans import requests
 
     edited = requests.TaskEdit(**_edited(**given))
-    return changed(place, lambda connected: connected.plans.edit_task(session_id, task_id, edited, revision), as_json)
+    return changed(
+        place, lambda client: client.call(use_cases.edit_task, session_id, task_id, edited, revision), as_json
+    )
 
 
 @click.command()
@@ -100,7 +141,7 @@ def edit(place: options.Place, as_json: bool, session_id: str, task_id: int, rev
 @options.anywhere
 def remove(place: options.Place, as_json: bool, session_id: str, task_id: int, revision: int | None) -> int:
     """Remove a task that is not running and has no dependents."""
-    return changed(place, lambda connected: connected.plans.remove_task(session_id, task_id, revision), as_json)
+    return changed(place, lambda client: client.call(use_cases.remove_task, session_id, task_id, revision), as_json)
 
 
 @click.command()
@@ -129,10 +170,10 @@ def answer(
     """Answer a task's scoping question; if the plan is running, follow it."""
     from app.services.plans import requests
 
-    said = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
+    answered = requests.Answer(answer=text, args=arguments.collect(given, args_file), recipe_id=recipe_id)
     return changed(
         place,
-        lambda connected: connected.plans.answer(session_id, task_id, said, revision),
+        lambda client: client.call(use_cases.answer_task, session_id, task_id, answered, revision),
         as_json,
         detach=detach,
         follows=True,
@@ -152,7 +193,7 @@ def force_start(
     """Start a blocked task before its dependencies are done, at your own risk."""
     return changed(
         place,
-        lambda connected: connected.plans.force_start(session_id, task_id, revision),
+        lambda client: client.call(use_cases.force_start_task, session_id, task_id, revision),
         as_json,
         detach=detach,
         follows=True,
@@ -179,7 +220,7 @@ def retry(
     """Retry a failed task and follow its plan."""
     return changed(
         place,
-        lambda connected: connected.plans.retry(session_id, task_id, fresh, revision),
+        lambda client: client.call(use_cases.retry_task, session_id, task_id, fresh, revision),
         as_json,
         detach=detach,
         follows=True,

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, nesting, options, plan_formats, plan_tasks
-from app.cli.access import Access
-from app.cli.plan_changes import changed, detach, revision
-from app.cli.plan_client import Move
+from app.cli import arguments, exit_codes, nesting, options, plan_formats, plan_tasks, use_cases
+from app.cli.client import Access, Answer, Client, UseCase
+from app.cli.plan_tasks import changed, detach, revision
 
 if TYPE_CHECKING:
-    from app.cli import client
     from app.services.plans import requests
 
 _STATES = ("draft", "approved", "running", "paused", "done", "failed")
@@ -50,7 +48,7 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
     new = _new(**given)
     return changed(
         place,
-        lambda connected: connected.plans.create(new),
+        lambda client: client.call(use_cases.create_plan, new),
         as_json,
         detach=detach,
         follows=True,
@@ -68,7 +66,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     from app.domain import plans as engine_plans
 
     query = engine_plans.PlanQuery(**filters)
-    return exit_codes.shown(place.ask(lambda connected: connected.plans.list(query)), as_json, plan_formats.plans)
+    return exit_codes.shown(place.ask(use_cases.list_plans, query), as_json, plan_formats.plans)
 
 
 @plan.command()
@@ -79,10 +77,11 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
     """Show a plan as a checklist, with open questions and the next command to type."""
     from app.cli import asking
 
-    async def work(connected: client.Client) -> tuple[client.Answer, list[client.Answer]]:
-        return await connected.plans.show(session_id), await asking.gates_of_session(connected, session_id)
+    async def work(client: Client) -> tuple[Answer, list[Answer]]:
+        found = await client.call(use_cases.show_plan, session_id)
+        return found, await asking.gates_of_session(client, session_id)
 
-    found, gates = place.ask(work)
+    found, gates = place.work(work)
     return exit_codes.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
 
 
@@ -92,7 +91,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 @options.anywhere
 def delete(place: options.Place, session_id: str, revision: int | None) -> int:
     """Delete a plan with no active tasks. Its runs, receipts and issues are kept."""
-    place.ask(lambda connected: connected.plans.delete(session_id, revision), Access.CHANGE)
+    place.ask(use_cases.delete_plan, session_id, revision)
     return exit_codes.ExitCode.DONE
 
 
@@ -104,52 +103,11 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
     """Show a plan's changes until it needs a person or ends; without --server, execute it in this process."""
     from app.cli import plan_following
 
-    async def work(connected: client.Client) -> int:
-        return await plan_following.follow(connected, await connected.plans.go_on(session_id), as_json)
+    async def work(client: Client) -> int:
+        found = await client.call(use_cases.continue_plan, session_id)
+        return await plan_following.follow(client, found, as_json)
 
-    return place.ask(work, Access.CHANGE)
-
-
-@plan.command()
-@click.argument("session_id")
-@revision
-@options.as_json
-@options.anywhere
-def approve(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """Approve a draft plan, so that it can be started."""
-    return _moved(place, session_id, Move.APPROVE, revision, as_json)
-
-
-@plan.command()
-@click.argument("session_id")
-@revision
-@detach
-@options.as_json
-@options.anywhere
-def start(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """Start or continue a plan and follow it."""
-    return _moved(place, session_id, Move.START, revision, as_json, detach=detach, follows=True)
-
-
-@plan.command()
-@click.argument("session_id")
-@revision
-@options.as_json
-@options.anywhere
-def pause(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
-    """Start no further tasks. Running tasks continue to their end."""
-    return _moved(place, session_id, Move.PAUSE, revision, as_json)
-
-
-@plan.command()
-@click.argument("session_id")
-@revision
-@detach
-@options.as_json
-@options.anywhere
-def resume(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
-    """Continue a paused plan and follow it."""
-    return _moved(place, session_id, Move.RESUME, revision, as_json, detach=detach, follows=True)
+    return place.work(work, Access.CHANGE)
 
 
 @plan.command()
@@ -160,26 +118,25 @@ def resume(place: options.Place, as_json: bool, session_id: str, revision: int |
 @options.anywhere
 def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
     """Reorder the tasks: list all their numbers, each after its dependencies."""
-    return changed(place, lambda connected: connected.plans.reorder(session_id, tasks, revision), as_json)
+    return changed(place, lambda client: client.call(use_cases.reorder_tasks, session_id, tasks, revision), as_json)
 
 
-def _moved(
-    place: options.Place,
-    session_id: str,
-    move: Move,
-    revision: int | None,
-    as_json: bool,
-    *,
-    detach: bool = False,
-    follows: bool = False,
-) -> int:
-    return changed(
-        place,
-        lambda connected: connected.plans.move(session_id, move, revision),
-        as_json,
-        detach=detach,
-        follows=follows,
-    )
+def _add_move(name: str, move: UseCase[[str, int | None], Answer], meaning: str, *, follows: bool = False) -> None:
+    @options.as_json
+    @options.anywhere
+    def moved(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool = False) -> int:
+        return changed(
+            place, lambda client: client.call(move, session_id, revision), as_json, detach=detach, follows=follows
+        )
+
+    command = detach(moved) if follows else moved
+    plan.command(name, help=meaning)(click.argument("session_id")(revision(command)))
+
+
+_add_move("approve", use_cases.approve_plan, "Approve a draft plan, so that it can be started.")
+_add_move("start", use_cases.start_plan, "Start or continue a plan and follow it.", follows=True)
+_add_move("pause", use_cases.pause_plan, "Start no further tasks. Running tasks continue to their end.")
+_add_move("resume", use_cases.resume_plan, "Continue a paused plan and follow it.", follows=True)
 
 
 def _new(
@@ -190,7 +147,6 @@ def _new(
     labels: tuple[str, ...],
     **given: Any,
 ) -> requests.NewPlan:
-    from app.cli import plan_files
     from app.services.plans import requests
 
     if file is not None and (intent is not None or tasks):
@@ -199,7 +155,7 @@ def _new(
         raise click.UsageError("say what is wanted: INTENT, --task or --file.")
     if in_order and not tasks:
         raise click.UsageError("--in-order is about the tasks of --task.")
-    made = plan_files.read(file) if file is not None else requests.NewPlan(intent=intent, tasks=_tasks(tasks, in_order))
+    made = read_plan(file) if file is not None else requests.NewPlan(intent=intent, tasks=_tasks(tasks, in_order))
     told = {name: value for name, value in given.items() if value is not None}
     if labels:
         told["labels"] = {**made.labels, **arguments.labels(labels)}
@@ -215,6 +171,27 @@ def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ..
         requests.NewTask(id=number, description=text, deps=(number - 1,) if in_order and number > 1 else ())
         for number, text in enumerate(texts, 1)
     )
+
+
+def read_plan(path: Path) -> requests.NewPlan:
+    """Return the plan that a file describes, in the form that `POST /api/sessions` takes.
+
+    Raises:
+        errors.InputRefused: the file cannot be read or describes no plan; with every flaw and its place.
+    """
+    import pydantic
+
+    from app.api import errors as http_errors
+    from app.api import plan_requests
+    from app.api.middleware import body_limits
+    from app.domain import json_text
+
+    content = arguments.read_bytes(path)
+    body_limits.check(content)
+    try:
+        return plan_requests.PlanBody.model_validate(json_text.read(content.decode(), exact=True)).plan(None)
+    except pydantic.ValidationError as error:
+        raise http_errors.unfit(error.errors(include_url=False), plan_requests.PlanBody) from error
 
 
 for command in plan_tasks.COMMANDS:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from app.cli import exit_codes, formats, options
+from app.cli import exit_codes, formats, options, use_cases
 
 
 @click.group()
@@ -26,7 +26,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     from app.domain import receipts as engine_receipts
 
     query = engine_receipts.ReceiptQuery(**filters)
-    return exit_codes.shown(place.ask(lambda connected: connected.receipts(query)), as_json, _table)
+    return exit_codes.shown(place.ask(use_cases.list_receipts, query), as_json, _table)
 
 
 @receipts.command()
@@ -35,7 +35,7 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, receipt_id: str) -> int:
     """Show a receipt with its arguments and payload, and whether it is unchanged."""
-    return exit_codes.shown(place.ask(lambda connected: connected.receipt(receipt_id)), as_json, formats.receipt)
+    return exit_codes.shown(place.ask(use_cases.show_receipt, receipt_id), as_json, formats.receipt)
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:

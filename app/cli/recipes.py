@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from app import errors
-from app.cli import exit_codes, formats, given_files, options, terminal
-
-if TYPE_CHECKING:
-    from app.cli import client
+from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
+from app.cli.client import Answer, Client
 
 
 @click.group()
@@ -24,7 +22,7 @@ def recipes() -> None:
 @options.anywhere
 def list_recipes(place: options.Place, as_json: bool) -> int:
     """List all recipes; invalid ones include their errors."""
-    found = place.ask(lambda connected: connected.recipes())
+    found = place.ask(use_cases.list_recipes)
     return exit_codes.shown(found, as_json, formats.recipes)
 
 
@@ -34,7 +32,7 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
     """Show a recipe with its arguments and steps."""
-    found = place.ask(lambda connected: connected.recipe(recipe_id))
+    found = place.ask(use_cases.show_recipe, recipe_id)
     return exit_codes.shown(found, as_json, formats.recipe)
 
 
@@ -49,10 +47,10 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
     Exit code 2 if one is invalid; 5 if a named recipe lacks a backend or program that a run could need.
     """
 
-    async def work(connected: client.Client) -> list[client.Answer]:
-        return [await _examine(connected, target, dialect) for target in targets] or await _examine_all(connected)
+    async def work(client: Client) -> list[Answer]:
+        return [await _examine(client, target, dialect) for target in targets] or await _examine_all(client)
 
-    verdicts = place.ask(work)
+    verdicts = place.work(work)
     terminal.show(verdicts, as_json, formats.verdicts)
     if not all(verdict["valid"] for verdict in verdicts):
         return exit_codes.ExitCode.USAGE
@@ -67,28 +65,30 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
 @options.anywhere
 def route(place: options.Place, as_json: bool, text: str) -> int:
     """Show the recipe that fits the task TEXT, and the arguments found in it; exit code 2 if none fits."""
-    found = place.ask(lambda connected: connected.route(text))
+    found = place.ask(use_cases.route, text)
     terminal.show(found, as_json, formats.routing)
     return exit_codes.ExitCode.DONE if found["routable"] else exit_codes.ExitCode.USAGE
 
 
-async def _examine(connected: client.Client, target: str, dialect: str | None) -> dict[str, Any]:
+async def _examine(client: Client, target: str, dialect: str | None) -> dict[str, Any]:
     if _names_file(target):
         source = _read(Path(target))
-        listed = None if dialect else await _listed(connected, Path(target))
+        listed = None if dialect else await _listed(client, Path(target))
         if listed is not None:
             return _verdict(target, listed)
-        answer = await connected.validate(source, dialect or _likely(target, source), Path(target).stem)
+        answer = await client.call(
+            use_cases.validate_recipe, source, dialect or _likely(target, source), Path(target).stem
+        )
         return _verdict(target, answer)
-    entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
+    entry = next((entry for entry in await client.call(use_cases.list_recipes) if entry["recipe_id"] == target), None)
     if entry is None:
         raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
     return _verdict(target, entry)
 
 
-async def _listed(connected: client.Client, file: Path) -> dict[str, Any] | None:
+async def _listed(client: Client, file: Path) -> dict[str, Any] | None:
     """Return a file as it is listed, if it is one of the recipes that are found."""
-    entries = await connected.recipes()
+    entries = await client.call(use_cases.list_recipes)
     return next((entry for entry in entries if _is_same(entry["path"], file)), None)
 
 
@@ -102,8 +102,8 @@ def _likely(target: str, source: str) -> str:
     return registry.likely(Path(target).resolve(), source)
 
 
-async def _examine_all(connected: client.Client) -> list[dict[str, Any]]:
-    return [_verdict(entry["recipe_id"], entry) for entry in await connected.recipes()]
+async def _examine_all(client: Client) -> list[dict[str, Any]]:
+    return [_verdict(entry["recipe_id"], entry) for entry in await client.call(use_cases.list_recipes)]
 
 
 def _verdict(target: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -117,4 +117,4 @@ def _names_file(target: str) -> bool:
 def _read(path: Path) -> str:
     if not path.exists():
         raise errors.NotFound(f"there is no file {path}", code="file_not_found")
-    return given_files.read_text(path)
+    return arguments.read_text(path)

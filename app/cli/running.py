@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, exit_codes, formats, nesting, options, terminal
-from app.cli.access import Access
+from app.cli import arguments, exit_codes, formats, nesting, options, terminal, use_cases
+from app.cli.client import Access, Client
 
 if TYPE_CHECKING:
-    from app.cli import client
     from app.services import requests
 
 
@@ -54,18 +53,18 @@ def _carry_out(
     if dry_run:
         return _plan(place, request, as_json)
     if detach and place.server is None:
-        raise click.UsageError("--detach needs --server: without a service nobody would go on with the run.")
+        raise click.UsageError("--detach needs --server: without a service, nothing would execute the run.")
     if detach:
         return _detach(place, request, as_json)
 
     from app.cli import following
 
-    async def work(connected: client.Client) -> int:
-        started = await connected.start(request)
+    async def work(client: Client) -> int:
+        started = await client.call(use_cases.start_run, request)
         output = following.Output.DETAIL if as_json else following.Output.TEXT
-        return await following.follow(connected, started["run_id"], output, answers=True)
+        return await following.follow(client, started["run_id"], output, answers=True)
 
-    return place.ask(work, Access.START)
+    return place.work(work, Access.START)
 
 
 def _request(
@@ -101,12 +100,12 @@ def _naming_arguments(error: errors.InputRefused, told: tuple[str, ...]) -> erro
 
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
-    plan = place.ask(lambda connected: connected.plan(request))
+    plan = place.ask(use_cases.plan_run, request)
     return exit_codes.shown(plan, as_json, formats.plan)
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
-    started = place.ask(lambda connected: connected.start(request), Access.START)
+    started = place.ask(use_cases.start_run, request)
     if as_json:
         terminal.say_json(started)
     else:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors, printable
-from app.cli import arguments, exit_codes, formats, options, terminal
-from app.cli.access import Access
+from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
+from app.cli.client import Access, Answer, Client
 
 if TYPE_CHECKING:
-    from app.cli import client
     from app.engine import stores
 
 _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
@@ -35,7 +34,7 @@ def runs() -> None:
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List runs, newest first."""
     query = _query(**filters)
-    found = place.ask(lambda connected: connected.list_runs(query))
+    found = place.ask(use_cases.list_runs, query)
     return exit_codes.shown(found, as_json, formats.runs)
 
 
@@ -45,7 +44,7 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show a run with its newest steps and its slots."""
-    return exit_codes.shown(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
+    return exit_codes.shown(place.ask(use_cases.show_run, run_id), as_json, formats.run)
 
 
 @runs.command()
@@ -62,7 +61,7 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
     from app.cli import following
 
     output = following.Output.EVENTS if as_json else following.Output.TEXT
-    return place.ask(lambda connected: following.follow(connected, run_id, output, after))
+    return place.work(lambda client: following.follow(client, run_id, output, after))
 
 
 @runs.command()
@@ -71,7 +70,7 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
 @options.anywhere
 def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
     """Cancel an unfinished run."""
-    return _moved(place.ask(lambda connected: connected.cancel(run_id), Access.CHANGE), as_json)
+    return _moved(place.ask(use_cases.cancel_run, run_id), as_json)
 
 
 @runs.command()
@@ -81,7 +80,7 @@ def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.anywhere
 def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
     """Pause a run at its next step boundary."""
-    return _moved(place.ask(lambda connected: connected.pause(run_id, now=now), Access.CHANGE), as_json)
+    return _moved(place.ask(use_cases.pause_run, run_id, interrupt=now), as_json)
 
 
 @runs.command()
@@ -91,10 +90,10 @@ def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
 def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
     """Continue a paused run; without --server, execute it in this process."""
 
-    async def work(connected: client.Client) -> int:
-        return await _go_on(connected, await connected.unpause(run_id), as_json)
+    async def work(client: Client) -> int:
+        return await _follow_here(client, await client.call(use_cases.unpause_run, run_id), as_json)
 
-    return place.ask(work, Access.CHANGE)
+    return place.work(work, Access.CHANGE)
 
 
 @runs.command()
@@ -116,10 +115,10 @@ def resume(
     args = arguments.collect(given, None) or None
     request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
 
-    async def work(connected: client.Client) -> int:
-        return await _go_on(connected, await connected.resume(run_id, request), as_json)
+    async def work(client: Client) -> int:
+        return await _follow_here(client, await client.call(use_cases.resume_run, run_id, request), as_json)
 
-    return place.ask(work, Access.CHANGE)
+    return place.work(work, Access.CHANGE)
 
 
 @runs.command()
@@ -127,7 +126,7 @@ def resume(
 @options.anywhere
 def delete(place: options.Place, run_id: str) -> int:
     """Delete a finished run. Its receipts are kept."""
-    place.ask(lambda connected: connected.delete(run_id), Access.CHANGE)
+    place.ask(use_cases.delete_run, run_id)
     return exit_codes.ExitCode.DONE
 
 
@@ -137,7 +136,7 @@ def delete(place: options.Place, run_id: str) -> int:
 @options.anywhere
 def steps(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show the full step log."""
-    return exit_codes.shown(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
+    return exit_codes.shown(place.ask(use_cases.list_steps, run_id), as_json, formats.steps)
 
 
 @runs.command()
@@ -148,9 +147,9 @@ def steps(place: options.Place, as_json: bool, run_id: str) -> int:
 def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
     """Print the text of slot NAME, or its pointer; without NAME, list the slots."""
     if name is None:
-        found = place.ask(lambda connected: connected.detail(run_id))["cache_summary"]
+        found = place.ask(use_cases.show_run, run_id)["cache_summary"]
         return exit_codes.shown(found, as_json, formats.slots)
-    found = place.ask(lambda connected: connected.slot(run_id, name))
+    found = place.ask(use_cases.show_slot, run_id, name)
     if as_json or found.get("text") is None:
         terminal.say_json(found)
     else:
@@ -166,9 +165,9 @@ def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
     """Print log NAME of a run; without NAME, list the logs."""
     if name is None:
-        found = place.ask(lambda connected: connected.logs(run_id))
+        found = place.ask(use_cases.list_logs, run_id)
         return exit_codes.shown(found, as_json, lambda names: printable.block(names) or "no logs")
-    text = place.ask(lambda connected: connected.log(run_id, name))
+    text = place.ask(use_cases.show_log, run_id, name)
     if as_json:
         terminal.say_json({"name": name, "text": text})
     else:
@@ -191,9 +190,10 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
     if (run_id is None) is not everything:
         raise click.UsageError("Name a run, or give --all.")
     if run_id is None:
-        found = place.ask(verifying.everything)
+        found = place.work(verifying.everything)
         return verifying.shown(found, as_json, verifying.summary)
-    return verifying.shown(place.ask(lambda connected: connected.verify(run_id)), as_json, formats.verification)
+    report = place.ask(use_cases.verify_run, run_id)
+    return verifying.shown(report, as_json, formats.verification)
 
 
 @runs.command()
@@ -206,8 +206,7 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
     """Cut a damaged run back to its intact prefix; the damaged files are kept."""
     if dry_run and yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
-    access = Access.CHANGE if yes else Access.READ
-    found = place.ask(lambda connected: connected.repair(run_id, dry_run=not yes), access)
+    found: Answer = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
     return exit_codes.shown(found, as_json, formats.repaired)
 
 
@@ -224,14 +223,14 @@ def _query(label: str | None, **filters: Any) -> stores.RunQuery:
     return stores.RunQuery(label=pair, **filters)
 
 
-async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) -> int:
+async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
     from app.cli import following
 
-    if not connected.executes:
+    if not client.executes:
         return _moved(moved, as_json)
     output = following.Output.DETAIL if as_json else following.Output.TEXT
-    return await following.follow(connected, moved["run_id"], output, answers=True)
+    return await following.follow(client, moved["run_id"], output, answers=True)
 
 
-def _moved(moved: client.Answer, as_json: bool) -> int:
+def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)

@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from app.cli import client, exit_codes, formats, terminal
+from app.cli import exit_codes, formats, terminal
+from app.cli.client import Answer, Client
 
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
 _KINDS["conversation"] = "conversations"
 
 
-async def everything(connected: client.Client) -> client.Answer:
+async def everything(client: Client) -> Answer:
     """Return how much of each kind was checked, and the reports of what is not sound."""
-    checked, states, reports = Counter[str](), Counter[str](), list[client.Answer]()
+    checked, states, reports = Counter[str](), Counter[str](), list[Answer]()
     drawn = 0
-    async with aclosing(connected.verify_all()) as pages:
+    async with aclosing(client.verify_all()) as pages:
         async for page in pages:
             checked.update(report["kind"] for report in page)
             states.update(report["state"] for report in page)

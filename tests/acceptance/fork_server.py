@@ -30,10 +30,10 @@ LONGEST_REQUEST = 2**20
 PRELOADED = (
     "anyio._backends._asyncio",
     "app.cli.agent_recipes.command",
+    "app.cli.folder_client",
     "app.cli.following",
-    "app.cli.local",
+    "app.cli.http_client",
     "app.cli.orchestrate.command",
-    "app.cli.remote",
     "app.cli.root",
     "app.crash_lab.preloaded",
     "app.main",

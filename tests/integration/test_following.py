@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app import errors
-from app.cli import remote
+from app.cli import http_client
 from app.domain import events
 from tests.integration import project as projects
 from tests.integration import served
@@ -216,7 +216,7 @@ async def test_real_clients_wait_without_a_slot_of_the_service(service: served.S
 async def test_a_command_reads_events_that_hold_ends_of_lines(service: served.Served) -> None:
     """A command that follows a run of a service reads every event, also those with line ends of Unicode in them."""
     run_id = await service.start("draft", args={"scene_path": "Story/a\u2028b\x85c.md"})
-    async with remote.ServiceClient(str(service.http.base_url), None) as client:
+    async with http_client.HttpClient(str(service.http.base_url), None) as client:
         read = [event async for event in client.follow(run_id)]
     failed = next(event for event in read if event["type"] == "step.failed")
 
@@ -234,7 +234,7 @@ async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) 
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with remote.ServiceClient(f"http://127.0.0.1:{port}", None) as client:
+        async with http_client.HttpClient(f"http://127.0.0.1:{port}", None) as client:
             with pytest.raises(errors.ConfigurationError) as refused:
                 [event async for event in client.follow("20260210T143000Z-abcdef")]
 

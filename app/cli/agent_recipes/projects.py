@@ -4,58 +4,29 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from app import errors, settings
 from app.cli import options
-from app.cli.access import Access
-
-if TYPE_CHECKING:
-    from app.cli import local
-
-Answer = TypeVar("Answer")
 
 _DATA = ".control-room"
 _PROJECT = settings.PREFIX + "PROJECT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(options.Place):
     """A working directory with the project that it belongs to."""
 
     working_dir: Path
     """Folder that agents work in, absolute and without symbolic links."""
-    environ: Mapping[str, str]
-    """Environment, with the project laid over it."""
-
-    def settings(self) -> settings.Settings:
-        """Return the settings.
-
-        Raises:
-            errors.ConfigurationError: one has the wrong form.
-        """
-        return settings.load(self.environ)
-
-    def ask(self, work: Callable[[local.FolderClient], Awaitable[Answer]], access: Access = Access.READ) -> Answer:
-        """Do some asynchronous work with the client of the project's folder."""
-        import asyncio
-
-        return asyncio.run(self._ask(work, access))
 
     def command(self, *words: str) -> str:
         """Return a command line of `control-room` that works on this project from the current folder."""
         folder = self.settings().project.project.resolve()
         place = () if _PROJECT in os.environ or folder == Path.cwd() else ("--project", str(folder))
         return shlex.join(["control-room", *words, *place])
-
-    async def _ask(self, work: Callable[[local.FolderClient], Awaitable[Answer]], access: Access) -> Answer:
-        from app.cli import local
-
-        async with local.connect(self.settings(), access) as connected:
-            return await work(connected)
 
 
 def of(working_dir: str | None) -> Project:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import exit_codes as common
-from app.cli import formats, terminal
-from app.cli.access import Access
+from app.cli import formats, terminal, use_cases
 from app.cli.agent_recipes import exit_codes, projects, showing, story
+from app.cli.client import Access, Answer
 
 if TYPE_CHECKING:
-    from app.cli import client, local
+    from app.cli.folder_client import FolderClient
     from app.services import requests
 
 DEFAULT_BACKEND = "claude-code"
@@ -49,44 +49,46 @@ def run(project: projects.Project, request: requests.StartRequest, output: Outpu
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.
     """
-    project.ask(lambda connected: _examine(connected, project, request))
-    return project.ask(lambda connected: _run(connected, project, request, output), Access.START)
+    project.work_here(lambda client: _examine(client, project, request))
+    return project.work_here(lambda client: _run(client, project, request, output), Access.START)
 
 
-async def _examine(connected: local.FolderClient, project: projects.Project, request: requests.StartRequest) -> None:
+async def _examine(client: FolderClient, project: projects.Project, request: requests.StartRequest) -> None:
     from app import bootstrap
 
-    await showing.of_this_language(connected, request.recipe_id or "")
+    await showing.of_this_language(client, request.recipe_id or "")
     backend = request.args.get("backend") or bootstrap.default_backend(project.settings()) or DEFAULT_BACKEND
     problem = bootstrap.examine_backend(project.settings(), backend)
     if problem is not None:
         raise errors.ConfigurationError(problem, code="backend_unusable", detail={"backend": backend})
-    await connected.plan(request)
+    await client.call(use_cases.plan_run, request)
 
 
-async def _run(
-    connected: local.FolderClient, project: projects.Project, request: requests.StartRequest, output: Output
-) -> int:
+async def _run(client: FolderClient, project: projects.Project, request: requests.StartRequest, output: Output) -> int:
     from app.cli import following
 
-    run_id = (await connected.start(request))["run_id"]
+    run_id = (await client.call(use_cases.start_run, request))["run_id"]
 
     async def said(position: int) -> str:
-        return await connected.said(run_id, position)
+        record = (await client.application.runs.steps(run_id))[position]
+        if record.blob is None:
+            return str(record.output)
+        return str(await client.application.store.read_blob(run_id, record.blob))
 
     told = story.Story(None if output.as_json else said, verbose=output.verbose, events=output.events)
     try:
-        detail = await following.watch(connected, run_id, told.tell)
+        detail = await following.watch(client, run_id, told.tell)
         _tell_rest(detail, project, output)
     except terminal.PipeClosed:
-        left = await connected.stop(run_id)
+        await client.stop()
+        left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):
             _tell_way_on(left, project)
         raise
     return exit_codes.of_run(detail)
 
 
-def _tell_rest(detail: client.Answer, project: projects.Project, output: Output) -> None:
+def _tell_rest(detail: Answer, project: projects.Project, output: Output) -> None:
     reason = exit_codes.reason(detail)
     if output.as_json:
         terminal.say_json(detail)
@@ -98,7 +100,7 @@ def _tell_rest(detail: client.Answer, project: projects.Project, output: Output)
     _tell_way_on(detail, project)
 
 
-def _tell_cost(detail: client.Answer, output: Output) -> None:
+def _tell_cost(detail: Answer, output: Output) -> None:
     machine = detail.get("machine") or {}
     if machine.get("costUsd") is None:
         return
@@ -109,7 +111,7 @@ def _tell_cost(detail: client.Answer, output: Output) -> None:
         terminal.warn(told)
 
 
-def _tell_way_on(detail: client.Answer, project: projects.Project) -> None:
+def _tell_way_on(detail: Answer, project: projects.Project) -> None:
     status = detail["status"]
     if status in _UNDONE:
         what = "interrupted" if common.is_interrupted(status) else status

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from app import errors, printable
 from app.cli import exit_codes as common
-from app.cli import formats, terminal
+from app.cli import formats, terminal, use_cases
 from app.cli.agent_recipes import exit_codes, projects
+from app.cli.client import Answer
 
 if TYPE_CHECKING:
-    from app.cli import client, local
+    from app.cli.folder_client import FolderClient
     from app.services import requests
 
 DIALECT = "agent_recipes"
@@ -21,7 +22,7 @@ _LACKING = frozenset({"missing_arg", "args_required"})
 
 def list_recipes(project: projects.Project, as_json: bool) -> int:
     """Print every recipe with its description; broken ones with what is wrong with them."""
-    found = project.ask(_described)
+    found = project.work_here(_described)
     if as_json:
         terminal.say_json(found)
     else:
@@ -32,11 +33,15 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
     """Print a recipe as the arguments would have it; those that it requires may be missing."""
 
-    async def work(connected: local.FolderClient) -> client.Answer | str:
-        plan = await _planned(connected, request, as_json)
-        return plan if as_json and plan is not None else connected.drawing(request.recipe_id or "", request.args)
+    async def work(client: FolderClient) -> Answer | str:
+        from app.dialects import agent_recipes
 
-    drawn = project.ask(work)
+        plan = await _planned(client, request, as_json)
+        if as_json and plan is not None:
+            return plan
+        return agent_recipes.render(client.application.catalogue.get(request.recipe_id or "").recipe, request.args)
+
+    drawn = project.work_here(work)
     if isinstance(drawn, str):
         terminal.say_block(drawn.rstrip("\n"))
     else:
@@ -44,13 +49,13 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
     return exit_codes.ExitCode.DONE
 
 
-async def of_this_language(connected: local.FolderClient, recipe_id: str) -> None:
+async def of_this_language(client: FolderClient, recipe_id: str) -> None:
     """Refuse what is no recipe of this language.
 
     Raises:
         errors.UnknownRecipe: the nearest names are told, or the program that runs it.
     """
-    entries = await connected.recipes()
+    entries = await client.call(use_cases.list_recipes)
     found = next((entry for entry in entries if entry["recipe_id"] == recipe_id), None)
     if found is not None and found["dialect"] != DIALECT:
         message = f"{recipe_id} is no agent recipe but one of {found['dialect']}; start it with: control-room run"
@@ -60,7 +65,7 @@ async def of_this_language(connected: local.FolderClient, recipe_id: str) -> Non
         raise errors.UnknownRecipe(f"there is no agent recipe {recipe_id!r:.80}{near}; --list shows all")
 
 
-def listing(found: list[client.Answer]) -> str:
+def listing(found: list[Answer]) -> str:
     """Return the recipes as lines of id and description."""
     if not found:
         return "no recipes"
@@ -68,28 +73,26 @@ def listing(found: list[client.Answer]) -> str:
     return printable.block(f"{entry['recipe_id']:<{width}}  {_description(entry)}" for entry in found)
 
 
-async def _described(connected: local.FolderClient) -> list[client.Answer]:
-    entries = [entry for entry in await connected.recipes() if entry["dialect"] == DIALECT]
-    return [entry | {"description": await _description_of(connected, entry)} for entry in entries]
+async def _described(client: FolderClient) -> list[Answer]:
+    entries = [entry for entry in await client.call(use_cases.list_recipes) if entry["dialect"] == DIALECT]
+    return [entry | {"description": await _description_of(client, entry)} for entry in entries]
 
 
-async def _description_of(connected: local.FolderClient, entry: client.Answer) -> str | None:
-    document = (await connected.recipe(entry["recipe_id"]))["document"]
+async def _description_of(client: FolderClient, entry: Answer) -> str | None:
+    document = (await client.call(use_cases.show_recipe, entry["recipe_id"]))["document"]
     return document["description"] if document else None
 
 
-def _description(entry: client.Answer) -> str:
+def _description(entry: Answer) -> str:
     if entry["valid"]:
         return str(entry["description"])
     return f"(not valid) {formats.flaw(entry['flaws'][0])}"
 
 
-async def _planned(
-    connected: local.FolderClient, request: requests.StartRequest, as_json: bool
-) -> client.Answer | None:
-    await of_this_language(connected, request.recipe_id or "")
+async def _planned(client: FolderClient, request: requests.StartRequest, as_json: bool) -> Answer | None:
+    await of_this_language(client, request.recipe_id or "")
     try:
-        return await connected.plan(request)
+        return await client.call(use_cases.plan_run, request)
     except errors.NotReady as lacking:
         if as_json:
             raise

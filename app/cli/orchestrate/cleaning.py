@@ -6,12 +6,12 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from app.cli import terminal
-from app.cli.access import Access
+from app.cli import terminal, use_cases
+from app.cli.client import Access
 from app.cli.orchestrate import exit_codes, links, places
 
 if TYPE_CHECKING:
-    from app.cli.orchestrate import clients
+    from app.cli.folder_client import FolderClient
     from app.engine import stores
 
 _FORM = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])")
@@ -36,21 +36,23 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
     if not (place.data / places.RUNS).is_dir():
         return _tell([], 0, dry_run=dry_run, as_json=as_json)
 
-    async def work(connected: clients.WorkflowClient) -> tuple[list[str], int]:
+    async def work(client: FolderClient) -> tuple[list[str], int]:
         from app import clock
+        from app.engine import stores
 
-        found = await connected.every_run()
+        store = client.application.store
+        found = [run async for run in stores.every_run(store, stores.RunQuery())]
         old = [run for run in found if _is_old(run, clock.SystemClock().now() - older_than)]
         gone = [run.run_id for run in old if run.status in _FINISHED]
         if not dry_run:
             for run_id in gone:
-                await connected.delete(run_id)
-            await connected.sweep()
+                await client.call(use_cases.delete_run, run_id)
+            await store.sweep()
             left = next((run.run_id for run in found if run.run_id not in gone), None)
             links.forget(place, gone, left)
         return gone, len(old) - len(gone)
 
-    gone, unfinished = place.ask(work, Access.READ if dry_run else Access.CHANGE)
+    gone, unfinished = place.work_here(work, Access.READ if dry_run else Access.CHANGE)
     return _tell(gone, unfinished, dry_run=dry_run, as_json=as_json)
 
 

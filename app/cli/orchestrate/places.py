@@ -9,20 +9,11 @@ import contextlib
 import errno
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from app import errors, settings
 from app.cli import options
-from app.cli.access import Access
-
-if TYPE_CHECKING:
-    from app import bootstrap
-    from app.cli.orchestrate import clients
-
-Answer = TypeVar("Answer")
 
 DATA = ".orchestrate"
 """Name of the data directory, in the workspace or below the state directory that is asked for."""
@@ -39,7 +30,7 @@ _GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(options.Place):
     """Where the command works."""
 
     workspace: Path
@@ -48,31 +39,6 @@ class Place:
     """Data directory, absolute."""
     shown: Path | None
     """Folder that gets a link to each run; None: the runs lie where they are looked for."""
-    environ: Mapping[str, str]
-    """Environment, with the place laid over it."""
-
-    def settings(self) -> settings.Settings:
-        """Return the settings.
-
-        Raises:
-            errors.ConfigurationError: one has the wrong form.
-        """
-        return settings.load(self.environ)
-
-    def ask(
-        self,
-        work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
-        access: Access = Access.START,
-        platform: bootstrap.Platform | None = None,
-    ) -> Answer:
-        """Do some asynchronous work with the client of the data directory.
-
-        Args:
-            world: What the machine gives; None: as it is.
-        """
-        import asyncio
-
-        return asyncio.run(self._ask(work, access, platform))
 
     def run_root(self, run_id: str) -> Path:
         """Return a run's folder."""
@@ -92,17 +58,6 @@ class Place:
         told = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
         place = () if told else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
         return shlex.join(["orchestrate", *words, *place])
-
-    async def _ask(
-        self,
-        work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
-        access: Access,
-        platform: bootstrap.Platform | None,
-    ) -> Answer:
-        from app.cli.orchestrate import clients
-
-        async with clients.connect(self.settings(), access, platform) as connected:
-            return await work(connected)
 
 
 def of(state_dir: Path | None) -> Place:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from app import errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal
+from app.cli.client import Answer
 from app.cli.orchestrate import drawing, exit_codes, keys, log
 from app.cli.orchestrate.places import STATE, Place
 
 if TYPE_CHECKING:
-    from app.cli import client
-    from app.cli.orchestrate import clients
+    from app.cli.folder_client import FolderClient
     from app.cli.orchestrate.outputs import Output
     from app.cli.orchestrate.workflows import Workflow
 
@@ -34,7 +34,7 @@ class Telling:
         self._log = log.Log(run_id=run_id, trace=output.trace)
         self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
 
-    async def follow(self, connected: clients.WorkflowClient, after: int | None) -> client.Answer:
+    async def follow(self, client: FolderClient, after: int | None) -> Answer:
         """Tell the run until it rests; return it as it stands then.
 
         Args:
@@ -43,22 +43,22 @@ class Telling:
         from app.cli import following
 
         root, output = self._place.run_root(self._run_id), self._output
-        with log.kept(root, output.level, self._workflow.masker(connected.masker), verbose=output.verbose):
+        with log.kept(root, output.level, self._workflow.masker(client.application.masker), verbose=output.verbose):
             self._tell_begin("started" if after is None else "resumed")
-            async with self._drawn(connected) as drawn:
+            async with self._drawn(client) as drawn:
 
-                async def show(event: client.Answer) -> None:
+                async def show(event: Answer) -> None:
                     self._log.tell(event)
                     if drawn is not None:
                         await drawn.show(event)
                     if output.tells_steps:
                         self._tell_step(event)
 
-                detail = await following.watch(connected, self._run_id, show, after or 0)
+                detail = await following.watch(client, self._run_id, show, after or 0)
             self._log_rest(detail)
         return detail
 
-    def tell_rest(self, detail: client.Answer, fault: errors.ControlRoomError | None = None) -> exit_codes.ExitCode:
+    def tell_rest(self, detail: Answer, fault: errors.ControlRoomError | None = None) -> exit_codes.ExitCode:
         """Tell how the run stands; return the exit code that says it.
 
         Args:
@@ -74,7 +74,7 @@ class Telling:
         self.tell_way_on(detail)
         return ending
 
-    def tell_way_on(self, detail: client.Answer) -> None:
+    def tell_way_on(self, detail: Answer) -> None:
         """Tell what went wrong, if something did, and how to go on."""
         status = detail["status"]
         if detail.get("error"):
@@ -121,7 +121,7 @@ class Telling:
             terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {note}")
 
     @contextlib.asynccontextmanager
-    async def _drawn(self, connected: clients.WorkflowClient) -> AsyncIterator[drawing.Drawing | None]:
+    async def _drawn(self, client: FolderClient) -> AsyncIterator[drawing.Drawing | None]:
         from app import clock
 
         if not self._output.progress or self._output.quiet:
@@ -129,7 +129,7 @@ class Telling:
             return
 
         async def items(loop: str) -> Sequence[Any]:
-            await connected.show(self._run_id)
+            await client.application.store.maintenance.show(self._run_id)
             loops = _read(self._place.run_root(self._run_id)).get("for_each", {})
             found: Sequence[Any] = loops.get(loop, {}).get("items", ())
             return found
@@ -141,11 +141,11 @@ class Telling:
 
     # -- at its rest
 
-    def _log_rest(self, detail: client.Answer) -> None:
+    def _log_rest(self, detail: Answer) -> None:
         level = log.LEVELS["info" if detail["status"] == "done" else "error"]
         self._log.say(level, f"run rests: {self._standing(detail)}", {"status": detail["status"]})
 
-    def _standing(self, detail: client.Answer) -> str:
+    def _standing(self, detail: Answer) -> str:
         status, ending = detail["status"], detail.get("ending") or {}
         if common.is_interrupted(status):
             return "interrupted"
@@ -154,7 +154,7 @@ class Telling:
         past = ", ".join(ending.get("failed_steps") or ()) if ending.get("partial") else ""
         return str(_SHOWN.get(status, status)) + (f", past failures of {past}" if past else "")
 
-    def _whole(self, detail: client.Answer, ending: exit_codes.ExitCode) -> dict[str, Any]:
+    def _whole(self, detail: Answer, ending: exit_codes.ExitCode) -> dict[str, Any]:
         state = _read(self._place.run_root(self._run_id))
         told = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
         status = "interrupted" if ending is exit_codes.ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])

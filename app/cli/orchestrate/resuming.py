@@ -11,15 +11,16 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import errors
-from app.cli import terminal
+from app import errors, settings
+from app.cli import terminal, use_cases
 from app.cli.orchestrate import exit_codes, links, running, workflows
 from app.cli.orchestrate.places import LATEST, STATE
 
 if TYPE_CHECKING:
-    from app.cli.orchestrate import clients
+    from app.cli.folder_client import FolderClient
     from app.cli.orchestrate.running import Asked
     from app.domain import runs
+    from app.services import requests
 
 
 class How(Enum):
@@ -53,39 +54,71 @@ def resume(asked: Asked, named: str, how: How) -> int:
     Raises:
         errors.ControlRoomError: it cannot go on; then nothing was changed.
     """
-    from app.cli.orchestrate import clients
 
     run_id = links.newest(asked.place) if named == LATEST else named
     if not (asked.place.data / "runs").is_dir():
         raise errors.NotFound(f"there is no run {run_id!r:.80}: there is no {asked.place.data}", code="run_not_found")
-    clients.refuse_service(asked.place.settings())
+    _refuse_service(asked.place.settings())
     if how is How.ANEW:
         return _anew(asked, run_id)
-    return running.execute(asked, lambda connected: _send_on(asked, connected, run_id, how))
+    return running.execute(asked, lambda client: _send_on(asked, client, run_id, how))
 
 
-async def _send_on(asked: Asked, connected: clients.WorkflowClient, run_id: str, how: How) -> int:
+async def _send_on(asked: Asked, client: FolderClient, run_id: str, how: How) -> int:
     from app.services import requests
 
-    await connected.summary(run_id)
-    start = await _readable(asked, connected, run_id, how)
+    store = client.application.store
+    await store.summary(run_id)
+    start = await _readable(asked, client, run_id, how)
     _refuse_elsewhere(asked, start)
-    if (await connected.summary(run_id)).status == "done":
+    if (await store.summary(run_id)).status == "done":
         terminal.say(f"run {run_id} is completed; nothing is left to do")
         return exit_codes.ExitCode.COMPLETED
     workflow = _unchanged(asked, start)
     _tell_state(asked, run_id)
-    after = await connected.told_so_far(run_id)
-    await connected.send_on(run_id, requests.ResumeRequest(options=dict(asked.options) or None))
-    return await running.follow(asked, workflow, connected, run_id, after=after)
+    events = await store.read_events(run_id)
+    after = events[-1].seq if events else 0
+    await _continue(client, run_id, requests.ResumeRequest(options=dict(asked.options) or None))
+    return await running.follow(asked, workflow, client, run_id, after=after)
 
 
-async def _readable(asked: Asked, connected: clients.WorkflowClient, run_id: str, how: How) -> runs.RunStart:
+async def _continue(client: FolderClient, run_id: str, request: requests.ResumeRequest) -> None:
+    """Continue a run here, whatever state it was left in."""
+    found = await client.application.store.summary(run_id)
+    if found.owner != "service" or found.status in ("failed", "cancelled"):
+        await client.call(use_cases.resume_run, run_id, request)
+    elif request != type(request)():
+        # New options count from an ending on, so the run gets one.
+        await client.call(use_cases.cancel_run, run_id)
+        await client.call(use_cases.resume_run, run_id, request)
+    elif found.status in ("pending", "running"):
+        await client.application.engine.submit(run_id)
+    else:
+        await client.call(use_cases.unpause_run, run_id)
+
+
+def _refuse_service(chosen: settings.Settings) -> None:
+    """Refuse a data directory whose runs a service executes.
+
+    Raises:
+        errors.DataDirectoryBusy: naming the service.
+    """
+    from app import clock
+    from app.storage import data_directory
+
+    folder = chosen.project.data_directory
+    service = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
+    if service is not None:
+        message = f"process {service['pid']} serves the runs of {folder}; resume them there"
+        raise errors.DataDirectoryBusy(message, detail=service)
+
+
+async def _readable(asked: Asked, client: FolderClient, run_id: str, how: How) -> runs.RunStart:
     ways = ["--force-restart"] if how is How.REPAIRED else ["--repair", "--force-restart"]
     try:
         if how is How.REPAIRED:
-            await _repair(connected, run_id)
-        return await connected.begun(run_id)
+            await _repair(client, run_id)
+        return (await client.application.runs.view(run_id)).start
     except errors.JournalCorrupt as error:
         hint = " or ".join(asked.place.command("resume", run_id, flag) for flag in ways)
         raise errors.JournalCorrupt(f"{error.message}; try {hint}", code=error.code, detail=error.detail) from error
@@ -125,8 +158,8 @@ def _unchanged(asked: Asked, start: runs.RunStart) -> workflows.Workflow:
     raise errors.RequestInvalid(message, code="workflow_changed", detail=detail) from fault
 
 
-async def _repair(connected: clients.WorkflowClient, run_id: str) -> None:
-    done = await connected.repair(run_id)
+async def _repair(client: FolderClient, run_id: str) -> None:
+    done = await client.call(use_cases.repair_run, run_id)
     if not done["changed"]:
         return
     for file in done["files"]:
@@ -156,14 +189,14 @@ def _anew(asked: Asked, run_id: str) -> int:
     again = dataclasses.replace(asked, options={**former.options, **asked.options})
     labels = {**former.labels, running.INSTEAD: run_id}
 
-    async def work(connected: clients.WorkflowClient) -> int:
+    async def work(client: FolderClient) -> int:
         request = running.request_of(again, workflow, former.context, labels)
-        await connected.examine(request, workflow.recipe_version())
-        await _give_up(connected, run_id)
-        fresh = await connected.begin(request, workflow.recipe_version())
+        running.examine(client, request, workflow)
+        await _give_up(client, run_id)
+        fresh = await running.begin(client, request, workflow)
         links.point(asked.place, fresh)
         terminal.warn(f"run {run_id} stays as it is; run {fresh} begins anew")
-        return await running.follow(again, workflow, connected, fresh)
+        return await running.follow(again, workflow, client, fresh)
 
     return running.execute(again, work)
 
@@ -200,7 +233,7 @@ def _of_state(told: Mapping[str, Any]) -> _Former:
     return _Former(workflow_file=str(told["workflow_file"]), context=dict(told["context"]), options={}, labels={})
 
 
-async def _give_up(connected: clients.WorkflowClient, run_id: str) -> None:
+async def _give_up(client: FolderClient, run_id: str) -> None:
     # What is damaged cannot be ended, and goes on no more.
     with contextlib.suppress(errors.WrongState, errors.JournalCorrupt, errors.NotFound):
-        await connected.cancel(run_id)
+        await client.call(use_cases.cancel_run, run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.cli import nesting, terminal
+from app.cli import nesting, terminal, use_cases
+from app.cli.client import Access
 from app.cli.orchestrate import exit_codes, links, processed
 from app.cli.orchestrate.outputs import Output
 from app.cli.orchestrate.places import Place
 
 if TYPE_CHECKING:
-    from app.cli.orchestrate import clients
+    from app.cli.folder_client import FolderClient
     from app.cli.orchestrate.workflows import Workflow
     from app.services import requests
 
@@ -84,44 +86,44 @@ def run(
     folder, target = queue.plan(workflow, asked.place)
     request = request_of(asked, workflow, context, labels or {})
 
-    async def work(connected: clients.WorkflowClient) -> int:
+    async def work(client: FolderClient) -> int:
         import asyncio
 
         if folder is not None and queue.clean:
-            await connected.examine(request, workflow.recipe_version())
+            examine(client, request, workflow)
             await asyncio.to_thread(folder.clean)
-        run_id = await connected.begin(request, workflow.recipe_version())
+        run_id = await begin(client, request, workflow)
         links.point(asked.place, run_id)
         archive = target or asked.place.run_root(run_id) / processed.ARCHIVE
         archives = (lambda: _archive(asked, workflow, archive)) if queue.archive is not None else None
-        return await follow(asked, workflow, connected, run_id, afterwards=archives)
+        return await follow(asked, workflow, client, run_id, afterwards=archives)
 
     return execute(asked, work)
 
 
-def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int]]) -> int:
+def execute(asked: Asked, work: Callable[[FolderClient], Awaitable[int]]) -> int:
     """Do some work in which a run is executed."""
     from app import bootstrap
     from app.cli.orchestrate import backups
 
     kept, known = backups.Backups(), []
 
-    async def backed_up(connected: clients.WorkflowClient) -> int:
-        kept.show = connected.show
-        known.append(connected)
-        return await work(connected)
+    async def backed_up(client: FolderClient) -> int:
+        kept.show = client.application.store.maintenance.show
+        known.append(client)
+        return await work(client)
 
     platform = bootstrap.real_platform(os.environ)
-    code = asked.place.ask(backed_up, platform=kept.platform(platform) if asked.backup else platform)
+    code = asked.place.work_here(backed_up, Access.START, kept.platform(platform) if asked.backup else platform)
     # A stop may be asked for while what the run has used is put away.
-    late = asked.heeds_late_stops and any(connected.stopped for connected in known)
+    late = asked.heeds_late_stops and any(client.stopping for client in known)
     return exit_codes.ExitCode.INTERRUPTED if late else code
 
 
 async def follow(
     asked: Asked,
     workflow: Workflow,
-    connected: clients.WorkflowClient,
+    client: FolderClient,
     run_id: str,
     *,
     after: int | None = None,
@@ -139,7 +141,7 @@ async def follow(
 
     told = reporting.Telling(asked.place, workflow, run_id, asked.output)
     try:
-        detail, fault = await told.follow(connected, after), None
+        detail, fault = await told.follow(client, after), None
         if afterwards is not None and exit_codes.of_run(detail) is exit_codes.ExitCode.COMPLETED:
             try:
                 await asyncio.to_thread(afterwards)
@@ -147,10 +149,26 @@ async def follow(
                 fault = error
         return told.tell_rest(detail, fault)
     except terminal.PipeClosed:
-        left = await connected.stop(run_id)
+        await client.stop()
+        left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):
             told.tell_way_on(left)
         raise
+
+
+async def begin(client: FolderClient, request: requests.StartRequest, workflow: Workflow) -> str:
+    """Start a run of a workflow and return its id."""
+    request = dataclasses.replace(request, owner="process")
+    return (await client.application.runs.start(request, own=workflow.recipe_version())).run_id
+
+
+def examine(client: FolderClient, request: requests.StartRequest, workflow: Workflow) -> None:
+    """Check that a run could be started, without starting it.
+
+    Raises:
+        errors.RequestInvalid: it could not.
+    """
+    client.application.starter.prepare(dataclasses.replace(request, parent_run_id=None), own=workflow.recipe_version())
 
 
 def request_of(

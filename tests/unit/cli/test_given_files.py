@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 
 from app import errors
-from app.cli import arguments, given_files, plan_files, root
+from app.cli import arguments, plans, root
 
-READERS: list[Callable[[Path], object]] = [arguments.read_file, plan_files.read, given_files.read_text]
+READERS: list[Callable[[Path], object]] = [arguments.read_file, plans.read_plan, arguments.read_text]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -52,4 +52,4 @@ def test_mark_of_byte_order_is_no_part_of_a_text(tmp_path: Path):
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"a": 1}), encoding="utf-8-sig")
 
-    assert given_files.read_text(file) == '{"a": 1}'
+    assert arguments.read_text(file) == '{"a": 1}'

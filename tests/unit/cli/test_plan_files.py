@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import errors
-from app.cli import plan_files
+from app.cli import plans
 from app.services.plans import requests
 
 TASKS = [
@@ -24,7 +24,7 @@ def test_file_is_read_as_the_service_would(tmp_path: Path):
         json.dumps({"intent": "Both", "tasks": TASKS, "labels": {"book": "one"}, "priority": 3}), "utf-8-sig"
     )
 
-    assert plan_files.read(file) == requests.NewPlan(
+    assert plans.read_plan(file) == requests.NewPlan(
         intent="Both",
         tasks=(
             requests.NewTask(id=1, description="Write scene 21"),
@@ -55,7 +55,7 @@ def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path
     file = tmp_path / "plan.json"
     file.write_bytes(content)
     with pytest.raises(errors.InputRefused) as caught:
-        plan_files.read(file)
+        plans.read_plan(file)
 
     assert (path, code) in [(flaw.path, flaw.code) for flaw in caught.value.flaws]
 
@@ -64,6 +64,6 @@ def test_file_that_cannot_be_read_is_told(tmp_path: Path):
     """A missing file, or a folder in its place, is an error of the command line."""
     for place in (tmp_path / "none.json", tmp_path):
         with pytest.raises(errors.RequestInvalid) as caught:
-            plan_files.read(place)
+            plans.read_plan(place)
 
         assert caught.value.code == "file_unreadable"

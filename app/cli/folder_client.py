@@ -1,0 +1,121 @@
+"""The transport in process: use cases are answered by the services of the project's folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from app import bootstrap, errors, settings
+from app.cli import terminal
+from app.cli.client import Access, Answer, P, T, UseCase
+from app.engine import stores
+from app.services import workspace_claims
+from app.storage import workspace_locks
+from app.worker import stop_signals
+
+_VERIFIED_PER_PAGE = 100
+
+
+class FolderClient:
+    """Ask the services directly; runs that it starts execute in this process."""
+
+    executes = True
+
+    def __init__(
+        self,
+        application: bootstrap.Application,
+        claims: workspace_claims.WorkspaceClaims,
+        signals: stop_signals.StopSignals | None,
+    ) -> None:
+        """Args: signals: Stops what executes here; None: nothing executes."""
+        self.application = application
+        """The services."""
+        self.claims = claims
+        """Takes workspaces for runs of this process."""
+        self._signals = signals
+
+    @property
+    def stopping(self) -> bool:
+        """Return whether a signal has asked for a stop."""
+        return self._signals is not None and self._signals.asked > 0
+
+    async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer of the services."""
+        return await wanted.perform(self, *args, **kwargs)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
+        """Yield the events as they are written; after a stop, those of the stop too."""
+        async for event in await self.application.runs.follow(run_id, after):
+            after = event.seq
+            yield event.to_json()
+        if self.stopping:
+            await self.stopped()
+            for event in await self.application.store.read_events(run_id, after):
+                yield event.to_json()
+
+    async def verify_all(self) -> AsyncGenerator[list[Answer], None]:
+        """Check everything that is stored."""
+        cursor: str | None = None
+        while True:
+            found = await self.application.upkeep.verify_page(cursor, _VERIFIED_PER_PAGE)
+            yield [dict(report) for report in found.reports]
+            if (cursor := found.cursor) is None:
+                return
+
+    async def claim_workspace(self, run_id: str) -> stores.RunSummary:
+        """Take the workspace of a run that is to continue here, if it holds one exclusively; return its row.
+
+        Raises:
+            errors.Conflict: `workspace_busy`.
+        """
+        found = await self.application.store.summary(run_id)
+        if found.exclusive_workspace:
+            await self.claims.take(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
+        return found
+
+    async def stop(self) -> None:
+        """Stop executing, so that every run can continue later."""
+        await self.application.engine.stop()
+
+    async def stopped(self) -> None:
+        """Wait until a stop that a signal asked for is complete; return at once if none was."""
+        if self._signals is not None:
+            await self._signals.stopped()
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    chosen: settings.Settings, access: Access, platform: bootstrap.Platform | None = None
+) -> AsyncIterator[FolderClient]:
+    """Open the project's folder for a command.
+
+    Raises:
+        errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
+    """
+    _refuse_faults(chosen)
+    bootstrap.conceal(chosen)
+    mode = bootstrap.OpenMode(look_only=access is Access.READ, alone=access is Access.CHANGE)
+    locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
+    with contextlib.closing(locks):
+        async with bootstrap.build(chosen, mode, platform) as application:
+            claims = workspace_claims.WorkspaceClaims(application.store, locks.take)
+            if access is Access.READ:
+                yield FolderClient(application, claims, None)
+                return
+            grace = chosen.pool.stop_grace_seconds > 0
+            signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
+            with signals.caught():
+                yield FolderClient(application, claims, signals)
+
+
+async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) -> None:
+    if grace and not hurried:
+        terminal.warn("stopping after the step in flight; interrupt again to stop at once")
+    application.runs.release()
+    await application.engine.stop(0 if hurried else None)
+
+
+def _refuse_faults(chosen: settings.Settings) -> None:
+    faults = [f"{remark.setting} {remark.message}" for remark in settings.check(chosen) if remark.fatal]
+    if faults:
+        raise errors.ConfigurationError(f"the settings are invalid: {'; '.join(faults)}", code="settings_invalid")

@@ -1,0 +1,246 @@
+"""The transport over HTTP: use cases are answered by a running service."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx
+
+from app import errors, settings
+from app.cli.client import Answer, P, T, UseCase
+from app.services import requests
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+_QUIET_STREAM_SECONDS = 120.0
+"""A stream that sends nothing for so long, not even a sign of life, is broken."""
+
+_OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
+    401: errors.ConfigurationError,
+    403: errors.ConfigurationError,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    422: errors.Unroutable,
+    507: errors.DiskFull,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    params: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = None
+
+
+class HttpClient:
+    """Send each use case to its route; an answer that is not a success is raised as the error that it reports."""
+
+    executes = False
+    stopping = False
+
+    def __init__(self, server: str, token: str | None) -> None:
+        """Args:
+            server: Address of the service.
+            token: Bearer token, if the service wants one.
+
+        Raises:
+            errors.ConfigurationError: the address or the token is malformed.
+        """
+        if token and not re.fullmatch(settings.SENDABLE, token):
+            # Refused before it is sent: the HTTP library would print it in its error.
+            raise errors.ConfigurationError(
+                "CONTROL_ROOM_API_TOKEN has characters that no token has", code="token_invalid"
+            )
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+        self._server = server
+        try:
+            # Reading the certificates takes longer than most answers, and plain HTTP has no use for them.
+            verify = httpx.URL(server).scheme != "http"
+            self._http = httpx.AsyncClient(
+                base_url=server, headers=headers, timeout=timeout, trust_env=False, verify=verify
+            )
+        except httpx.InvalidURL as error:
+            raise self._unreachable(error) from error
+
+    async def __aenter__(self) -> HttpClient:
+        """Return the client; the first request connects."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer of the service; None where the service reports no change."""
+        request = _request(wanted, *args, **kwargs)
+        answer = await self._send(
+            request.method, request.path, params=request.params, json=request.body, headers=request.headers
+        )
+        if answer.status_code == httpx.codes.NOT_MODIFIED or wanted.answers is None:
+            return cast(T, None)
+        return cast(T, answer.text if wanted.answers is str else self._json(answer, wanted.answers))
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
+        """Read the run's Server-Sent Events."""
+        path, headers = f"/api/runs/{_quoted(run_id)}/events", {"Last-Event-ID": str(after)}
+        headers |= {"Accept": "text/event-stream"}
+        timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
+        try:
+            async with self._http.stream("GET", path, headers=headers, timeout=timeout) as answer:
+                if answer.is_error:
+                    await answer.aread()
+                    raise problem_of(answer)
+                async for line in _lines(answer):
+                    if line.startswith(b"data:"):
+                        yield json.loads(line.removeprefix(b"data:"))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        except ValueError as error:
+            raise self._strange(answer) from error
+
+    async def verify_all(self) -> AsyncGenerator[list[Answer], None]:
+        """Get the verification of everything, page by page."""
+        path: str | None = "/api/verification?limit=100"
+        while path is not None:
+            answer = await self._send("GET", path)
+            yield self._json(answer, list)
+            path = answer.links.get("next", {}).get("url")
+
+    async def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, **parts)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if not (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
+            raise problem_of(answer)
+        return answer
+
+    def _json(self, answer: httpx.Response, expected: type) -> Any:
+        try:
+            value = answer.json()
+        except ValueError as error:
+            raise self._strange(answer) from error
+        if not isinstance(value, expected):
+            raise self._strange(answer)
+        return value
+
+    def _unreachable(self, error: Exception) -> errors.ConfigurationError:
+        reason = str(error) or type(error).__name__
+        return errors.ConfigurationError(f"{self._server} cannot be reached: {reason}", code="server_unreachable")
+
+    def _strange(self, answer: httpx.Response) -> errors.ConfigurationError:
+        kind = answer.headers.get("content-type", "nothing")
+        return errors.ConfigurationError(
+            f"{self._server} answered with {kind} instead of JSON; is it Control Room?", code="server_error"
+        )
+
+
+def problem_of(answer: httpx.Response) -> errors.ControlRoomError:
+    """Return the error that a refusal stands for, the one that the same command raises in process."""
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or "code" not in problem:
+        message = f"the server answered {answer.status_code} {answer.reason_phrase}"
+        return errors.ConfigurationError(message, code="server_error")
+    message, code = str(problem.get("detail") or problem.get("title") or answer.reason_phrase), str(problem["code"])
+    kind = _kind(answer.status_code, code)
+    if kind is errors.UnknownRecipe:
+        return errors.UnknownRecipe(message)
+    if not issubclass(kind, errors.InputRefused):
+        return kind(message, code=code)
+    flaws = [
+        errors.Flaw(path=flaw["path"], message=flaw["message"], code=flaw["code"], line=flaw.get("line"))
+        for flaw in problem.get("flaws") or ()
+    ]
+    return kind(message, code=code, flaws=flaws)
+
+
+def _kind(status: int, code: str) -> type[errors.ControlRoomError]:
+    if status == 400 and code == errors.UnknownRecipe.default_code:
+        return errors.UnknownRecipe
+    if code == errors.NotReady.default_code:
+        return errors.NotReady
+    return _OF_STATUS.get(status, errors.RequestInvalid if status < 500 else errors.ConfigurationError)
+
+
+def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> _Request:
+    """Return the request of a use case: path, `Idempotency-Key`, and the rest as the query or the body."""
+    if wanted.route is None:
+        message = "A dry run needs the project's folder: leave --server out."
+        raise errors.RequestInvalid(message, code="folder_only")
+    method, template = wanted.route.split(" ")
+    bound = inspect.signature(wanted.perform).bind(None, *args, **kwargs)
+    bound.apply_defaults()
+    _, *pairs = bound.arguments.items()
+    named = dict(pairs)
+    path = re.sub(r"{(\w+)}", lambda found: _quoted(named.pop(found[1])), template)
+    fields: dict[str, Any] = {}
+    for name, value in named.items():
+        fields |= _fields(value) if dataclasses.is_dataclass(value) else {name: value}
+    headers = _headers(method, fields)
+    if method in ("GET", "DELETE"):
+        return _Request(method=method, path=path, headers=headers, params=_query(fields))
+    known = {name: value for name, value in fields.items() if value is not None}
+    body = wanted.body(*args, **kwargs) if wanted.body else known
+    return _Request(method=method, path=path, headers=headers, body=body)
+
+
+def _headers(method: str, fields: dict[str, Any]) -> dict[str, str]:
+    key, headers = fields.pop("idempotency_key", None), {}
+    if flaws := requests.key_flaws(key):
+        raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    if (known := fields.pop("unless_revision", None)) is not None:
+        headers["If-None-Match"] = f'"{known}"'
+    if method == "DELETE" and (seen := fields.pop("revision", None)) is not None:
+        headers["If-Match"] = f'"{seen}"'
+    return headers
+
+
+def _query(fields: Mapping[str, Any]) -> dict[str, str]:
+    shown = (
+        (name, ":".join(value) if name == "label" else value) for name, value in fields.items() if value is not None
+    )
+    return {name: str(value) for name, value in shown}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a request that differ from their defaults; the service decides who owns a run."""
+    given = ((item, getattr(value, item.name)) for item in dataclasses.fields(value) if item.name != "owner")
+    return {item.name: _plain(field) for item, field in given if field != _default(item)}
+
+
+def _plain(field: Any) -> Any:
+    if isinstance(field, tuple):
+        return [_fields(each) if dataclasses.is_dataclass(each) else each for each in field]
+    return field
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+
+
+def _quoted(part: object) -> str:
+    return quote(str(part), safe="")
+
+
+async def _lines(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
+    # By line feeds alone: JSON may hold what else ends a line in Unicode.
+    rest = b""
+    async for part in answer.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line

@@ -1,0 +1,384 @@
+"""The use cases that commands ask for: each with its route over HTTP, and what answers it in process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.cli.client import Access, Answer, use_case
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.domain import issues, plans, receipts
+    from app.engine import stores
+    from app.services import conferences, gate_inbox, gates, requests
+    from app.services import issues as issue_requests
+    from app.services.plans import requests as plan_requests
+
+# -- runs
+
+
+@use_case("POST /api/runs", Access.START)
+async def start_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
+    """Start a run that belongs to this process; it holds an exclusive workspace before it is created."""
+    application = folder.application
+    wanted = application.starter.prepare(request)
+    if wanted.exclusive_workspace and not await _is_repeated(folder, request):
+        await folder.claims.take(wanted.working_dir, parent_run_id=request.parent_run_id)
+    started = await application.runs.start(dataclasses.replace(request, owner="process"))
+    return {"run_id": started.run_id, "status": started.status.value}
+
+
+@use_case(None)
+async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
+    """Check a request and return what would run, without starting it."""
+    start = folder.application.starter.prepare(request)
+    shown = start.to_json()
+    names = ("recipe_id", "dialect", "description", "args", "working_dir", "labels", "priority", "recipe_sha256")
+    graph = folder.application.catalogue.describe(start.recipe_id)["graph"]
+    return {name: shown[name] for name in names} | {"graph": graph}
+
+
+@use_case("GET /api/runs", answers=list)
+async def list_runs(folder: FolderClient, query: stores.RunQuery) -> list[Answer]:
+    """Return runs, newest first."""
+    return await folder.application.runs.rows(await folder.application.runs.list_runs(query))
+
+
+@use_case("GET /api/runs/{run_id}")
+async def show_run(folder: FolderClient, run_id: str) -> Answer:
+    """Return a run with its newest steps and its slots."""
+    shown: Answer = json.loads((await folder.application.runs.ready(run_id)).body)
+    return shown
+
+
+@use_case("GET /api/runs/{run_id}/steps", answers=list)
+async def list_steps(folder: FolderClient, run_id: str) -> list[Answer]:
+    """Return the full step log."""
+    return [dict(record.line) for record in await folder.application.runs.steps(run_id)]
+
+
+@use_case("GET /api/runs/{run_id}/cache/{name}")
+async def show_slot(folder: FolderClient, run_id: str, name: str) -> Answer:
+    """Return a slot."""
+    return await folder.application.runs.slot(run_id, name)
+
+
+@use_case("GET /api/runs/{run_id}/logs", answers=list)
+async def list_logs(folder: FolderClient, run_id: str) -> list[str]:
+    """Return the names of the run's logs."""
+    return await folder.application.runs.logs(run_id)
+
+
+@use_case("GET /api/runs/{run_id}/logs/{name}", answers=str)
+async def show_log(folder: FolderClient, run_id: str, name: str) -> str:
+    """Return one log."""
+    return (await folder.application.runs.log(run_id, name)).decode("utf-8", "replace")
+
+
+@use_case("POST /api/runs/{run_id}/cancel", Access.CHANGE)
+async def cancel_run(folder: FolderClient, run_id: str) -> Answer:
+    """Cancel an unfinished run and wait until it has ended."""
+    await folder.application.runs.cancel(run_id)
+    return {"run_id": run_id, "status": (await folder.application.engine.ended(run_id)).value}
+
+
+@use_case("POST /api/runs/{run_id}/pause", Access.CHANGE)
+async def pause_run(folder: FolderClient, run_id: str, interrupt: bool = False) -> Answer:
+    """Pause a run at its next step boundary, or at once."""
+    return (await folder.application.runs.pause(run_id, interrupt=interrupt)).to_json()
+
+
+@use_case("POST /api/runs/{run_id}/unpause", Access.CHANGE)
+async def unpause_run(folder: FolderClient, run_id: str) -> Answer:
+    """Continue a paused run, in this process."""
+    await folder.claim_workspace(run_id)
+    return (await folder.application.runs.unpause(run_id)).to_json()
+
+
+def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]:
+    body = {"from": request.from_key, "args": request.args, "options": request.options}
+    body |= {"recipe": "current" if request.current_recipe else None}
+    body |= {"conversation": "new" if request.new_conversation else None}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+@use_case("POST /api/runs/{run_id}/resume", Access.CHANGE, body=_resume_body)
+async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> Answer:
+    """Resume a run in this process; one that was only interrupted continues as it was."""
+    found = await folder.claim_workspace(run_id)
+    if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
+        return {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}
+    return (await folder.application.runs.resume(run_id, request)).to_json()
+
+
+_IN_FLIGHT = ("pending", "running", "waiting")
+
+
+@use_case("DELETE /api/runs/{run_id}", Access.CHANGE, answers=None)
+async def delete_run(folder: FolderClient, run_id: str) -> None:
+    """Delete a finished run."""
+    await folder.application.runs.delete(run_id)
+
+
+@use_case("GET /api/runs/{run_id}/verification")
+async def verify_run(folder: FolderClient, run_id: str) -> Answer:
+    """Check a run's start, journals and blobs."""
+    return await folder.application.upkeep.verify(run_id)
+
+
+@use_case("POST /api/runs/{run_id}/repair", body=lambda run_id: {"dry_run": True})
+async def plan_repair(folder: FolderClient, run_id: str) -> Answer:
+    """Return what a repair would cut off."""
+    return await folder.application.upkeep.repair(run_id, dry_run=True)
+
+
+@use_case("POST /api/runs/{run_id}/repair", Access.CHANGE)
+async def repair_run(folder: FolderClient, run_id: str) -> Answer:
+    """Cut a damaged run back to its intact prefix."""
+    return await folder.application.upkeep.repair(run_id)
+
+
+@use_case("POST /api/conferences", Access.START)
+async def confer(folder: FolderClient, new: conferences.NewConference) -> Answer:
+    """Start a conference that belongs to this process."""
+    return (await folder.application.conferences.start(dataclasses.replace(new, owner="process"))).to_json()
+
+
+# -- gates
+
+
+@use_case("GET /api/gates", answers=list)
+async def list_gates(folder: FolderClient, query: gate_inbox.GateQuery) -> list[Answer]:
+    """Return the open gates."""
+    found, _ = await folder.application.gates.page(query)
+    return [gate.to_json() for gate in found]
+
+
+@use_case("GET /api/gates/{gate_id}")
+async def show_gate(folder: FolderClient, gate_id: str) -> Answer:
+    """Return a gate, open or not."""
+    return (await folder.application.gates.show(gate_id)).to_json()
+
+
+@use_case("POST /api/gates/{gate_id}", Access.CHANGE)
+async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) -> Answer:
+    """Answer a gate; its run continues in this process."""
+    application = folder.application
+    found = await application.gates.show(gate_id)
+    if found.status == "open" and not application.engine.open_gates(found.gate.run_id):
+        await folder.claim_workspace(found.gate.run_id)
+        await application.engine.submit(found.gate.run_id)
+    return (await application.gates.answer(gate_id, reply)).to_json()
+
+
+# -- issues and receipts
+
+
+@use_case("GET /api/issues", answers=list)
+async def list_issues(folder: FolderClient, query: issues.IssueQuery) -> list[Answer]:
+    """Return issues, newest first."""
+    found, _ = await folder.application.issues.page(query)
+    return [summary.to_json() for summary in found]
+
+
+@use_case("GET /api/issues/{issue_id}")
+async def show_issue(folder: FolderClient, issue_id: str) -> Answer:
+    """Return an issue."""
+    return dict(await folder.application.issues.show(issue_id))
+
+
+@use_case("POST /api/issues", Access.CHANGE)
+async def open_issue(folder: FolderClient, new: issue_requests.NewIssue) -> Answer:
+    """Create an issue."""
+    return dict((await folder.application.issues.add(new)).issue)
+
+
+@use_case("PATCH /api/issues/{issue_id}", Access.CHANGE)
+async def edit_issue(folder: FolderClient, issue_id: str, edit: issue_requests.Edit) -> Answer:
+    """Change an issue."""
+    return dict(await folder.application.issues.edit(issue_id, edit))
+
+
+@use_case("GET /api/audit/receipts", answers=list)
+async def list_receipts(folder: FolderClient, query: receipts.ReceiptQuery) -> list[Answer]:
+    """Return receipts of tool executions, without their payloads."""
+    found, _ = await folder.application.runs.receipts(query)
+    return [dict(receipt.facts) for receipt in found]
+
+
+@use_case("GET /api/audit/receipts/{receipt_id}")
+async def show_receipt(folder: FolderClient, receipt_id: str) -> Answer:
+    """Return a receipt, and whether it is unchanged."""
+    return await folder.application.runs.receipt(receipt_id)
+
+
+# -- recipes and agents
+
+
+@use_case("GET /api/recipes", answers=list)
+async def list_recipes(folder: FolderClient) -> list[Answer]:
+    """Return all recipes, invalid ones with their flaws."""
+    return folder.application.catalogue.listed()
+
+
+@use_case("GET /api/recipes/{recipe_id}")
+async def show_recipe(folder: FolderClient, recipe_id: str) -> Answer:
+    """Return a recipe with the schema of its arguments and its graph."""
+    return folder.application.catalogue.describe(recipe_id)
+
+
+def _recipe_body(source: str, dialect: str, stem: str) -> dict[str, Any]:
+    return {"recipe": source, "dialect": dialect}
+
+
+@use_case("POST /api/recipes/validate", body=_recipe_body)
+async def validate_recipe(folder: FolderClient, source: str, dialect: str, stem: str) -> Answer:
+    """Check the text of a recipe."""
+    return folder.application.catalogue.examine(source, dialect, stem).to_json()
+
+
+@use_case("POST /api/route")
+async def route(folder: FolderClient, description: str) -> Answer:
+    """Choose a recipe for a description."""
+    import asyncio
+
+    chosen: Answer = (await asyncio.to_thread(folder.application.route, description)).to_json()
+    return chosen
+
+
+@use_case("GET /api/agents", answers=list)
+async def list_agents(folder: FolderClient) -> list[Answer]:
+    """Return the agents."""
+    return await folder.application.inventory.agents()
+
+
+# -- session plans; `revision` is the one that the caller has seen, None for any
+
+
+@use_case("POST /api/sessions", Access.CHANGE)
+async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> Answer:
+    """Create a plan, or find it; the chief works in this process, even if another one has asked it."""
+    plan = (await folder.application.plans.create(new)).plan
+    if plan.awaits_chief:
+        folder.application.planner.look_at(plan.session_id)
+    return plan.to_json()
+
+
+@use_case("GET /api/sessions", answers=list)
+async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[Answer]:
+    """Return plans, newest first."""
+    found, _ = await folder.application.plans.page(query)
+    return [summary.to_json() for summary in found]
+
+
+@use_case("GET /api/sessions/{session_id}")
+async def show_plan(folder: FolderClient, session_id: str) -> Answer:
+    """Return a plan."""
+    return (await folder.application.plans.show(session_id)).to_json()
+
+
+@use_case("DELETE /api/sessions/{session_id}", Access.CHANGE, answers=None)
+async def delete_plan(folder: FolderClient, session_id: str, revision: int | None) -> None:
+    """Delete a plan that is at rest."""
+    await folder.application.plans.delete(session_id, revision)
+
+
+@use_case("GET /api/sessions/{session_id}", Access.CHANGE)
+async def continue_plan(folder: FolderClient, session_id: str) -> Answer:
+    """Return a plan and continue it in this process; a service continues its plans unasked."""
+    found = (await folder.application.plans.show(session_id)).to_json()
+    folder.application.planner.look_at(session_id)
+    return found
+
+
+@use_case("GET /api/sessions/{session_id}", Access.CHANGE)
+async def wait_for_plan(folder: FolderClient, session_id: str, wait: float, unless_revision: int) -> Answer | None:
+    """Return a plan once its revision differs, or after `wait` seconds; None if it is unchanged."""
+    application = folder.application
+    await application.plans.wait(session_id, wait, unless_revision)
+    application.planner.check(session_id)
+    await folder.stopped()
+    return (await application.plans.show(session_id)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/approve", Access.CHANGE)
+async def approve_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+    """Approve a draft."""
+    return (await folder.application.plans.approve(session_id, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/start", Access.CHANGE)
+async def start_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+    """Start or continue a plan."""
+    return (await folder.application.plans.start(session_id, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/pause", Access.CHANGE)
+async def pause_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+    """Start no further task."""
+    return (await folder.application.plans.pause(session_id, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/resume", Access.CHANGE)
+async def resume_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+    """Continue a paused plan."""
+    return (await folder.application.plans.resume(session_id, revision)).to_json()
+
+
+@use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
+async def reorder_tasks(folder: FolderClient, session_id: str, order: Sequence[int], revision: int | None) -> Answer:
+    """Reorder the tasks of a plan."""
+    return (await folder.application.plans.reorder(session_id, order, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/tasks", Access.CHANGE)
+async def add_task(folder: FolderClient, session_id: str, new: plan_requests.NewTask, revision: int | None) -> Answer:
+    """Add a task, or find the one that an earlier request with the same key added."""
+    return (await folder.application.plans.add_task(session_id, new, revision)).plan.to_json()
+
+
+def _edit_body(session_id: str, task_id: int, edit: plan_requests.TaskEdit, revision: int | None) -> Mapping[str, Any]:
+    return edit.changes() if revision is None else edit.changes() | {"revision": revision}
+
+
+@use_case("PATCH /api/sessions/{session_id}/tasks/{task_id}", Access.CHANGE, body=_edit_body)
+async def edit_task(
+    folder: FolderClient, session_id: str, task_id: int, edit: plan_requests.TaskEdit, revision: int | None
+) -> Answer:
+    """Change a task."""
+    return (await folder.application.plans.edit_task(session_id, task_id, edit, revision)).to_json()
+
+
+@use_case("DELETE /api/sessions/{session_id}/tasks/{task_id}", Access.CHANGE)
+async def remove_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> Answer:
+    """Remove a task."""
+    return (await folder.application.plans.remove_task(session_id, task_id, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/tasks/{task_id}/answer", Access.CHANGE)
+async def answer_task(
+    folder: FolderClient, session_id: str, task_id: int, answer: plan_requests.Answer, revision: int | None
+) -> Answer:
+    """Answer the question of a task."""
+    return (await folder.application.plans.answer(session_id, task_id, answer, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/tasks/{task_id}/force-start", Access.CHANGE)
+async def force_start_task(folder: FolderClient, session_id: str, task_id: int, revision: int | None) -> Answer:
+    """Start a blocked task."""
+    return (await folder.application.plans.force_start(session_id, task_id, revision)).to_json()
+
+
+@use_case("POST /api/sessions/{session_id}/tasks/{task_id}/retry", Access.CHANGE)
+async def retry_task(folder: FolderClient, session_id: str, task_id: int, fresh: bool, revision: int | None) -> Answer:
+    """Retry a failed task."""
+    return (await folder.application.plans.retry(session_id, task_id, fresh, revision)).to_json()
+
+
+async def _is_repeated(folder: FolderClient, request: requests.StartRequest) -> bool:
+    if request.idempotency_key is None:
+        return False
+    return await folder.application.store.find_repeated(request.idempotency_key, request.sha256()) is not None
