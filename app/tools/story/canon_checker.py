@@ -10,8 +10,8 @@ from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
 from app.tools.story import canon, documents, folders, names, scenes
 from app.tools.story.cast import Cast
-from app.tools.story.continuity import comparison, spellings, summaries
-from app.tools.story.continuity.facts import Fact
+from app.tools.story.continuity import comparison, spellings
+from app.tools.story.continuity.passages import Fact
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
@@ -47,12 +47,12 @@ class CanonChecker:
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
             "conflicts": conflicts,
-            **summaries.counts(result),
+            **result.counts(),
             "facts": [_shown(fact) for fact in facts],
             "unknown_names": _unknown_names(scene, result),
             "report": bounds.report(_report(conflicts, facts)),
         }
-        summary = summaries.sentence(len(conflicts), result)
+        summary = result.summary(len(conflicts))
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 

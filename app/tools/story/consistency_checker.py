@@ -10,8 +10,8 @@ from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
 from app.tools.story import folders, scenes
-from app.tools.story.continuity import comparison, spellings, summaries
-from app.tools.story.continuity.facts import Fact
+from app.tools.story.continuity import comparison, spellings
+from app.tools.story.continuity.passages import Fact
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
@@ -46,13 +46,11 @@ class ConsistencyChecker:
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
             "conflicts": conflicts,
-            **summaries.counts(result),
+            **result.counts(),
             "scenes": [_shown(scene) for scene in told],
             "report": bounds.report(["Conflicts between the scenes:", *findings.lines(conflicts, "none found")]),
         }
-        return ports.ToolOutput(
-            payload=bounds.fitted(payload, _LISTS), summary=summaries.sentence(len(conflicts), result)
-        )
+        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=result.summary(len(conflicts)))
 
 
 def _conflicts(told: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:

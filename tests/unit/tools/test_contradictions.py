@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.tools.story import documents, scenes
 from app.tools.story.consistency_checker import ConsistencyChecker
-from app.tools.story.continuity import comparison
+from app.tools.story.continuity import comparison, language
 from tests.corpus import scoring
 from tests.unit.tools import contradictions, stories
 
@@ -80,6 +83,24 @@ def test_comparisons_grow_with_the_text_and_not_with_its_square():
         spent.append(time.process_time() - started)
 
     assert spent[1] < 10 * spent[0] + 0.5
+
+
+def test_every_expression_and_every_list_of_words_is_used_and_compiles():
+    """A name that nothing reads, in the code or in another expression, is a rule that has been forgotten."""
+    folder = Path(language.__file__).parent
+    code = "".join(path.read_text() for path in folder.glob("*.py"))
+    text = (folder / "patterns.toml").read_text()
+    sections, words = tomllib.loads(text), tomllib.loads((folder / "words.toml").read_text())
+    for section, expressions in sections.items():
+        patterns = language.Patterns(section)
+        for name, stated in expressions.items():
+            if isinstance(stated, str):
+                re.compile(patterns._expanded(stated))
+            else:
+                assert patterns.rules(name) if isinstance(stated, list) else patterns.named(name)
+    names = [*words, *(name for expressions in sections.values() for name in expressions)]
+
+    assert [name for name in names if not re.search(rf"[.\"']{name}\b|{{{name}}}", code + text)] == []
 
 
 @settings(max_examples=60, deadline=None)

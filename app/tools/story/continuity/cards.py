@@ -9,36 +9,9 @@ from dataclasses import dataclass
 
 from app.tools.story import canon, documents, fields, matching, prose
 from app.tools.story.canon import Entity
-from app.tools.story.continuity import vocabulary
+from app.tools.story.continuity import language
 
-_NAME = r"[^\W\d_a-z][\w'’.-]{0,30}"
-_FULL_NAME = re.compile(rf"(?:(?:the|The|of|de|van|von|der|la|le) |{_NAME} ?){{1,6}}")
-_ROLE_FIELDS = frozenset(
-    "role occupation job rank position profession trade title office work post station calling known_as".split()
-)
-_ROLE = re.compile(
-    r"(?:the |an? |retired |former )?((?:[a-z][\w-]{2,20} ){0,2}[a-z][\w-]{2,20})(?: (of (?:the )?[\w-]{2,20}))?"
-)
-_KIN_FIELDS = frozenset("family kin relations relation relationships relationship relatives ties".split())
-_PERSONAL = frozenset(
-    "kin relations role age born died eyes hair eye_colour hair_colour rank occupation job family pronouns marks build voice hand "
-    "sister brother mother father wife husband birthday appearance looks mark scar scars personality".split()
-)
-_THING_WORDS = frozenset("what whose made_of material owner where_now where held_by kept".split())
-_PLACE_WORDS = frozenset("river street bank west_bank east_bank distance population lies stands side region".split())
-_ROW = re.compile(r"\s{0,3}\|(.{1,2000})\|\s{0,8}$")
-_RULE_ROW = re.compile(r"[\s|:+-]{3,}$")
-_BRACKETS = re.compile(r"\s{0,3}[(\[][^)\]]{0,80}[)\]]")
-_PREFIX = re.compile(
-    r"^(?:character|person|place|item|location|object|card|profile|the character)\s{0,3}[:–—-]\s{1,3}", re.IGNORECASE
-)
-_TAIL = re.compile(r"\s{1,3}[–—|]\s.*$|,\s(?:the|an?)\s.*$|:\s.*$")
-_CALLED = re.compile(
-    r"\b(?:known (?:as|to \w{2,12} as)|called|nicknamed|goes by|short for|everyone calls (?:him|her)) "
-    r"[\"“‘'*_]{0,2}((?:[A-Z][\w'’-]{1,20} ?){1,3})"
-)
-_SURNAME_FIRST = re.compile(r"([^\W\d_]['’\w-]{1,30}), ((?:[^\W\d_a-z][\w'’.-]{0,30} ?){1,3})")
-_SLUG = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
+_P = language.Patterns("cards")
 _MAX_ALIASES = 16
 _FIELD_WORDS = 5
 
@@ -108,13 +81,13 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
 
 def cleaned(name: str) -> str:
     """Return a heading or title as the name that it gives."""
-    bare = _PREFIX.sub("", _BRACKETS.sub("", name)).strip(' *_#"“”')
-    if _SLUG.fullmatch(bare) and re.search("[_-]", bare):
+    bare = _P.prefix.sub("", _P.brackets.sub("", name)).strip(' *_#"“”')
+    if _P.slug.fullmatch(bare) and re.search("[_-]", bare):
         bare = " ".join(word if word in {"and", "of", "the"} else word.capitalize() for word in re.split("[_-]", bare))
-    turned = _SURNAME_FIRST.fullmatch(bare)
+    turned = _P.surname_first.fullmatch(bare)
     bare = f"{turned[2].strip()} {turned[1]}" if turned else bare
     bare = " ".join(word.capitalize() if word.isupper() and len(word) > 2 else word for word in bare.split())
-    return _TAIL.sub("", bare).strip(' *_#"“”') or name
+    return _P.tail.sub("", bare).strip(' *_#"“”') or name
 
 
 def _single(title: str, document: documents.Document, names_in_prose: Set[str]) -> str:
@@ -122,7 +95,7 @@ def _single(title: str, document: documents.Document, names_in_prose: Set[str]) 
     if " and " not in title and not title.endswith("s"):
         return title
     text = " ".join(text for _, text in documents.body(document)[:3])
-    found = [m[0] for m in re.finditer(rf"(?:{_NAME} ){{1,2}}{_NAME}", text) if _is_name(m[0], names_in_prose)]
+    found = [m[0] for m in _P.two_names.finditer(text) if _is_name(m[0], names_in_prose)]
     return found[0].rstrip(".,") if found and " and " in title else title
 
 
@@ -141,7 +114,7 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
     prose_lines: list[tuple[int, str]] = []
     body = documents.body(document)
     for position, (line, text) in enumerate([*body, (len(document.lines) + 1, "")]):
-        row = _ROW.match(text)
+        row = _P.row.match(text)
         item = fields.ITEM.match(text)
         field = None if row else fields.field_of(item[2] if item else text, line)
         if field and len(field.label.split()) > _FIELD_WORDS:
@@ -154,10 +127,10 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
             yield line, "#", headings[line]
         elif row:
             cells = [cell.strip(" *_") for cell in row[1].split("|")]
-            if _RULE_ROW.match(text):
+            if _P.rule_row.match(text):
                 continue
             following = body[position + 1][1] if position + 1 < len(body) else ""
-            if _RULE_ROW.match(following) and "-" in following:
+            if _P.rule_row.match(following) and "-" in following:
                 header = cells
                 continue
             yield from _row(line, header, cells)
@@ -207,7 +180,7 @@ def _parts(text: str) -> list[str]:
 def _is_name(text: str, names_in_prose: Set[str]) -> bool:
     words = [word for word in re.findall(r"[^\W\d_][\w'’-]*", cleaned(text)) if word[0].isupper() and word != "The"]
     known = [word for word in words if word in names_in_prose]
-    return bool(words) and bool(known) and _FULL_NAME.fullmatch(cleaned(text)) is not None
+    return bool(words) and bool(known) and _P.full_name.fullmatch(cleaned(text)) is not None
 
 
 def _is_full_name(text: str) -> bool:
@@ -229,7 +202,7 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
     if person:
         aliases += [*_parts_of_name(name), *_roles(lines)]
     title, _, bare = name.partition(" ")
-    if title.lower() in vocabulary.RANKS and bare:
+    if title.lower() in language.words("ranks") and bare:
         aliases = [bare, *(alias for alias in aliases if not alias.lower().startswith(title.lower()))]
         lines = [
             Line(text=f"rank : {title.lower()}", line=lines[0].line if lines else document.body_line, field="rank"),
@@ -261,11 +234,11 @@ def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
     if re.search(r"['’]s [A-Z]\w+$", name):
         return "item"
     bases = {name.split("_in_")[0] for name in named}
-    if bases & _PERSONAL:
+    if bases & language.words("personal"):
         return "character"
-    if bases & _PLACE_WORDS:
+    if bases & language.words("place_words"):
         return "place"
-    if bases & _THING_WORDS:
+    if bases & language.words("thing_words"):
         return "item"
     words = set(re.findall(r"[a-z]+", text.lower()))
     return "character" if words & {"he", "she", "him", "woman", "man"} else "unknown"
@@ -274,21 +247,12 @@ def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
 def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         value = line.text.partition(" : ")[2]
-        if line.field in {
-            "aliases",
-            "alias",
-            "also_known_as",
-            "called",
-            "nickname",
-            "nicknames",
-            "also_called",
-            "goes_by",
-        }:
+        if line.field in language.words("alias_fields"):
             for part in fields.split_list(value):
                 match = re.match(r"[\"“‘']?((?:the [a-z]|[A-Z])[\w'’ -]{1,40})", part)
                 if match:
                     yield re.split(r" (?:at|in|by|to|among|when|only|for) ", match[1])[0].strip(" '\"”’")
-        yield from (match[1] for match in _CALLED.finditer(line.text))
+        yield from (match[1] for match in _P.called.finditer(line.text))
 
 
 def _parts_of_name(name: str) -> Iterator[str]:
@@ -296,7 +260,7 @@ def _parts_of_name(name: str) -> Iterator[str]:
     words = [word for word in re.sub(r"[\"“‘][^\"”’]{1,30}[\"”’]", "", name).split() if word]
     quoted = re.findall(r"[\"“‘']([A-Z][\w-]{1,20})[\"”’']", name)
     yield from quoted
-    while len(words) > 1 and words[0].strip(".").lower() in TITLES:
+    while len(words) > 1 and words[0].strip(".").lower() in language.words("titles"):
         words = words[1:]
         yield " ".join(words)
     if len(words) > 1 and words[0][0].isupper() and words[0] not in {"The", "St", "Saint"} and len(words[0]) > 1:
@@ -311,25 +275,20 @@ def _first_prose(lines: Sequence[Line]) -> str:
     head = head[:1].lower() + head[1:]
     noun = re.sub(r"^(?:the|an?) ", "", re.split(r" (?:of|at|in|to|for|on|who|from|with) ", head)[0])
     last = noun.split()[-1] if noun.split() else ""
-    if last in vocabulary.KINSHIP:
+    if last in language.classes("kinship"):
         return ""
-    person = last in {
-        *vocabulary.TRADES,
-        *vocabulary.RANKS,
-        *vocabulary.MALE_WORDS,
-        *vocabulary.FEMALE_WORDS,
-        *TITLES,
-    } or re.search(r"(?:smith|keeper|master|mistress|man|woman|wright|maker|ist|founder|monger|boy)$", last)
+    known = last in language.words("trades", "ranks", "male_words", "female_words", "titles")
+    person = known or _P.trade_ending.search(last)
     return head if person and len(noun.split()) < 4 else ""
 
 
 def _roles(lines: Sequence[Line]) -> Iterator[str]:
     """Yield `the landlady` and `the captain of the ringers` for what a card gives as its subject's role."""
-    stated = [line.text.partition(" : ")[2] for line in lines if line.field in _ROLE_FIELDS]
+    stated = [line.text.partition(" : ")[2] for line in lines if line.field in language.words("role_fields")]
     for text in [*stated, _first_prose(lines)]:
         first = re.split(r"[,;(.]| at | in | for | to | who | since | on ", text)[0].strip()
         first = first[:1].lower() + first[1:]
-        match = _ROLE.match(first)
+        match = _P.role.match(first)
         if match and "'" not in first and "’" not in first:
             words = match[1].split()
             if words[0].endswith("s") and len(words) > 1:
@@ -343,15 +302,15 @@ def _roles(lines: Sequence[Line]) -> Iterator[str]:
 
 def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
     for line in lines:
-        if line.field in {*_ROLE_FIELDS, *_KIN_FIELDS, "gender", "sex", ""}:
+        if line.field in {*language.words("role_fields"), *language.words("kin_fields"), "gender", "sex", ""}:
             value = re.split(r"[,;.]", line.text.partition(" : ")[2] or line.text)
             for part in (part.replace("-in-law", "") for part in value):
                 bare = re.sub(r"\b(?:of|to) .*|\w+['’]s? ", "", part.lower()).split()[:4]
                 kin = re.sub(r".*['’]s ", "", part.lower()).split()[:3]
                 for word in [*bare, *kin] if line.field else kin[-1:] if "'" in part or "’" in part else bare:
-                    if word in vocabulary.FEMALE_WORDS | {"female"} or re.search(r"[trd]ress$|stress$", word):
+                    if word in language.words("female_words") | {"female"} or re.search(r"[trd]ress$|stress$", word):
                         return "she"
-                    if word in vocabulary.MALE_WORDS | {"male"}:
+                    if word in language.words("male_words") | {"male"}:
                         return "he"
     words = re.findall(r"[a-z]+", text.lower())
     he = sum(word in {"he", "his", "him", "himself"} for word in words)
@@ -359,11 +318,3 @@ def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
     if he + she > 1 and min(he, she) * 2 <= max(he, she):
         return "he" if he > she else "she"
     return None
-
-
-TITLES = frozenset(
-    "mr mrs ms miss dr doctor captain lieutenant sergeant corporal colonel major father mother sister brother lady "
-    "lord sir madam aunt uncle old young inspector constable professor reverend mayor king queen prince princess "
-    "dame mistress master widow granny grandmother grandfather private general admiral judge bishop".split()
-)
-"""Words before a name that are no part of it."""

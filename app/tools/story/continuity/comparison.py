@@ -10,68 +10,48 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.tools import bounds
-from app.tools.story import dates, documents, prose
-from app.tools.story.continuity import (
-    ages,
-    appearances,
-    banks,
-    calendar_dates,
-    cards,
-    deaths,
-    facts,
-    intervals,
-    objects,
-    passages,
-    possessions,
-    relations,
-    relative_ages,
-    sides,
-    things,
-    travels,
-)
-from app.tools.story.continuity.facts import Fact
-from app.tools.story.continuity.passages import Passage
+from app.domain import plain
+from app.tools import bounds, findings
+from app.tools.story import dates, documents, names, prose
+from app.tools.story.continuity import ages, bodies, calendar, cards, deaths, objects, places, reader, relations
+from app.tools.story.continuity.language import Patterns
+from app.tools.story.continuity.passages import Fact, Passage
 from app.tools.story.continuity.roster import Roster
 from app.tools.story.scenes import Scene
 
-_READERS: tuple[facts.Read, ...] = (
-    ages.read,
-    relative_ages.read,
-    appearances.read,
-    sides.read,
-    banks.read,
-    deaths.read,
-    calendar_dates.read,
-    intervals.read,
-    travels.read,
-    relations.read,
-    possessions.read,
-    things.read,
-)
+_P = Patterns("comparison")
+_READERS = (ages, bodies, places, deaths, calendar, relations, objects)
 _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "age": ages.differ,
-    "appearance": appearances.differ,
-    "side": sides.differ,
-    "place_side": banks.differ,
-    "death": deaths.differ,
-    "dates_order": calendar_dates.differ,
-    "distance_travel": travels.differ,
-    "rank_relation": relations.differ,
-    "possession": possessions.differ,
-    "thing": things.differ,
+    "eye_colour": bodies.is_other_colour,
+    "hair_colour": bodies.is_other_colour,
+    "beard_colour": bodies.is_other_colour,
+    "side": bodies.is_other_side,
+    "hand": bodies.is_other_side,
+    "place_side": places.is_opposite_side,
+    "distance": places.is_other_length,
+    "travel_time": places.is_other_length,
+    "location": places.has_nothing_in_common,
+    "material": places.has_nothing_in_common,
+    "status": deaths.is_alive_after,
+    "died": deaths.is_other_death,
+    "cause": objects.is_other_value,
+    "date": calendar.is_other_date,
+    "weekday": calendar.is_other_weekday,
+    "rank": relations.excludes,
+    "trade": relations.excludes,
+    "relation": relations.excludes,
+    "owner": objects.is_other_value,
+    "possession": objects.is_other_value,
 }
+"""When two facts of an attribute exclude each other."""
 _KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
+_UNNAMED = frozenset({"status", "died", "cause", "rank", "trade", "side", "distance", "travel_time"})
+"""Attributes whose values are told in too many ways for a text to be seen to know of them."""
 _VERSIONS = 40
 _FACTS = 20_000
 _OPENING_LINES = 12
-_WRITTEN = re.compile(
-    r"\b(?:[Dd]iary|[Jj]ournal|[Ll]etter|[Ll]og|[Nn]otebook|[Ss]tatement|[Tt]estimony|[Dd]eposition|[Mm]emoir|[Cc]onfession|[Nn]arrative)s? (?:of|from|by) (.+)"
-    r"|^(.{3,40}?) (?:to|writes to) [A-Z]"
-)
-_NAMED = re.compile(r"['’]s \w|\b[A-Z][\w.]+ [A-Z]")
-_FIGURE = re.compile(r"\d")
-_TOLD_BACK = re.compile(r"\b(?:had|born|since|died|built|founded|until|ago)\b")
+_FILES_NAMED, _PATHS = 3, 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,73 +83,82 @@ class Comparison:
     unread: list[str] = field(default_factory=list)
     """Paths of cards and scenes in which no fact was found."""
 
+    def counts(self) -> dict[str, plain.Json]:
+        """Return the counts that payloads contain."""
+        return {
+            "fact_count": len(self.facts),
+            "comparison_count": self.comparisons,
+            "unread_count": len(self.unread),
+            "unread": self.unread[:_PATHS],
+        }
+
+    def summary(self, conflicts: int) -> str:
+        """Return `0 conflicts in 14 comparisons of 24 facts; 2 scenes without readable facts: a.md, b.md`."""
+        counted = findings.counted
+        said = f"{counted(conflicts, 'conflict')} in {counted(self.comparisons, 'comparison')} of "
+        said += counted(len(self.facts), "fact")
+        on_cards = {card.path for card in self.cards}
+        for noun, is_card in (("card", True), ("scene", False)):
+            paths = [path.rsplit("/", 1)[-1] for path in self.unread if (path in on_cards) is is_card]
+            if paths:
+                more = ", …" if len(paths) > _FILES_NAMED else ""
+                said += f"; {counted(len(paths), noun)} without readable facts: {', '.join(paths[:_FILES_NAMED])}{more}"
+        return bounds.clipped(said, bounds.SUMMARY_CHARACTERS)
+
 
 def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
     """Compare scenes and cards, each with each."""
     documents_told = [scene.document for scene in told]
-    known = _names(documents_told)
+    known = {word for s in names.certain(names.sightings(documents_told)) for word in s.name.split()}
     found = [card for document in canon for card in cards.read(document, known)]
     roster = Roster(found, documents_told)
     result = Comparison(cards=found, roster=roster)
     stated_on_cards = list(_of_cards(found, roster))
-    for fact in (fact for passage in stated_on_cards for fact in relations.read(passage, roster)):
-        if fact.attribute == "relation" and fact.is_sure:
-            roster.learn_relation(int(fact.key[0]), int(fact.key[1]), fact.data)
-    read = [*stated_on_cards, *_of_scenes(told, roster)]
-    for passage in read:
+    for stated in (stated for passage in stated_on_cards for stated in relations.read(passage)):
+        if stated.attribute == "relation" and stated.is_sure:
+            roster.learn_relation(int(stated.key[0]), int(stated.key[1]), stated.data)
+    passages = [*stated_on_cards, *_of_scenes(told, roster)]
+    for passage in passages:
         if len(result.facts) < _FACTS:
-            read_off = (fact for rule in _READERS for fact in rule(passage, roster))
-            result.facts += {(fact.attribute, fact.key, fact.value): fact for fact in read_off}.values()
+            read = (stated for rules in _READERS for stated in rules.read(passage))
+            result.facts += {(stated.attribute, stated.key, stated.value): stated for stated in read}.values()
     result.facts = _firm(result.facts)
-    _contradict(result, read)
-    stated = {fact.passage.path for fact in result.facts}
-    paths = [document.path for document in [*canon, *documents_told]]
-    result.unread = [path for path in dict.fromkeys(paths) if path not in stated]
+    _contradict(result, passages)
+    paths_read = {stated.passage.path for stated in result.facts}
+    paths = dict.fromkeys(document.path for document in [*canon, *documents_told])
+    result.unread = [path for path in paths if path not in paths_read]
     return result
-
-
-def _names(scenes_told: Sequence[documents.Document]) -> set[str]:
-    from app.tools.story import names
-
-    return {word for s in names.certain(names.sightings(scenes_told)) for word in s.name.split()}
 
 
 def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
     for card in found:
-        number = roster.number(card.entity)
+        who = roster.number(card.entity)
         for index, line in enumerate(card.lines):
             name, _, value = line.text.partition(" : ")
-            label = passages.of_line(name, number, roster) if _NAMED.search(name) else name.lower()
-            normal = passages.of_line(value if line.field else line.text, number, roster)
+            text = reader.of_line(value if line.field else line.text, who, roster)
+            if line.field:
+                label = reader.of_line(name, who, roster) if _P.full_name.search(name) else name.lower()
+                text = f"@{who}'s {name if re.search('[0-9]', name) else label} : {text}"
+            document = card.entity.document
             yield Passage(
-                text=f"@{number}'s {name if _FIGURE.search(name) else label} : {normal}" if line.field else normal,
+                text=text,
                 path=card.path,
                 line=line.line,
-                quote=bounds.clipped(card.entity.document.lines[line.line - 1] if card.entity.document else line.text),
+                quote=bounds.clipped(document.lines[line.line - 1] if document else line.text),
                 context=line.text.lower(),
                 order=-1,
                 index=index,
-                subject=number,
+                roster=roster,
+                subject=who,
                 field=line.field,
             )
 
 
 def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
-    teller = _teller(told, roster)
+    teller = _teller(roster)
     years = _years(told)
     for order, scene in enumerate(told):
         narrator = roster.numbered(scene.pov) or _writer(scene.document, roster) or teller
-        reader = passages.Reader(
-            roster,
-            scene.path,
-            order,
-            narrator=narrator,
-            date=scene.date or years.get(scene.path),
-            number=scene.number,
-            is_alone=len(told) == 1,
-            is_flashback=scene.is_flashback,
-            place=scene.place,
-        )
         line = scene.document.front_matter_lines.get("date")
         if line:
             yield Passage(
@@ -180,16 +169,27 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
                 context="",
                 order=order,
                 index=0,
+                roster=roster,
                 date=scene.date,
             )
-        yield from reader.read(prose.paragraphs(scene.document))
+        yield from reader.Reader(
+            roster,
+            scene.path,
+            order,
+            narrator=narrator,
+            date=scene.date or years.get(scene.path),
+            number=scene.number,
+            is_alone=len(told) == 1,
+            is_flashback=scene.is_flashback,
+            place=scene.place,
+        ).read(prose.paragraphs(scene.document))
 
 
 def _writer(document: documents.Document, roster: Roster) -> int:
     """Return whose diary or letter a scene is by its heading, 0 if it says none."""
-    match = _WRITTEN.search(document.title)
-    number = roster.numbered(match[1] or match[2]) if match else 0
-    return number if roster.is_person(number) else 0
+    match = _P.written.search(document.title)
+    who = roster.numbered(match[1] or match[2]) if match else 0
+    return who if roster.is_person(who) else 0
 
 
 def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
@@ -203,24 +203,22 @@ def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
             year = scene.date.year
         elif year is None:
             text = " ".join(scene.document.lines[:_OPENING_LINES])
-            whole = [
-                d for d in dates.find(text) if d.year and not _TOLD_BACK.search(text, max(d.start - 60, 0), d.start)
-            ]
-            year = whole[0].year if whole else None
+            stated = (
+                date.year
+                for date in dates.find(text)
+                if date.year and not _P.told_back.search(text, max(date.start - 60, 0), date.start)
+            )
+            year = next(stated, None)
         if year is not None and scene.date is None:
             found[scene.path] = dates.StoryDate(year=year)
     return found
 
 
-def _teller(told: Sequence[Scene], roster: Roster) -> int:
+def _teller(roster: Roster) -> int:
     """Return who tells the story: whom a card calls its narrator, or the unnamed narrator."""
     for entity in roster.entities[:-1]:
-        text = (
-            "\n".join(entity.document.lines).lower()
-            if entity.document and roster.is_person(roster.number(entity))
-            else ""
-        )
-        if re.search(r"\bnarrator\b|\btells the story\b|\bfirst[- ]person\b", text):
+        is_person = entity.document and roster.is_person(roster.number(entity))
+        if entity.document and is_person and _P.teller.search("\n".join(entity.document.lines).lower()):
             return roster.number(entity)
     return roster.narrator
 
@@ -231,93 +229,76 @@ def _firm(told: Sequence[Fact]) -> list[Fact]:
     Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
     another, a mark that only one person has tells who is meant, and so does a known relation.
     """
-    sure = [fact for fact in told if fact.is_sure]
+    sure = [stated for stated in told if stated.is_sure]
     bearers: dict[tuple[str, ...], set[str]] = {}
-    for fact in sure:
-        if fact.attribute == "side":
-            bearers.setdefault(fact.key[1:], set()).add(fact.key[0])
-    related = {fact.key for fact in sure if fact.attribute == "relation"}
+    for stated in sure:
+        if stated.attribute == "side":
+            bearers.setdefault(stated.key[1:], set()).add(stated.key[0])
     return [
-        fact
-        for fact in told
-        if fact.is_sure
-        or fact.kind in _KEPT_IN_DOUBT
-        or (fact.attribute == "side" and bearers.get(fact.key[1:]) == {fact.key[0]})
-        or (fact.attribute == "relation" and fact.key in related)
+        stated
+        for stated in told
+        if stated.is_sure
+        or stated.kind in _KEPT_IN_DOUBT
+        or (stated.attribute == "side" and bearers.get(stated.key[1:]) == {stated.key[0]})
     ]
 
 
-def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
+def _contradict(result: Comparison, passages: Sequence[Passage]) -> None:
+    for pairs in (
+        calendar.next_days(result.facts),
+        calendar.interval_conflicts(result.facts, passages),
+        objects.conflicts(passages),
+    ):
+        result.contradictions += [Contradiction(one=one, other=other, versions=(one, other)) for one, other in pairs]
     groups: dict[tuple[str, ...], list[Fact]] = {}
-    for fact in [*result.facts, *relative_ages.derived(result.facts)]:
-        groups.setdefault((fact.kind, fact.attribute, *fact.key), []).append(fact)
-    days = [fact for fact in result.facts if fact.attribute in {"weekday", "next_day"}]
-    result.contradictions += [
-        Contradiction(one=one, other=other, versions=(one, other)) for one, other in calendar_dates.next_days(days)
-    ]
-    result.contradictions += [
-        Contradiction(one=one, other=other, versions=(one, other))
-        for one, other in intervals.conflicts(result.facts, read)
-    ]
-    result.contradictions += [
-        Contradiction(one=one, other=other, versions=(one, other))
-        for one, other in objects.conflicts(read, result.roster)
-    ]
-    for (kind, attribute, *_), told in groups.items():
-        if attribute in {"interval", "age_difference"}:
+    for stated in [*result.facts, *ages.derived(result.facts)]:
+        groups.setdefault((stated.attribute, *stated.key), []).append(stated)
+    for (attribute, *_), told in groups.items():
+        if attribute not in _DIFFER:
             continue
-        if attribute == "status":
-            _contradict_deaths(result, told)
-        else:
-            _contradict_group(
-                result, calendar_dates.usual_weekdays(told) if attribute == "weekday" else told, _DIFFER[kind]
-            )
+        if attribute == "weekday":
+            told = calendar.usual_weekdays(told)
+        elif attribute == "status":
+            told = _counted_deaths(told)
+        _contradict_group(result, told, attribute)
 
 
-def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
-    """Find who acts after a death; a death that scenes tell themselves counts from there, whatever a card says."""
-    narrated = any(fact.value == "dead" and not fact.passage.is_card for fact in told)
-    dated = narrated or any(fact.value == "dead" and fact.data[1] is not None for fact in told)
-    counted = [fact for fact in told if not (dated and fact.value == "dead" and not deaths.is_dated(fact))]
-    before = len(result.contradictions)
-    _contradict_group(result, counted, deaths.differ)
-    result.contradictions[before:] = [
-        Contradiction(one=entry.one, other=entry.other, versions=(entry.one, entry.other))
-        for entry in result.contradictions[before:]
-    ]
+def _counted_deaths(told: Sequence[Fact]) -> list[Fact]:
+    """Return what counts where several deaths are told: one that scenes tell or that has a date, before a card's."""
+    is_told = any(stated.value == "dead" and deaths.is_dated(stated) for stated in told)
+    return [stated for stated in told if not (is_told and stated.value == "dead" and not deaths.is_dated(stated))]
 
 
-def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable[[Fact, Fact], bool]) -> None:
+def _contradict_group(result: Comparison, told: Sequence[Fact], attribute: str) -> None:
     """Hold the versions of one thing against each other; each that contradicts an earlier one is found once."""
     versions = _versions(told)
-    changes = [_place(fact) for fact in versions if fact.value == "changed"]
-    versions = [fact for fact in versions if fact.value != "changed"]
+    changes = [stated.passage.position for stated in versions if stated.value == "changed"]
+    versions = [stated for stated in versions if stated.value != "changed"]
     reported: set[str] = set()
     for position, other in enumerate(versions):
         for one in versions[:position]:
             result.comparisons += 1
+            start, end = one.passage.position, other.passage.position
             if (
                 one.passage is other.passage
                 or other.value in reported
-                or any(_place(one) <= change <= _place(other) or change[0] < 0 for change in changes)
-                or not differ(one, other)
+                or any(start <= change <= end or change[0] < 0 for change in changes)
+                or not _DIFFER[attribute](one, other)
                 or _is_aware(one, other)
                 or _is_aware(other, one)
             ):
                 continue
             reported.add(other.value)
-            result.contradictions.append(Contradiction(one=one, other=other, versions=tuple(versions)))
-
-
-def _place(fact: Fact) -> tuple[int, int]:
-    return fact.passage.order, fact.passage.index
+            pair = attribute == "status"
+            shown = (one, other) if pair else tuple(versions)
+            result.contradictions.append(Contradiction(one=one, other=other, versions=shown))
 
 
 def _versions(told: Sequence[Fact]) -> list[Fact]:
     """Return the first facts of each value in each file, cards first."""
     first: dict[tuple[str, str, str], Fact] = {}
-    for fact in sorted(told, key=lambda fact: (fact.passage.order, fact.passage.index)):
-        first.setdefault((fact.value, fact.passage.path, str(fact.data)), fact)
+    for stated in sorted(told, key=lambda stated: stated.passage.position):
+        first.setdefault((stated.value, stated.passage.path, str(stated.data)), stated)
     return list(first.values())[:_VERSIONS]
 
 
@@ -325,33 +306,28 @@ def _is_aware(one: Fact, other: Fact) -> bool:
     """Return whether the text about one fact also names the other's value: then it knows of the difference."""
     if one.passage.is_card:
         return False
-    words = _value_words(other) - _value_words(one)
-    return any(_is_named(word, one.passage.context) for word in words)
+    return any(_is_named(word, one.passage.context) for word in _value_words(other) - _value_words(one))
 
 
 def _is_named(word: str, context: str) -> bool:
     """Return whether a text names a value without denying it."""
     return any(
-        not re.search(
-            r"(?:\b(?:not|never|without|no)\b|n['’]t\b)[^.;]{0,18}$",
-            context[max(found.start() - 30, 0) : found.start()],
-        )
+        not _P.denied.search(context[max(found.start() - 30, 0) : found.start()])
         for found in re.finditer(rf"\b{re.escape(word)}\b", context)
     )
 
 
-def _value_words(fact: Fact) -> set[str]:
-    if fact.kind == "age":
-        years = fact.data[1] if isinstance(fact.data, tuple) else 0
-        return {str(years), dates.in_words(years)} if isinstance(years, int) else set()
-    if fact.kind == "death" or fact.attribute in {"rank", "trade", "side"}:
+def _value_words(stated: Fact) -> set[str]:
+    """Return the words that show that a text knows of a value."""
+    attribute, value, data = stated.attribute, stated.value.lower(), stated.data
+    if attribute == "age":
+        return {str(data[1]), dates.in_words(data[1])} if isinstance(data[1], int) else set()
+    if attribute == "place_side":
+        return {stated.value, "other bank", "other side"}
+    if attribute == "weekday":
+        return {value.split()[0]}
+    if attribute == "date" and data.day:
+        return {value}
+    if attribute in _UNNAMED:
         return set()
-    if fact.kind == "place_side":
-        return {fact.value, "other bank", "other side"}
-    if fact.attribute == "date" and isinstance(fact.data, dates.StoryDate) and fact.data.day:
-        return {fact.value.lower()}
-    if fact.attribute == "weekday":
-        return {fact.value.split()[0].lower()}
-    if fact.kind == "distance_travel":
-        return set()
-    return {word for word in re.findall(r"[a-z]+", fact.value.lower()) if len(word) > 2}
+    return {word for word in re.findall(r"[a-z]+", value) if len(word) > 2}

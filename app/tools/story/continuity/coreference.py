@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from app.tools.story.continuity import naming, vocabulary
+from app.tools.story.continuity.language import Patterns, words
 from app.tools.story.continuity.roster import Roster
 
+PATTERNS = Patterns("coreference")
 _NEAR_SENTENCES = 7
 SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3
 """Somebody without a name, instead of a number of the cast."""
-UNNAMED = re.compile(
-    r"(?<![,—–] )(?<!was )(?<!is )(?<!am )(?<!as )(?<!like )(?<!were )(?<!been )(?<!for )(?<!than )\b(?i:an?|the|another|one|that|this|my|his|her) "
-    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS | naming.OFFICES))})\b(?!['’]s)"
-)
-"""Somebody whom a text only describes: `an old man`."""
 
 
 def unnamed_gender(noun: str) -> int:
     """Return somebody without a name of the gender that a noun has."""
-    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN if noun in vocabulary.MALE_NOUNS else SOMEBODY
+    return SOME_WOMAN if noun in words("female_nouns") else SOME_MAN if noun in words("male_nouns") else SOMEBODY
 
 
 @dataclass(slots=True)
@@ -38,6 +34,10 @@ class Chain:
         """Note that a sentence means a person."""
         self.sentences[-1].append(person)
 
+    def last(self) -> int:
+        """Return who was named first in the last sentence that names anybody, 0 if nobody known."""
+        return max(next((people[0] for people in reversed(self.sentences) if people), 0), 0)
+
     def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
         """Return the person whom a pronoun means, and whether another could be meant.
 
@@ -45,22 +45,18 @@ class Chain:
         """
         for distance, people in enumerate(reversed(self.sentences)):
             fitting = [p for p in people if p != exclude and (p == SOMEBODY or gender_of(roster, p) == gender)]
-            if fitting and fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
+            if not fitting:
+                continue
+            if fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
                 return next(p for p in fitting if p > 0), distance > 1
-            if fitting:
-                if opens and distance == 1 and people[0] == fitting[0]:
-                    return fitting[0], False
-                return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
+            if opens and distance == 1 and people[0] == fitting[0]:
+                return fitting[0], False
+            return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
         for people in reversed(self.sentences[-2:]):
             unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
             if unknown:
-                near = {
-                    p
-                    for people in self.sentences[-3:]
-                    for p in people
-                    if p != exclude and gender_of(roster, p) in {None, gender}
-                }
-                return unknown[0], len(near) > 1
+                near = {p for people in self.sentences[-3:] for p in people if p != exclude}
+                return unknown[0], len({p for p in near if gender_of(roster, p) in {None, gender}}) > 1
         return 0, True
 
     def _crowded(self, roster: Roster, gender: str, distance: int) -> bool:
@@ -73,11 +69,11 @@ def gender_of(roster: Roster, person: int) -> str | None:
     return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
 
 
-def described(text: str, position: int, someone: int, chain: Chain, roster: Roster) -> int:
+def described(text: str, match: re.Match[str], chain: Chain, roster: Roster) -> int:
     """Return whom `the old man` means: the only man spoken of lately, else somebody without a name."""
-    gender = gender_of(roster, someone)
-    near = {p for people in chain.sentences for p in people if gender_of(roster, p) == gender}
-    definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])
-    if re.match(r"[\w-]+ (?:on|in|at|with|who|from|behind|of|under|beside|by) ", text[position : position + 30]):
+    someone, position = unnamed_gender(match["noun"]), match.start("noun")
+    if PATTERNS.told_apart.match(text, position):
         return someone
+    near = {p for people in chain.sentences for p in people if gender_of(roster, p) == gender_of(roster, someone)}
+    definite = PATTERNS.definite.search(text[max(position - 14, 0) : position])
     return next(iter(near)) if definite and len(near) == 1 else someone

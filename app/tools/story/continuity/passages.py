@@ -1,46 +1,33 @@
-"""Passages: sentences in which names and pronouns have been replaced by whom they mean.
+"""Passages and facts: a sentence whose names and pronouns are numbers of the cast, and what it says of them.
 
-`She gave Kael her ring` becomes `@2 gave @1 @2's ring`, so that what is read off a passage needs no grammar of names.
+`She gave Kael her ring` is read as `@2 gave @1 @2's ring`, so that the rules need no grammar of names.
 """
 
 # Why: docs/decisions/0244.
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from app.tools import bounds
-from app.tools.story import dates, documents, prose
-from app.tools.story.cast import Mention
-from app.tools.story.continuity import vocabulary, wording
-from app.tools.story.continuity.coreference import UNNAMED, Chain, described, unnamed_gender
+from app.tools.story import dates
+from app.tools.story.continuity.language import PERSON, Patterns
 from app.tools.story.continuity.roster import Roster
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_PRONOUNS = {
-    "he": "he", "him": "he", "himself": "he", "his": "he", "she": "she", "hers": "she", "her": "she", "herself": "she",
-    "i": "i", "me": "i", "my": "i", "mine": "i", "myself": "i",
+_P = Patterns("passages")
+_CLAUSE, _OWNER_REACH, _SENTENCE = 160, 90, 300
+KINDS = {
+    "age": "age", "age_difference": "age", "eye_colour": "appearance", "hair_colour": "appearance",
+    "beard_colour": "appearance", "side": "side", "hand": "side", "place_side": "place_side", "status": "death",
+    "died": "death", "cause": "death", "date": "dates_order", "weekday": "dates_order", "next_day": "dates_order",
+    "interval": "dates_order", "distance": "distance_travel", "travel_time": "distance_travel", "rank": "rank_relation",
+    "trade": "rank_relation", "relation": "rank_relation", "owner": "possession", "possession": "possession",
+    "location": "thing", "material": "thing",
 }  # fmt: skip
-_POSSESSIVE = frozenset({"his", "her", "hers", "my", "mine"})
-_AFTER_OBJECT = frozenset(
-    "the a an to in on at of for with from by and or but as that when while until till if because so then into onto "
-    "over under up down out off away back again about after before across along around beside behind between through "
-    "toward towards without within was were is are had has have would could should might not what who how why where "
-    "this these those nothing something anything everything more now here there too either for alone once".split()
-)
-_SUBJECT_IS = re.compile(r"@[?~]?(\d+)(?:,? (?:is|was|had been|being|only|just|not))+ $")
-_FIRST_PERSON = re.compile(r"\b(?:I|my|me)\b")
-_OFTEN = 3
-_KIN = re.compile(
-    r" (?:(?:elder|older|younger|late|own|old|dear|poor|little|big|only|dead|twin|young|good) )*"
-    rf"(?P<k>{'|'.join(sorted(vocabulary.KINSHIP, key=len, reverse=True))})\b(?!-)(?P<s>['’]s\b)?(?!,? (?:\w+, )?[A-Z])"
-)
-_DISLOCATED = re.compile(r"^(@[~?]\d+)(?= [^@.;]{3,60}, (?:poor |old |dear |was |our )+@(\d+)[,.])")
-_SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:the|old|young) )?@[?~]?(\d+)\b(?!'s)")
-_SAYS = re.compile(rf"@[?~]?(\d+)(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS})\b")
+"""Each attribute that can be stated, with the kind of contradiction that it can be part of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +48,8 @@ class Passage:
     """Place of its file in the telling; -1 for a card."""
     index: int
     """Place of the passage in its file."""
+    roster: Roster = dataclasses.field(compare=False, repr=False)
+    """The cast."""
     date: dates.StoryDate | None = None
     """When its scene plays."""
     number: int | None = None
@@ -86,267 +75,143 @@ class Passage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it stands on a card."""
+        """Whether it is on a card."""
         return self.order < 0
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Its place in the telling."""
+        return self.order, self.index
 
-class Reader:
-    """Reads the paragraphs of one file in order."""
+    @property
+    def value(self) -> str:
+        """What a card's field says."""
+        return self.text.partition(" : ")[2]
 
-    def __init__(self, roster: Roster, path: str, order: int, **scene: object) -> None:
-        self._roster = roster
-        self._path = path
-        self._order = order
-        self._scene = scene
-        self._narrator = int(scene.pop("narrator", 0))  # type: ignore[call-overload]
-        self._chain = Chain()
-        self._speech = Chain()
-        self._speakers: list[int] = []
-        self._index = 0
-        self._asked = ""
-        self._there = 0
-        self._is_first_person = False
+    @property
+    def is_earlier(self) -> bool:
+        """Whether it tells of another time than its scene's."""
+        return self.is_flashback or bool(_P.other_time.search(self.text))
 
-    def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
-        """Yield the passages of the paragraphs."""
-        texts = [p.text.lower() for p in paragraphs]
-        told = (m for p in paragraphs for m in _FIRST_PERSON.finditer(p.text) if not p.is_spoken(m.start()))
-        self._is_first_person = len(list(itertools.islice(told, _OFTEN))) == _OFTEN
-        for position, paragraph in enumerate(paragraphs):
-            context = " ".join(texts[max(position - 1, 0) : position + 3])
-            yield from self._paragraph(paragraph, context)
+    def clause(self, position: int) -> str:
+        """Return the part of the clause before a position."""
+        return clause(self.text, position)
 
-    def _paragraph(self, paragraph: prose.Paragraph, context: str) -> Iterator[Passage]:
-        mentions = self._roster.cast.mentions(paragraph.text)
-        parts = list(_parts(paragraph))
-        told: dict[int, tuple[str, int]] = {}
-        for number, (start, end, spoken) in enumerate(parts):
-            if not spoken:
-                told[number] = self._told(paragraph, mentions, start, end)
-        main = self._speaker(paragraph, [text for text, _ in told.values()])
-        asked, questions = self._asked, []
-        for number, (start, end, spoken) in enumerate(parts):
-            speaker = (_named_after(told, number) or main) if spoken else 0
-            text, subject = told[number] if not spoken else self._said(paragraph, mentions, start, end, speaker)
-            self._index += 1
-            if spoken and text.rstrip("\"'”’ ").endswith("?"):
-                questions.append(text)
-            sentence = paragraph.sentence_at(start)
-            yield Passage(
-                text=text,
-                path=self._path,
-                line=paragraph.line_at(start),
-                quote=bounds.clipped(sentence.text),
-                context=context,
-                order=self._order,
-                index=self._index,
-                is_spoken=spoken,
-                speaker=speaker,
-                subject=subject,
-                there=self._there,
-                answers=asked if spoken else "",
-                **self._scene,  # type: ignore[arg-type]
-            )
-            for named in re.finditer(r"@(\d+)\b", text):
-                if self._roster.may_be_place(int(named[1])) and int(named[1]) != self._roster.narrator:
-                    self._there = int(named[1])
-        self._asked = " ".join(questions)
-
-    def _told(self, paragraph: prose.Paragraph, mentions: Sequence[Mention], start: int, end: int) -> tuple[str, int]:
-        before = next((people[0] for people in reversed(self._chain.sentences) if people), 0)
-        before = max(before, 0)
-        self._chain.opened()
-        narrator, who = self._narrator, self._narrator if self._is_first_person else 0
-        text = _replaced(paragraph.text, mentions, start, end, self._roster, self._chain, narrator, exclude=who)
-        return text, before
-
-    def _said(
-        self, paragraph: prose.Paragraph, mentions: Sequence[Mention], start: int, end: int, speaker: int
-    ) -> tuple[str, int]:
-        before = next((people[0] for people in reversed(self._speech.sentences) if people), 0)
-        self._speech.opened()
-        text = _replaced(
-            paragraph.text,
-            mentions,
-            start,
-            end,
-            self._roster,
-            self._speech,
-            speaker,
-            others=self._chain,
-            exclude=speaker,
+    def is_unreal(self, match: re.Match[str], end: int | str = 0) -> bool:
+        """Return whether a match, up to the end of a group, is asked, denied, wished or only compared."""
+        text, last = self.text, match.end(end)
+        before = _P.but_for.sub("", self.clause(match.start()))
+        return bool(
+            _P.asked.search(text)
+            or _P.not_so.search(before)
+            or _P.not_so.search(text, match.start(), last)
+            or _P.denied.search(before.rpartition(",")[2])
+            or _P.denied.search(text, match.start(), last)
         )
-        return text, before
 
-    def _speaker(self, paragraph: prose.Paragraph, told: Sequence[str]) -> int:
-        """Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is."""
-        if not paragraph.speech:
-            self._speakers = []
-            return 0
-        speaker = 0
-        for text in told:
-            said = [m for m in (_SAID.search(text), _SAYS.search(text)) if m]
-            if said:
-                match = min(said, key=lambda m: m.start())
-                speaker = int(match[1])
-                break
-        if not speaker:
-            people = [int(n) for text in told for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
-            speaker = people[0] if people and self._roster.is_person(people[0]) else 0
-        if not speaker and not told and len(self._speakers) > 1:
-            speaker = self._speakers[-2]
-        self._speakers = [*self._speakers[-1:], speaker]
-        return speaker
+    def people(self, *rules: re.Pattern[str]) -> Iterator[tuple[re.Match[str], int, bool]]:
+        """Yield each match of the rules whose group `p` is a person, with the number and whether it is sure."""
+        for rule in rules:
+            for match in rule.finditer(self.text):
+                number, sure = person(match)
+                if self.roster.is_person(number):
+                    yield match, number, sure
 
+    def named(self, text: str) -> str:
+        """Return a text with the names of those whom it numbers."""
+        return re.sub(PERSON, lambda match: self.roster.name(number(match[0])), text)
 
-def _named_after(told: Mapping[int, tuple[str, int]], number: int) -> int:
-    """Return who is said to speak in the words right after a speech, 0 if they do not say."""
-    text = told.get(number + 1, ("", 0))[0]
-    match = _SAYS.match(text) or re.match(rf"\W*{_SAID.pattern}", text)
-    return int(match[1]) if match else 0
+    def bearer(self, start: int, end: int) -> tuple[int, bool]:
+        """Return of whom the words between two positions tell, and whether that is sure; 0 if of nobody known.
 
+        It is the owner before them, whom `of` names after them, the person whom they describe, or the subject of the
+        clause.
+        """
+        text = self.text
+        own = _P.own.search(text, max(start - _OWNER_REACH, 0), start)
+        heir = _P.heir.search(self.clause(start)) if own or text[:start].endswith("'s ") else None
+        follows = _P.following.match(text, end) if _P.adjective.search(text, 0, end) else None
+        found = heir or follows or own or _P.of.match(text, end)
+        if not found and ("@~" in text[:start] or "@?" in text[:start]):
+            found = _P.dislocated.match(text, end)
+        return told_of(found[1]) if found else self._subject_of(text[max(start - _SENTENCE, 0) : start])
 
-def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
-    """Yield start, end and whether it is spoken of each sentence, cut where speech begins or ends."""
-    cuts = sorted({cut for span in paragraph.speech for cut in (span.start, span.end)})
-    for sentence in paragraph.sentences:
-        edges = [sentence.start, *(cut for cut in cuts if sentence.start < cut < sentence.end), sentence.end]
-        for start, end in itertools.pairwise(edges):
-            if _WORD.search(paragraph.text, start, end):
-                yield start, end, paragraph.is_spoken(start)
-
-
-def _replaced(
-    text: str,
-    mentions: Sequence[Mention],
-    start: int,
-    end: int,
-    roster: Roster,
-    chain: Chain,
-    first_person: int,
-    *,
-    others: Chain | None = None,
-    exclude: int = 0,
-) -> str:
-    """Return a stretch of text with names and pronouns replaced, and note in the chain who was named."""
-    pieces: list[str] = []
-    position = start
-    unnamed = {m.start("noun"): unnamed_gender(m["noun"]) for m in UNNAMED.finditer(text, start, end)}
-    named = {m.start: m for m in mentions if start <= m.start < end}
-    for match in _WORD.finditer(text, start, end):
-        if match.start() < position:
-            continue
-        mention = named.get(match.start())
-        if mention is not None and mention.end <= end and not _is_told(text, mention, start, mentions):
-            piece, after = _named(text, mention, end, roster, chain)
-            pieces, position = [*pieces, text[position : mention.start], piece], after
-            continue
-        if match.start() in unnamed:
-            chain.add(described(text, match.start(), unnamed[match.start()], chain, roster))
-        bare = match[0].replace("’", "'").partition("'")[0]
-        if bare.lower() == "our":
-            piece, after = _kin(text, first_person, f"@{first_person}'s", match.end(), roster, chain)
-            if after > match.end():
-                pieces, position = [*pieces, text[position : match.start()], piece], after
-            continue
-        gender = _PRONOUNS.get(bare.lower())
-        if gender is None or (bare == "i" and gender == "i"):
-            continue
-        before = "".join(pieces[-2:]) + text[position : match.start()]
-        person, doubtful = first_person, False
-        if gender != "i":
-            person, doubtful = _meant(chain, others, roster, gender, exclude, before)
-        if person:
-            chain.add(person)
-        if person > 0:
-            mark = f"@{'?' if doubtful else '' if gender == 'i' else '~'}{person}"
-            piece, after = _kin(text, person, *_pronoun(text, match, mark), roster, chain)
-            pieces += [text[position : match.start()], piece]
-            position = after
-    return _DISLOCATED.sub(r"@\2", wording.plain("".join([*pieces, text[position:end]])))
+    def _subject_of(self, sentence: str) -> tuple[int, bool]:
+        """Return the person whom the last clause of a sentence names, or the whole sentence."""
+        opening = max((m.end() for m in _P.colon.finditer(sentence)), default=0)
+        for stretch in (sentence[opening:], sentence):
+            people = [m for m in re.finditer(PERSON, stretch) if self.roster.is_person(number(m[0]))]
+            nobody = [m for m in _P.somebody.finditer(stretch) if not people or m.start() > people[-1].end() + 2]
+            if _P.unknown.search(stretch) or (nobody and not _P.predicate.search(stretch[: nobody[-1].start()])):
+                return 0, False
+            named = [m for m in people if not stretch.startswith("'s", m.end())]
+            if named:
+                nearest = named[-1]
+                near = _P.described.match(stretch, nearest.end()) and not _P.about.search(stretch[: nearest.start()])
+                return told_of((nearest if near or _P.appositive.match(stretch, nearest.end()) else named[0])[0])
+            if people:
+                return told_of(people[-1][0])
+        return self.subject, self.is_card and bool(self.subject)
 
 
-def _is_told(text: str, mention: Mention, start: int, mentions: Sequence[Mention]) -> bool:
-    """Return whether an office is what a sentence says of somebody: `Jonas, the baker`, `the baker Jonas`, `Jonas was
-    the baker`.
-    """
-    if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():
-        return False
-    before = text[start : mention.start]
-    told = re.search(r"\b(?:is|was|am|are|been|only|become|became) $", before) or any(
-        m.after == mention.start - 2 and m.entity is mention.entity for m in mentions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that a passage says."""
+
+    attribute: str
+    """What it is about, in one word."""
+    subject: str
+    """Of whom or what, as findings call it."""
+    key: tuple[str, ...]
+    """Facts of one attribute are compared where their keys are equal."""
+    value: str
+    """What is said, for people."""
+    data: Any
+    """What is said, for comparisons."""
+    passage: Passage
+    """Where it is said."""
+    is_sure: bool = True
+    """Whether it is clear of whom it is said."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the contradiction that it can be part of."""
+        return KINDS[self.attribute]
+
+
+def fact(
+    passage: Passage, attribute: str, who: int | str, value: str, data: object, sure: bool = True, *key: str
+) -> Fact:
+    """Return a fact of somebody by number, or of a thing by name; without a key it is compared by the number."""
+    subject = passage.roster.name(who) if isinstance(who, int) else who
+    return Fact(
+        attribute=attribute,
+        subject=subject,
+        key=key or (str(who),),
+        value=value,
+        data=data,
+        passage=passage,
+        is_sure=sure,
     )
-    opens = not before.strip() and re.match(r"[.,;]|$| of | in | at ", text[mention.after :])
-    named = next((m for m in mentions if mention.after < m.start <= mention.after + 2), None)
-    return bool(told or opens) or (named is not None and named.entity is mention.entity)
 
 
-def _named(text: str, mention: Mention, end: int, roster: Roster, chain: Chain) -> tuple[str, int]:
-    """Return what stands for a name, and where the text continues."""
-    person = roster.number(mention.entity)
-    piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, end)
-    if not roster.is_person(person):
-        return piece, after
-    chain.add(person)
-    return _kin(text, person, piece, after, roster, chain)
+def number(text: str) -> int:
+    """Return the number of `@12` or `@~12`."""
+    return int(text.strip("@?~"))
 
 
-def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: Chain) -> tuple[str, int]:
-    """Return the only brother for `his brother`, and where the text continues; else what was given."""
-    match = _KIN.match(text, after) if piece.endswith("'s") and "?" not in piece else None
-    relative = roster.relative(person, match["k"].lower()) if match else 0
-    if not match or not relative:
-        return piece, after
-    chain.add(relative)
-    return f"@~{relative}" + ("'s" if match["s"] else ""), match.end()
+def told_of(text: str) -> tuple[int, bool]:
+    """Return the number of `@12` or `@?12's`, and whether it is sure."""
+    return number(text.removesuffix("'s")), "?" not in text
 
 
-def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
-    """Return what stands for a pronoun, and where the text continues; `he's` becomes `@n is`."""
-    bare, _, tail = match[0].replace("’", "'").partition("'")
-    following = _WORD.match(text, match.end() + 1)
-    if tail == "s":
-        return f"{mark} is", match.end()
-    possessive = _is_possessive(bare.lower(), following, text[match.end() : match.end() + 1])
-    return mark + ("'s" if possessive else ""), match.start() + len(bare) if tail else match.end()
+def person(match: re.Match[str], group: str | int = "p") -> tuple[int, bool]:
+    """Return the number of the person in a group, and whether it is sure."""
+    return told_of(match[group])
 
 
-def _meant(
-    chain: Chain, others: Chain | None, roster: Roster, gender: str, exclude: int, before: str
-) -> tuple[int, bool]:
-    """Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the
-    person.
-    """
-    own = _SUBJECT_IS.search(before)
-    exclude = int(own[1]) if own else exclude
-    opens = not re.search(r"[^\W_]", before)
-    person, doubtful = chain.meant(roster, gender, exclude, opens=opens and others is None)
-    if others is None:
-        return person, doubtful
-    if not person:
-        return others.meant(roster, gender, exclude)[0], True
-    return person, doubtful or person not in chain.sentences[-1]
-
-
-def _is_possessive(word: str, following: re.Match[str] | None, after: str) -> bool:
-    if word == "her":
-        return following is not None and after == " " and following[0].lower() not in _AFTER_OBJECT
-    return word in _POSSESSIVE
-
-
-def of_line(text: str, subject: int, roster: Roster) -> str:
-    """Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the
-    subject.
-    """
-    chain = Chain()
-    chain.opened()
-    chain.add(subject)
-    chain.opened()
-    text = wording.with_subject(text, roster.name(subject), roster.is_person(subject))
-    replaced = _replaced(text, roster.cast.mentions(text), 0, len(text), roster, chain, 0)
-    return replaced.replace(f"@?{subject}'", f"@~{subject}'").replace(f"@?{subject} ", f"@~{subject} ")
-
-
-def of_document(document: documents.Document, reader: Reader) -> list[Passage]:
-    """Return the passages of a file."""
-    return list(reader.read(prose.paragraphs(document)))
+def clause(text: str, position: int) -> str:
+    """Return the part of the clause before a position in a text."""
+    start = max(position - _CLAUSE, 0)
+    ends = [match.end() for match in _P.clause_end.finditer(text, start, position)]
+    return text[ends[-1] if ends else start : position]

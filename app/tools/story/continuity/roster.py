@@ -11,36 +11,15 @@ from collections.abc import Iterable, Sequence
 from app.tools.story import documents, matching, names, prose
 from app.tools.story.canon import Entity
 from app.tools.story.cast import Cast
-from app.tools.story.continuity import naming, vocabulary
+from app.tools.story.continuity import language, naming
 from app.tools.story.continuity.cards import Card
 
-_PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
-_ARTICLE = re.compile(r"\b[Aa]n? (?:young |old |certain )?([A-Z][a-z]+)\b(?! [A-Z])")
-_TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
-_KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
-_LOCATED = re.compile(
-    r"\b(?:in|at|near|through|toward|towards|above|below|into|between|outside|beyond|reached|via|across) $"
-)
-_ACTS = re.compile(
-    rf"(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS}|looked|turned|stood up|sat down|went|nodded|smiled|shook|took|gave|knew|felt|"
-    r"thought|held|put|ran|rose|walked|laughed|wore|reached|shrugged|listened|watched|waited|saw|heard|wrote|read|pulled|picked)\b"
-    r"|['’]s (?:[\w-]+ ){0,2}(?:eyes?|face|hands?|voice|hair|head|mouth|shoulders?|mother|father|brother|sister|wife|husband|son|daughter|uncle|aunt)\b"
-)
-_SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) $")
-_PLACE_NAME = re.compile(
-    r"\b(?:St|Street|Road|Lane|Square|Bridge|Point|Hill|House|Hall|Inn|Bay|Head|Island|River|Lake|Church|Abbey|Wood|Moor|Gate|Court|Green|"
-    r"Park|Row|Market|Station|Harbour|Rock|Tower|Board|Company|North|South|East|West|High|Low|Upper|Lower|Great|New|Mount|Port|Fort|Day|Act|"
-    r"Café|Cafe|Bar|Theatre|Teatro|Plaza|Piazza|Largo|Rua|Rue|Chapel|Hospital|School|College|Library|Museum|War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
-)
-_AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
+_P = language.Patterns("roster")
+INVERSE = dict(pair.split("/") for pair in language.listed("inverse_kinship"))
+INVERSE |= {value: key for key, value in INVERSE.items()}
+"""What A is to B where B is this to A; others are mutual."""
 _MAX_TEXTS = 400
 _SUGGESTED = 4
-_RELATIVES = frozenset(
-    "papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split()
-)
-_NOT_NAMES = frozenset(
-    "St Saint The Mount Lake New Old Great Little Upper Lower North South East West High Low".split()
-)
 
 
 _NARRATOR = Entity(
@@ -59,7 +38,7 @@ class Roster:
         entities = _distinct([card.entity for card in cards])
         known_names = {word for entity in entities for alias in entity.aliases for word in alias.split()}
         small = {word for document in scenes for word in re.findall(r"\b[a-z]{4,}\b", " ".join(document.lines))}
-        with_article = Counter(m[1] for d in scenes for line in d.lines for m in _ARTICLE.finditer(line))
+        with_article = Counter(m[1] for d in scenes for line in d.lines for m in _P.article.finditer(line))
         seen = [s for s in seen if with_article[s.name] < 1 or s.name in known_names]
         self._titles = titles = naming.titles(seen, small)
         entities = naming.with_short_names(entities, seen)
@@ -81,12 +60,14 @@ class Roster:
     def learn_relation(self, one: int, other: int, relation: str) -> None:
         """Note what `other` is to `one`, so that `his brother` can mean somebody."""
         self._relatives.setdefault((one, relation), set()).add(other)
-        self._relatives.setdefault((other, vocabulary.INVERSE.get(relation, relation)), set()).add(one)
+        self._relatives.setdefault((other, INVERSE.get(relation, relation)), set()).add(one)
 
     def relative(self, person: int, word: str) -> int:
         """Return the only one who is a person's sister or son, 0 if none or several may be."""
-        gender = "he" if word in vocabulary.MALE_WORDS else "she" if word in vocabulary.FEMALE_WORDS else None
-        known = self._relatives.get((person, vocabulary.KINSHIP.get(word, "")), set())
+        gender = (
+            "he" if word in language.words("male_words") else "she" if word in language.words("female_words") else None
+        )
+        known = self._relatives.get((person, language.classes("kinship").get(word, "")), set())
         fitting = [number for number in known if gender is None or self.gender(number) in {gender, None}]
         return fitting[0] if len(fitting) == 1 else 0
 
@@ -114,7 +95,7 @@ class Roster:
     def may_be_place(self, number: int) -> bool:
         """Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act."""
         entity = self.entities[number - 1]
-        one_word = " " not in entity.name or _PLACE_NAME.search(entity.name) is not None
+        one_word = " " not in entity.name or _P.place_name.search(entity.name) is not None
         unseen = self._genders[number - 1] is None and number not in self._acting
         return not self.is_person(number) or (entity.kind == "unknown" and one_word and unseen)
 
@@ -130,14 +111,14 @@ class Roster:
                     number = self.number(mention.entity)
                     before = text[max(mention.start - 24, 0) : mention.start]
                     use = uses.setdefault(number, Counter())
-                    use["located"] += bool(_LOCATED.search(before)) and not mention.is_possessive
-                    title = _TITLE.search(before)
+                    use["located"] += bool(_P.located.search(before)) and not mention.is_possessive
+                    title = _P.title.search(before)
                     use["titled"] += title is not None and title[1].lower() in self._titles
                     use["acts"] += bool(
-                        _ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)
-                    ) or bool(_SAID.search(before))
+                        _P.acts.match(text, mention.end) and not _P.after_preposition.search(before)
+                    ) or bool(_P.said.search(before))
                     use["all"] += 1
-                    word = _KIN_BEFORE.search(before) or _TITLE.search(before)
+                    word = _P.kin_before.search(before) or _P.title.search(before)
                     _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
                     _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
                 people = {self.number(m.entity) for m in mentions}
@@ -164,12 +145,12 @@ class Roster:
                 self._persons[number - 1] = self._genders[number - 1] is not None
         for number, use in uses.items():
             entity = self.entities[number - 1]
-            placed = " " in entity.name and _PLACE_NAME.search(entity.name) and not naming.pronoun_of(entity.name)
+            placed = " " in entity.name and _P.place_name.search(entity.name) and not naming.pronoun_of(entity.name)
             if entity.kind == "unknown" and (placed or self._genders[number - 1] is None):
                 likely = (
                     naming.pronoun_of(entity.name) is not None
                     or use["acts"] + use["titled"] > 0
-                    or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                    or (use["located"] == 0 and _P.place_name.search(entity.name) is None)
                 )
                 if placed:
                     likely = use["titled"] > 0
@@ -177,14 +158,14 @@ class Roster:
 
 
 def _note_word(count: Counter[str], word: str, weight: int = 3) -> None:
-    if word in vocabulary.MALE_WORDS:
+    if word in language.words("male_words"):
         count["he"] += weight
-    elif word in vocabulary.FEMALE_WORDS:
+    elif word in language.words("female_words"):
         count["she"] += weight
 
 
 def _note_pronouns(count: Counter[str], paragraph: prose.Paragraph, start: int, end: int) -> None:
-    for match in _PRONOUN.finditer(paragraph.text, start, end):
+    for match in _P.pronoun.finditer(paragraph.text, start, end):
         if not paragraph.is_spoken(match.start()):
             count["he" if match[1].lower() in {"he", "him", "his"} else "she"] += 1
             return
@@ -222,14 +203,15 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
         if (
             not words
             or words[0].lower() in matching.STOPWORDS
-            or words[-1].lower() in _RELATIVES
+            or words[-1].lower() in language.words("relatives")
             or all(word in known or (word.isupper() and word.capitalize() in known) for word in words)
             or (words[-1].isupper() and words[-1].capitalize() in known)
             or (len(words[0]) == 1 and len(words) == 1)
         ):
             continue
         bare = " ".join(words)
-        aliases = [bare, *(words if len(words) == 2 and entity.kind != "thing" and words[0] not in _NOT_NAMES else [])]
+        two = len(words) == 2 and entity.kind != "thing" and words[0] not in language.words("not_names")
+        aliases = [bare, *(words if two else [])]
         taken = {alias for other in found.values() for alias in other.aliases}
         if bare not in taken:
             fresh = [
