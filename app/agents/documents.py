@@ -29,9 +29,9 @@ def read(path: Path, max_bytes: int) -> bytes:
     Raises:
         errors.InputRefused: it is no file, cannot be read, or is too large.
     """
-    if path.exists() and not path.is_file():
-        raise _refused("unreadable", "is no regular file")
     try:
+        if path.exists() and not path.is_file():
+            raise _refused("unreadable", "is no regular file")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:

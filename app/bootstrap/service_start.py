@@ -10,6 +10,7 @@ from types import TracebackType
 
 from app import clock, errors
 from app.bootstrap.container import Application
+from app.storage.disk import disk_health
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the first repetition."""
@@ -103,6 +104,13 @@ class ServiceStart:
                 if self._built.done() or not _passes(failure):
                     raise
                 self._put_off(failure)
+            except OSError as error:
+                if self._built.done():
+                    raise
+                failed = _of_system(error)
+                if not _passes(failed):
+                    raise failed from error
+                self._put_off(failed)
             await self._clock.sleep(self._wait_seconds)
             self._wait_seconds = min(2 * self._wait_seconds, LONGEST_WAIT_SECONDS)
 
@@ -114,6 +122,12 @@ class ServiceStart:
             failure.detail["since"] = known["since"]
         self._fault = failure
         self._attempted.set()
+
+
+def _of_system(error: OSError) -> errors.ConfigurationError:
+    path = str(error.filename or "a file of the project")
+    message = f"{path} cannot be used: {disk_health.told(error)}"
+    return errors.ConfigurationError(message, code="data_directory_unusable", detail=disk_health.facts(path, error))
 
 
 def _passes(failure: errors.ConfigurationError | errors.Unreadable) -> bool:

@@ -95,6 +95,8 @@ class Library:
     """Agents in order; the first of an archetype is used."""
     prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
     """Prompt templates by type."""
+    unread_prompts: Mapping[str, str] = field(default_factory=dict)
+    """Why a file cannot be read now, by the prompt type whose templates it has; by `*` if it lists those of any."""
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes of the project by id, for those that lead to another one."""
     backends: Mapping[str, Mapping[str, str]] | None = None

@@ -118,20 +118,28 @@ def series_of(path: str) -> int:
 
 
 def found(folder: str) -> list[str]:
-    """Return the registers in a folder."""
+    """Return the registers in a folder.
+
+    Raises:
+        OSError: it cannot be listed now.
+    """
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [os.path.join(folder, name) for name in names if _NAME.fullmatch(name)]
 
 
 def read(path: str) -> tuple[Owner | None, list[Entry]]:
-    """Read a register; None where its first line was never finished."""
+    """Read a register; None where its first line was never finished.
+
+    Raises:
+        OSError: it cannot be read now.
+    """
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             lines = file.read().splitlines()
-    except OSError:
+    except FileNotFoundError:
         return None, []
     return _owner(lines[0]) if lines else None, [entry for line in lines[1:] if (entry := _entry(line)) is not None]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ from app.processes import command_register, process_markers, process_tree
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 _BIRTH_TICKS = 100
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +39,26 @@ class Swept:
 def sweep(folder: Path) -> list[Swept]:
     """Kill whatever is left of the commands of launchers that are gone; those of others are let alone."""
     swept = []
-    for path in command_register.found(str(folder)):
-        with _held(path) as held:
-            if held:
-                swept.append(_swept(path))
-            if held and not _is_from_above(path):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
+    for path in _found(folder):
+        try:
+            with _held(path) as held:
+                if held:
+                    swept.append(_swept(path))
+                if held and not _is_from_above(path):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+        except OSError as error:
+            # What it names cannot be known now; the register stays for the next sweep.
+            _log.error("the register %s of commands cannot be used now: %s", path, error, extra={"file": path})
     return swept
+
+
+def _found(folder: Path) -> list[str]:
+    try:
+        return command_register.found(str(folder))
+    except OSError as error:
+        _log.error("the registers of commands cannot be listed now: %s", error, extra={"file": str(folder)})
+        return []
 
 
 @contextlib.contextmanager
@@ -52,7 +66,7 @@ def _held(path: str) -> Iterator[bool]:
     """Hold the lock of a register; not if its launcher lives and works for somebody."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         yield False
         return
     try:

@@ -38,18 +38,23 @@ class DefinitionCache:
     def library(self) -> library.Library:
         """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""
         marks = self._found()
-        if marks != self._marks:
-            templates = prompts.load(self._prompt_folders).templates
-            self._library = library.Library(
-                tools=self._tools, agents=self._agents, prompts=templates, backends=self._backends
-            )
+        if marks != self._marks or self._library.unread_prompts:
+            found = prompts.load(self._prompt_folders)
+            if marks != self._marks or found.unread != self._library.unread_prompts:
+                self._library = library.Library(
+                    tools=self._tools,
+                    agents=self._agents,
+                    prompts=found.templates,
+                    unread_prompts=found.unread,
+                    backends=self._backends,
+                )
             self._marks = marks
         return self._library
 
     @property
     def stands(self) -> bool:
-        """Tell whether no prompt has changed since they were read."""
-        return self._marks is not None and self._found() == self._marks
+        """Tell whether all prompts could be read, and none has changed since."""
+        return not self._library.unread_prompts and self._marks is not None and self._found() == self._marks
 
     def _found(self) -> list[tuple[str, folder_listings.Mark]]:
         return [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from app import errors
 from app.domain import json_schemas, json_text, library, plain
+from app.services import recipe_texts
 
 REGISTRY_FILE = "prompts.json"
 """Name of the file that lists the templates of a layer."""
@@ -58,6 +59,8 @@ class PromptRegistry:
     """Templates by prompt type; what is broken is left out."""
     flaws: tuple[LayerFlaw, ...] = ()
     """Everything that is broken."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Why a file cannot be read now, by prompt type; by `*` for a layer's list of templates."""
 
 
 def layers(bundled_recipes: Path, home: Path, data_directory: Path) -> tuple[Path, Path, Path]:
@@ -73,20 +76,28 @@ def load(folders: Sequence[Path]) -> PromptRegistry:
     """
     merged: dict[str, library.PromptTemplate] = {}
     flaws: list[LayerFlaw] = []
+    unread: dict[str, str] = {}
     for folder in folders:
         file = folder / REGISTRY_FILE
         entries, broken = _registry(file)
         flaws += broken
+        unread |= _unread("*", broken)
         for prompt_type, entry in entries.items():
             variants, broken = _variants(file, prompt_type, entry, folders)
             flaws += broken
+            unread |= _unread(prompt_type, broken)
             if variants or prompt_type in merged:
                 merged[prompt_type] = _merged(merged.get(prompt_type), prompt_type, entry, variants)
-    return PromptRegistry(templates=merged, flaws=tuple(flaws))
+    return PromptRegistry(templates=merged, flaws=tuple(flaws), unread=unread)
+
+
+def _unread(prompt_type: str, broken: Sequence[LayerFlaw]) -> dict[str, str]:
+    found = next((flaw for flaw in broken if flaw.flaw.code == recipe_texts.UNREADABLE), None)
+    return {} if found is None else {prompt_type: f"{found.file}: {found.flaw.message}"}
 
 
 def _registry(file: Path) -> tuple[Mapping[str, Mapping[str, Any]], list[LayerFlaw]]:
-    if not file.exists():
+    if recipe_texts.is_absent(file):
         return {}, []
     try:
         document = json_text.read(_text(file, json_text.MAX_CHARACTERS), exact=True)
@@ -123,7 +134,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
         return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is no path inside the folder")]
     broken: list[errors.Flaw] = []
     for file in (folder / path for folder in reversed(folders)):
-        if not file.exists():
+        if recipe_texts.is_absent(file):
             continue
         try:
             return _checked(file, folders), broken
@@ -150,7 +161,8 @@ def _text(file: Path, limit_bytes: int) -> str:
             content = opened.read(limit_bytes + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        raise _refused("file_unreadable", f"cannot be read: {error.strerror}") from error
+        code = recipe_texts.UNREADABLE if recipe_texts.passes(error) else "file_unreadable"
+        raise _refused(code, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _refused("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
     if len(content) > limit_bytes:

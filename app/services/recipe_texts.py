@@ -105,11 +105,27 @@ def source(path: Path) -> str:
             raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
-        if error.errno in (*_ABSENT, errno.ELOOP):
-            raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
-        raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        if passes(error):
+            raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _unusable("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
+
+
+def is_absent(path: Path) -> bool:
+    """Tell whether there is nothing at a path; what cannot be looked at now may be there."""
+    try:
+        path.stat()
+    except OSError as error:
+        return not passes(error)
+    except ValueError:
+        return True
+    return False
+
+
+def passes(error: OSError) -> bool:
+    """Tell whether an error of reading says nothing about the file: it may be read later as it is."""
+    return error.errno not in (*_ABSENT, errno.ELOOP)
 
 
 def flaw(code: str, message: str) -> errors.Flaw:
@@ -120,7 +136,11 @@ def flaw(code: str, message: str) -> errors.Flaw:
 def _inside(path: Path, folder: Path) -> str:
     try:
         outside = not path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
+    except OSError as error:
+        if passes(error):
+            raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        outside = True
+    except RuntimeError:
         outside = True
     if outside:
         raise errors.InputRefused("it leads out of the folder of the recipes", code="outside")

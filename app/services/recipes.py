@@ -110,8 +110,8 @@ class Catalogue:
         entry = self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
-            if first.code == recipe_texts.UNREADABLE:
-                told = f"recipe {recipe_id} cannot be started now: {entry.path}: {first.message}"
+            if unread := next((flaw for flaw in entry.flaws if flaw.code == recipe_texts.UNREADABLE), None):
+                told = f"recipe {recipe_id} cannot be started now: {entry.path}: {unread.message}"
                 detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
                 raise errors.Unreadable(told, detail=detail)
             raise errors.RecipeInvalid(

@@ -102,6 +102,9 @@ class _Search:
         return stat.S_ISDIR(mode) or not self._only_folders
 
 
+_FAILING = ("EIO", "ESTALE", "ETIMEDOUT")
+
+
 def _names(pattern: str) -> Sequence[str | Wildcard]:
     if not pattern.strip():
         raise failures.invalid_pattern(pattern, "it is blank")
@@ -142,5 +145,7 @@ def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bo
     failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
     if isinstance(failure, errors.Fault):
         raise failure
-    if failure.code != "file_not_found" and (is_named or failure.code != "file_unreadable"):
+    if failure.code == "file_not_found":
+        return
+    if is_named or failure.code != "file_unreadable" or failure.detail.get("errno") in _FAILING:
         raise failure

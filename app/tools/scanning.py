@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from app.engine import workspace_faults
 from app.tools.confinement import MAX_COMPONENTS
 
 _MEBIBYTE = 1024 * 1024
@@ -72,7 +73,7 @@ def _walk(top: int, prefix: str, hides: Callable[[str, int], bool]) -> Iterator[
     """Yield each file below an open folder, and None for each entry that is not listed."""
     start = len(prefix.split("/")) if prefix else 0
     # The descriptor is duplicated by way of ".", since fwalk reopens what it is given.
-    for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+    for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, onerror=_refuse, follow_symlinks=False):
         below = "" if place == "." else place.removeprefix("./")
         depth = start + below.count("/") + bool(below)
         entered = [name for name in folders if _is_listed(name)] if depth < MAX_COMPONENTS - 1 else []
@@ -97,5 +98,12 @@ def _is_listed(name: str) -> bool:
 def _status(name: str, folder: int) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return None  # gone since it was listed
+    except OSError as error:
+        _refuse(error)
+        return None
+
+
+def _refuse(error: OSError) -> None:
+    # A list that lacks files because the disk or the process failed would say that there are none.
+    if workspace_faults.passes(error.errno):
+        raise error

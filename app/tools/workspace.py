@@ -122,7 +122,10 @@ class Workspace:
         parts = components(folder)
         with Descent(self.place, folder) as descent:
             descent.enter(parts)
-            return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides)
+            try:
+                return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides)
+            except OSError as error:
+                raise failures.of_system(folder or ".", error) from error
 
     def write_text(self, path: str, text: str, *, overwrite: bool = False) -> WrittenFile:
         """Write a file atomically and durably; folders on the way are made.

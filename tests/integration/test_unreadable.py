@@ -252,11 +252,17 @@ async def test_a_plan_that_cannot_be_read_is_not_damaged_and_holds_up_no_other(
         assert len((await service.http.get("/api/sessions")).json()) == 2
 
 
+@pytest.mark.parametrize("file", ["recipes/quick.json", "prompts/prompts.json", "prompts/templates/write.t3.md"])
 async def test_a_recipe_that_cannot_be_read_is_not_invalid(
-    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """A start is put off, not refused, and succeeds as soon as the file can be read, though it has not changed."""
-    path = project.root / ".control-room" / "recipes" / "quick.json"
+    """A start is put off, not refused, and succeeds as soon as every file of it can be read, though none has changed.
+
+    A prompt that cannot be read is never replaced by another layer's.
+    """
+    recipe_id, args = ("quick", {}) if file.startswith("recipes") else ("draft", ARRIVAL)
+    project.say("draft", text=projects.REPLY)
+    path = project.data / file
     refused, usual = [True], type(path).open
 
     def opened(file: Any, *args: Any, **options: Any) -> Any:
@@ -266,11 +272,17 @@ async def test_a_recipe_that_cannot_be_read_is_not_invalid(
 
     monkeypatch.setattr(type(path), "open", opened)
     async with served.in_process(project) as service:
-        answer = await service.http.post("/api/runs", json={"recipe_id": "quick"})
+        body = {"recipe_id": recipe_id, "args": args}
+        answer = await service.http.post("/api/runs", json=body)
+        shown = next(
+            recipe for recipe in (await service.http.get("/api/recipes")).json() if recipe["recipe_id"] == recipe_id
+        )
 
         assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
         assert answer.headers["Retry-After"] == "1"
 
+        assert "unreadable" in {flaw["code"] for flaw in shown["flaws"]}
+
         refused.clear()
 
-        assert (await service.run("quick"))["status"] == "done"
+        assert (await service.run(recipe_id, args=args))["status"] == "done"

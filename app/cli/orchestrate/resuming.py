@@ -169,12 +169,15 @@ async def _repair(client: FolderClient, run_id: str) -> None:
 
 def _tell_state(asked: Asked, run_id: str) -> None:
     path = asked.place.run_root(run_id) / STATE
+    fault = "is missing or damaged"
     try:
         whole = isinstance(json.loads(path.read_bytes()), dict)
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        whole, fault = False, f"cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
         whole = False
     if not whole:
-        terminal.warn(f"{asked.place.shown_path(path)} is missing or damaged; it is made anew from the run's journal")
+        terminal.warn(f"{asked.place.shown_path(path)} {fault}; it is made anew from the run's journal")
 
 
 # -- anew
@@ -204,10 +207,18 @@ def _anew(asked: Asked, run_id: str) -> int:
 def _former(root: Path, run_id: str) -> _Former:
     if "/" in run_id or not root.is_dir():
         raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+    fault: OSError | None = None
     for name in ("start.json", STATE):
-        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError, KeyError, AttributeError):
+        try:
             told = json.loads((root / name).read_bytes())
             return _of_start(told) if name == "start.json" else _of_state(told)
+        except (FileNotFoundError, ValueError, TypeError, RecursionError, KeyError, AttributeError):
+            continue
+        except OSError as error:
+            fault = fault or error
+    if fault is not None:
+        message = f"run {run_id} cannot be read now: {fault}; nothing was changed, repeat the command"
+        raise errors.Unavailable(message, code=errors.Unreadable.default_code)
     message = f"nothing of run {run_id} can be read; run its workflow anew with: orchestrate run"
     raise errors.JournalCorrupt(message, detail={"run_id": run_id})
 

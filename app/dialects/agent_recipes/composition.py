@@ -115,7 +115,9 @@ class _Composer:
         try:
             content = json_text.read(self._read(name), exact=True)
         except errors.InputRefused as error:
-            raise _Cannot("unusable_file", f"{name} cannot be used: {error.message}") from error
+            later = any(flaw.code == errors.Unreadable.default_code for flaw in error.flaws)
+            code = errors.Unreadable.default_code if later else "unusable_file"
+            raise _Cannot(code, f"{name} cannot be used: {error.message}") from error
         if not isinstance(content, dict):
             raise _Cannot("unusable_file", f"{name} must be an object, not {json_schemas.kind_of(content)}")
         return content

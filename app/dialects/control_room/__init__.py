@@ -117,6 +117,11 @@ def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, 
         hint = json_schemas.nearest(archetype, {agent.archetype for agent in registry.agents})
         message = f"no agent plays the archetype {archetype!r:.80}{hint}"
         yield json_schemas.flaw((*place, "agent_archetype"), "unknown_archetype", message)
+    unread = registry.unread_prompts.get(step["prompt_type"]) or registry.unread_prompts.get("*")
+    if unread is not None:
+        # Another layer's template would be another prompt.
+        yield json_schemas.flaw((*place, "prompt_type"), errors.Unreadable.default_code, unread)
+        return
     if template is None:
         hint = json_schemas.nearest(step["prompt_type"], registry.prompts)
         message = f"prompts.json has no template {step['prompt_type']!r:.80}{hint}"

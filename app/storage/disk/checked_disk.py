@@ -23,7 +23,6 @@ class CheckedDisk:
     write: Callable[..., None]
     cut: Callable[..., None]
     rename: Callable[[str, str], None]
-    changed_at: Callable[[str], int]
     sync_folder: Callable[[str], None]
     syncer: Callable[[Iterable[str]], Syncer]
     boot_id: Callable[[], str]
@@ -66,6 +65,10 @@ class CheckedDisk:
     def has_folder(self, path: str) -> bool:
         """Tell whether a folder is there."""
         return self._checked("has_folder", path, partial(self._disk.has_folder, path))
+
+    def changed_at(self, path: str) -> int:
+        """Return when a file or folder was changed."""
+        return self._checked("changed_at", path, partial(self._disk.changed_at, path))
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         """Hold a folder."""

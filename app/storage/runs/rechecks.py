@@ -130,7 +130,11 @@ class Rechecks:
     # -- on a worker
 
     def _is_touched(self, run_id: str) -> bool:
-        mark = _mark(self._context.disk, run_id)
+        try:
+            mark = _mark(self._context.disk, run_id)
+        except errors.Unreadable:
+            # It is shown beside the run, and says nothing about a change.
+            return False
         if self._believed.get(run_id) == mark:
             return False
         *authorities, shown = mark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,6 +241,33 @@ async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: 
     assert sleeping.wait() == -signal.SIGKILL
     assert [found.killed for found in swept] == [1]
     assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+async def test_a_register_that_cannot_be_read_now_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it names may still be alive, so the next sweep looks again."""
+    sleeping = broods.sleeper(MARK)
+    (tmp_path / "00000abc").write_bytes(b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(command_register, "open", _fails, raising=False)
+        assert sweeping.sweep(tmp_path) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", _fails)
+        assert sweeping.sweep(tmp_path) == []
+
+    assert os.listdir(tmp_path) == ["00000abc"]
+    assert sleeping.poll() is None
+    assert len(caplog.records) == 2
+
+    await asyncio.to_thread(sweeping.sweep, tmp_path)
+
+    assert sleeping.wait() == -signal.SIGKILL
+    assert os.listdir(tmp_path) == []
+
+
+def _fails(path: str, *_: Any, **__: Any) -> Any:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
 
 def test_where_nothing_ran_nothing_is_swept(tmp_path: Path) -> None:
