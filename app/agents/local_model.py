@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from app.processes import parent_death
+from app.processes import process_tree
 
 THREADS = 2
 """Threads that compute. Fixed, not the machine's number: sums are rounded differently with another one."""
@@ -38,7 +38,7 @@ _PENALTY_OF_LOOPS = {
 def main() -> None:
     """Load the model and answer until standard input ends."""
     parent_pid, model_file, context_tokens = sys.argv[1:]
-    parent_death.hold(int(parent_pid))
+    process_tree.die_with_parent(int(parent_pid))
     sys.tracebacklimit = 0  # what goes wrong is told to people
     mouth = _mouth()
     questions: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

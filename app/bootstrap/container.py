@@ -31,7 +31,7 @@ from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain, secret_spellings
 from app.engine import conversation_claims, ports, refusals, runner
-from app.processes import descriptor_limit, supervisor
+from app.processes import environments, supervisor
 from app.services import (
     adoption,
     child_runs,
@@ -204,7 +204,7 @@ async def _store(
 async def _supervisor(
     closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: OpenMode, platform: Platform
 ) -> supervisor.Supervisor:
-    usual_files = closing.enter_context(descriptor_limit.many_files()) if use.address is not None else None
+    usual_files = closing.enter_context(environments.raised_descriptor_limit()) if use.address is not None else None
     folder = chosen.project.data_directory / "processes"
     patterns = secret_patterns(chosen, people)
     running = supervisor.Supervisor(

@@ -1,1 +1,1 @@
-"""Child processes: how they are started, spoken to and ended, so that none outlives the service."""
+"""Child processes: one supervisor starts and ends them, and none outlives the service."""

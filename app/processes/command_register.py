@@ -1,10 +1,8 @@
-"""Registers: the file in which a launcher writes down its commands while they run, so that whoever comes after a crash
-knows what to look for.
+"""The file in which a launcher registers its running commands, so that the next start can find leftovers of a crash.
 
-The first line tells the machine's run, the owner and the launcher; each further one is a place for one command and is
-written before the command exists: its number and its run, then its process too. Lines have one length and are
-overwritten in place. Nothing is synced: after a reboot no process is left to look for. The launcher holds a lock on the
-file as long as it lives.
+The first line holds the boot id, the owner and the launcher. Each further line is a place for one command, written
+before the command exists: its number and run, then its process too. Lines have one length and are overwritten in
+place. Nothing is synced: after a reboot no process is left. The launcher locks the file while it lives.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ class Owner(NamedTuple):
     """The first line."""
 
     boot_id: str
-    """Run of the machine."""
+    """Id of the boot."""
     owner_pid: int
-    """Process that the launcher works for."""
+    """Process id of the service."""
     owner_started: int
-    """When that one started, in ticks."""
+    """When the service started, in ticks."""
     launcher_pid: int
-    """The launcher."""
+    """Process id of the launcher."""
     launcher_started: int
-    """When it started."""
+    """When the launcher started, in ticks."""
     pid_namespace: int = 0
     """Namespace in which processes have these ids; 0: the reader's."""
 
@@ -44,13 +42,13 @@ class Entry(NamedTuple):
     """A command that had not ended."""
 
     number: int
-    """Which of its launcher's commands."""
+    """Its number at its launcher."""
     run_id: str
     """Run that it belongs to."""
     pid: int
     """Its first process; 0 if it was about to be started."""
     started_by: int
-    """When that one had started, in ticks."""
+    """Time by which that process had started, in ticks."""
 
 
 class Register:
@@ -68,7 +66,7 @@ class Register:
         os.rename(fresh, self._path)
 
     def announce(self, number: int, run_id: str) -> int:
-        """Write down a command that is about to be started, and return its place.
+        """Register a command that is about to start, and return its place.
 
         Raises:
             OSError: there is no room.
@@ -84,21 +82,21 @@ class Register:
         return place
 
     def complete(self, place: int, entry: Entry) -> None:
-        """Write down the process of a command."""
+        """Add the process of a registered command."""
         self._put(place, " ".join(str(fact) for fact in entry))
 
     def release(self, place: int) -> None:
-        """Strike out a command."""
+        """Clear the place of a command that has ended."""
         self._put(place, "")
         self._free.append(place)
 
     def discard(self) -> None:
-        """Remove the file: nothing is left to look for."""
+        """Remove the file once no command is left."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
     def _grow(self, by: int) -> None:
-        # Written, not just reserved: a place that was given must never be refused afterwards.
+        # Written, not just reserved: writing to a place must not fail for lack of space later.
         os.pwrite(self._file, (_FREE * (_LINE_BYTES - 1) + b"\n") * by, self._lines * _LINE_BYTES)
         self._free += range(self._lines, self._lines + by)
         self._lines += by
@@ -113,11 +111,11 @@ def name_of(series: int) -> str:
 
 
 def series_of(path: str) -> int:
-    """Return the series whose register this is."""
+    """Return the series of a register."""
     return int(os.path.basename(path), 16)
 
 
-def found(folder: str) -> list[str]:
+def list_registers(folder: str) -> list[str]:
     """Return the registers in a folder.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Commands: what is asked of the supervisor, and what comes of it."""
+"""What the supervisor is asked to run, and the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAP_BYTES = 1024 * 1024 * 1024
 """Size of one output at which a command is ended."""
 
 HELD_BYTES = 8 * 1024 * 1024
-"""How much of each output is held, so that both together stay within 16 MiB."""
+"""How much of each output is returned, so that both together stay within 16 MiB."""
 
 
 class NotStarted(errors.StepError):
@@ -23,14 +23,14 @@ class NotStarted(errors.StepError):
 
 
 class LauncherLost(errors.ControlRoomError):
-    """The process that runs commands ended in the middle of this one; nothing of it is left."""
+    """The launcher ended while this command ran; none of the command's processes is left."""
 
     default_code = "launcher_lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A command to be run."""
+    """A command to run."""
 
     argv: tuple[str, ...]
     """The program, found on the command's own PATH unless it holds a slash, and its arguments."""
@@ -43,9 +43,9 @@ class Request:
     secrets: Collection[str] = ()
     """Names of the secret variables of this process that it gets; the others are left out."""
     inherits: bool = True
-    """Whether variables of this process are handed on; if not, `env` is all that it gets."""
+    """Whether it inherits variables of this process; if not, it gets `env` alone."""
     stdin: bytes | int | None = None
-    """What it reads, or the descriptor that it reads from, which is taken over; None: nothing."""
+    """Its standard input, or a descriptor to read it from, which is taken over; None: empty."""
     stdout: int | None = None
     """Descriptor that its standard output goes to; it is taken over. Of a file, readable too and opened for appending,
     the output is held as well. Of a socket or a pipe nothing is held: its other end is the caller's to read.
@@ -53,11 +53,11 @@ class Request:
     timeout_seconds: float | None = None
     """Wall-clock limit."""
     idle_seconds: float | None = None
-    """Longest time without output that goes to a file; it is looked at once a second."""
+    """Longest time without output to a file; checked once a second."""
     cap_bytes: int = CAP_BYTES
-    """Size of one output at which it is ended; it is looked at once a second."""
+    """Size of one output at which it is ended; checked once a second."""
     contained: bool = False
-    """Whether it gets a namespace of its own where the system lets it, for a few milliseconds more."""
+    """Whether it gets a namespace of its own where the system allows it, for a few milliseconds more."""
     agent_session_id: str | None = None
     """Conversation of an agent that it belongs to."""
 
@@ -71,27 +71,27 @@ class Active:
     agent_session_id: str | None
     """Conversation of an agent that it belongs to."""
     program: str
-    """Its program; arguments may hold what is nobody's business."""
+    """Its program; arguments are left out because they may hold secrets."""
     pid: int | None
     """Its first process; None if that has not been started yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a command wrote into one of its two outputs."""
+    """One of the two outputs of a command."""
 
     content: bytes = b""
-    """As much of it as is held: the beginning of standard output, the end of standard error."""
+    """Its content up to a limit: the beginning of standard output, the end of standard error."""
     size_bytes: int = 0
-    """How much it was."""
+    """Its whole size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A command that has ended, with nothing left of it."""
+    """A command that has ended, with none of its processes left."""
 
     pid: int
-    """Its first process; in a namespace, the one that stands for all."""
+    """Its first process; in a namespace, the init."""
     exit_code: int | None
     """Exit code; None if a signal ended it."""
     signal: int | None
@@ -103,7 +103,7 @@ class Ended:
     stderr: Output
     """Standard error."""
     leftovers: int
-    """Processes that it left behind, and that were ended after it."""
+    """Processes that it left running, and that were ended after it."""
     survivors: int
     """Processes that even SIGKILL did not end within five seconds."""
     cpu_seconds: float
@@ -111,4 +111,4 @@ class Ended:
     peak_bytes: int
     """Most memory that one of its processes held."""
     containment: str = "guard"
-    """How it was kept together: `guard`, `namespace`, `user_namespace`."""
+    """How it was contained: `guard`, `namespace`, `user_namespace`."""

@@ -1,8 +1,8 @@
-"""Concealment: what the processes that this one starts, and others of the same user, cannot read of it.
+"""Hide this process's secrets from its children and from other processes of the same user.
 
 Linux shows the environment that a process was started with in `/proc/PID/environ`, whatever the process changes later.
-So secrets are moved to another place of its memory and overwritten where they were. That memory is open to the same
-user as well, unless the process says that it must not be looked into; root can always look.
+So secrets are moved to another place in memory and overwritten where they were. Marking the process as not dumpable
+protects that memory from the same user; root can always read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEGIN, _END = 47, 48
 
 
 def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
-    """Take variables out of what is shown of this process, which keeps them, and let no other look into its memory.
+    """Remove variables from this process's `/proc/PID/environ`, keep them in `environ`, and protect its memory.
 
     Args:
         environ: Its environment.
@@ -27,7 +27,7 @@ def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
     """
     for name in names:
         if name in environ:
-            # Setting a variable anew gives its text another place; the old one is no longer looked at.
+            # Setting a variable again copies its text to another place; the old one is not read any more.
             environ[name] = environ[name]
     if sys.platform == "linux":
         for address, size in _values(names):
@@ -36,7 +36,7 @@ def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
 
 
 def _values(names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield where in the first environment the values of variables are, and how long they are."""
+    """Yield address and length of the variables' values in the initial environment."""
     begin, end = _bounds()
     position = begin
     for entry in ctypes.string_at(begin, end - begin).split(b"\0") if begin else ():

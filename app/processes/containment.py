@@ -1,4 +1,4 @@
-"""Containment: how agents are kept together on this machine, for people who want to know before one runs."""
+"""Which containment works on this machine, for diagnostics before an agent runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.processes import environments, namespace_init
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes.namespace_init import main; main(sys.argv[2])"
-_PATIENCE_SECONDS = 10.0
+_PROBE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What is to be had."""
+    """The containment that works here."""
 
     containment: str
     """`namespace`, `user_namespace` (without rights over the machine) or `guard`."""
@@ -28,19 +28,19 @@ class Examined:
 
 
 def examine(wanted: str = namespace_init.AUTO) -> Examined:
-    """Try it out, in a process of its own, and return what is in use where this is wanted."""
+    """Try a containment in a separate process, and return the one that is used for this setting."""
     if wanted == namespace_init.GUARD:
-        return Examined(containment=namespace_init.GUARD, reason="it is wanted so")
+        return Examined(containment=namespace_init.GUARD, reason="the setting says so")
     try:
-        told = subprocess.run(  # noqa: S603 - this very program
+        probe = subprocess.run(  # noqa: S603 - this very program
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, wanted],
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_PROBE_SECONDS,
             check=True,
             env=environments.inherited(os.environ, secret_spellings.named(os.environ, settings.SECRET_NAMES)),
         )
     except (OSError, subprocess.SubprocessError) as error:
         return Examined(containment=namespace_init.GUARD, reason=str(error))
-    name, _, reason = told.stdout.strip().partition(" ")
+    name, _, reason = probe.stdout.strip().partition(" ")
     return Examined(containment=name, reason=reason)

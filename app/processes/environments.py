@@ -1,7 +1,7 @@
-"""Environments: which variables a command inherits.
+"""What commands inherit of this process: environment variables and the limit of open files.
 
-Secrets are not among them. The launcher has none, for every process of the same user can read its environment; a
-command gets those that are named for it.
+Secrets are not inherited. The launcher has none, because every process of the same user can read its environment; a
+command gets only the secrets that are named for it.
 """
 
 # The service's own variables are left out: they hold its token and database, and would configure every command line
@@ -9,19 +9,21 @@ command gets those that are named for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import resource
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from app.processes import process_markers
 
 OWN_PREFIX = "CONTROL_ROOM_"
-"""Beginning of the variables that configure this process: none of a command's business, and a token is among them."""
+"""Prefix of the variables that configure this process, a token among them; commands do not get them."""
 
 NOT_INHERITED = ("PWD", "OLDPWD")
-"""Variables that tell of another folder than the command's own."""
+"""Variables that name a folder other than the command's own."""
 
 
 def inherited(environ: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
-    """Return what a launcher gets to hand on.
+    """Return the variables that a launcher hands on.
 
     Args:
         withheld: Names of secrets.
@@ -38,3 +40,20 @@ def names(environ: Mapping[str, str], given: Iterable[str], withheld: Collection
         withheld: Names of the secrets that it does not get.
     """
     return sorted({*inherited(environ, withheld)}.difference(NOT_INHERITED) | {*given, process_markers.VARIABLE})
+
+
+@contextmanager
+def raised_descriptor_limit() -> Iterator[int]:
+    """Raise the number of files that this process may open to the hard limit; each loaded run takes up to three.
+
+    Yields:
+        The limit before: programs get this one, because some look at every number up to it.
+    """
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems name a limit that they do not grant.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        yield usual
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))

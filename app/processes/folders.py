@@ -1,4 +1,4 @@
-"""Folders: opened from the root of the disk down, so that nobody can put a link in the place of one on the way."""
+"""Folders, opened from the root of the disk down, so that no folder on the way can be replaced by a link."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _BY_NAME = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# To go through a folder or to work in it, nobody needs to list it.
+# Passing through a folder, or working in it, does not need the right to list it.
 _THROUGH = _BY_NAME | getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -15,8 +15,7 @@ def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None
     """Return the descriptor of a folder to work in, by its absolute path without links.
 
     Args:
-        seen: Told of each folder on the way and of the last one, by its depth and descriptor; what it raises ends the
-            walk.
+        seen: Called with depth and descriptor of each folder on the way and of the last; an exception ends the walk.
 
     Raises:
         OSError: one of them is missing, or is no folder, as a link is.

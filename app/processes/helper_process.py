@@ -1,7 +1,7 @@
-"""Companions: child processes of our own that answer one JSON line with another, one question at a time.
+"""Helper processes of our own that answer one JSON line with another, one request at a time.
 
-A companion isolates native code: it can be killed in the middle of a computation, and what crashes it does not crash
-the service. It dies with the service, however that dies (`app.processes.parent_death`).
+A helper isolates native code: it can be killed in the middle of a computation, and its crash is not the service's. It
+dies with the service (`process_tree.die_with_parent`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from app import errors
 from app.domain import plain
 
 _ANSWER_BYTES = 16 * 1024 * 1024
-_TOLD_BYTES = 2_000
-_OWN_ROOT = str(Path(__file__).resolve().parents[2])
+_STDERR_BYTES = 2_000
+_ROOT = str(Path(__file__).resolve().parents[2])
 _INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 
 class HelperProcessLost(errors.ControlRoomError):
-    """The companion process ended before it had answered."""
+    """The helper process ended before it answered."""
 
     default_code = "companion_lost"
 
@@ -36,30 +36,30 @@ class HelperProcessLost(errors.ControlRoomError):
 class HelperProcess:
     """A running child process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, complaints: IO[bytes]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, stderr: IO[bytes]) -> None:
         self._process = process
-        self._complaints = complaints
+        self._stderr = stderr
         self._handle = _handle(process.pid)
 
     @classmethod
     async def start(cls, module: str, *arguments: str) -> HelperProcess:
-        """Start `python -m module <pid of this process> arguments…` with our import path and hardly any environment."""
-        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        """Start `python -m module <pid of this process> arguments…` with this import path and a minimal environment."""
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, str(os.getpid()), *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=complaints,
+                stderr=stderr,
                 env=_environment(),
                 cwd="/",
                 start_new_session=True,  # a Ctrl-C at the terminal is the service's to judge
                 limit=_ANSWER_BYTES,
             )
         except BaseException:
-            complaints.close()
+            stderr.close()
             raise
-        return cls(process, complaints)
+        return cls(process, stderr)
 
     @property
     def pid(self) -> int:
@@ -75,32 +75,32 @@ class HelperProcess:
         ends.register(self._handle, select.POLLIN)
         return not ends.poll(0)
 
-    async def hear(self) -> dict[str, plain.Json]:
-        """Return the next line that the companion says.
+    async def read(self) -> dict[str, plain.Json]:
+        """Return the next line of the helper.
 
         Raises:
-            CompanionLost: it ended instead.
+            HelperProcessLost: it ended instead.
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise await self._lost()
-        heard: dict[str, plain.Json] = json.loads(line)
-        return heard
+        answer: dict[str, plain.Json] = json.loads(line)
+        return answer
 
     async def ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
-        """Say one line and return the next one that the companion says.
+        """Send one line and return the next line of the helper.
 
-        A caller that stops waiting must end the companion: its answer would be taken for the next question's.
+        A caller that stops waiting must end the helper: its late answer would be taken for that of the next request.
 
         Raises:
-            CompanionLost: it ended before it had answered.
+            HelperProcessLost: it ended before it answered.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
         with suppress(ConnectionError):
             await self._process.stdin.drain()
-        return await self.hear()
+        return await self.read()
 
     def kill(self) -> None:
         """Kill the process, whatever it is doing."""
@@ -118,21 +118,19 @@ class HelperProcess:
 
     async def _lost(self) -> HelperProcessLost:
         code = await self._process.wait()
-        told = "" if self._complaints.closed else _tail(self._complaints)
+        output = "" if self._stderr.closed else _tail(self._stderr)
         self._release()
-        return HelperProcessLost(detail={"exit_code": code, "stderr": told})
+        return HelperProcessLost(detail={"exit_code": code, "stderr": output})
 
     def _release(self) -> None:
-        self._complaints.close()
+        self._stderr.close()
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def _handle(pid: int) -> int | None:
-    """Return a descriptor of a process, by which no other one can be hit; None if it is gone, or
-    the system has none.
-    """
+    """Return a pidfd; None if the process is gone, or where the system has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -141,11 +139,11 @@ def _handle(pid: int) -> int | None:
 
 def _tail(file: IO[bytes]) -> str:
     size_bytes = file.seek(0, os.SEEK_END)
-    file.seek(max(size_bytes - _TOLD_BYTES, 0))
+    file.seek(max(size_bytes - _STDERR_BYTES, 0))
     return file.read().decode(errors="replace").strip()
 
 
 def _environment() -> dict[str, str]:
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    paths = (_OWN_ROOT, *(path for path in sys.path if os.path.isabs(path)))
+    paths = (_ROOT, *(path for path in sys.path if os.path.isabs(path)))
     return inherited | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -1,4 +1,4 @@
-"""Jobs: commands as their launcher sees them, from their start until nothing of them is left."""
+"""Commands as their launcher sees them, from their start until none of their processes runs."""
 
 # A command is over when its processes are: whatever else belongs to it is ended when its first process ends.
 # Leftovers would change the workspace while the next step reads it, and after a crash it would be unknown whether
@@ -18,8 +18,8 @@ from app.processes import launcher_protocol, namespace_init, namespaces, output_
 GRACE_SECONDS = 0.2
 """Time between SIGTERM and SIGKILL."""
 
-_AGAIN_SECONDS = 0.02
-_PATIENCE_SECONDS = 5.0
+_KILL_AGAIN_SECONDS = 0.02
+_KILL_SECONDS = 5.0
 _NO_REPORT = namespace_init.Report("", 0, 0, 0.0, 0, False)
 
 
@@ -28,65 +28,64 @@ class Child(NamedTuple):
 
     pid: int
     """Its id."""
-    way: int | None
-    """Way into its namespace, if it is a warden."""
+    flags: int | None
+    """Flags of its namespaces if it is a namespace init."""
     reports: int | None
-    """Descriptor that its report comes from, if it is one."""
+    """Descriptor that its report is read from if it is one."""
 
 
 class Job:
     """A command that has been started."""
 
     __slots__ = (
-        "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "members", "number", "pid", "place", "report",
-        "reports", "request", "started_by", "stderr", "stdout", "struck", "vital_sign", "way",
+        "cause", "deadline_at", "first_kill_at", "flags", "last_output_at", "leftovers", "marker", "members",
+        "next_signal_at", "number", "pid", "place", "report", "reports", "request", "signals_sent", "started_by",
+        "stderr", "stdout",
     )  # fmt: skip
 
     def __init__(
         self,
         request: launcher_protocol.Start,
-        mark: int,
+        marker: int,
         child: Child,
         outputs: Sequence[output_files.OutputFile],
         now: float,
     ) -> None:
         self.request = request
         self.number = request.number
-        self.mark = mark
-        self.pid, self.way, self.reports = child
+        self.marker = marker
+        self.pid, self.flags, self.reports = child
         self.stdout, self.stderr = outputs
-        # Not asked of the system: to be told of a process that is being born takes as long as the birth.
+        # Not read from /proc: that waits until the new process has finished its exec.
         self.started_by = process_tree.ticks()
-        """When it had started, in ticks."""
+        """Time by which it had started, in ticks."""
         self.place = 0
         """Its line in the register."""
         self.report: namespace_init.Report | None = None
-        """How its first process ended; None while that lives."""
+        """How its first process ended; None while it runs."""
         self.cause: launcher_protocol.Cause = ""
         """Why it is being ended; empty if it ends by itself."""
-        self.due: float | None = None
-        """When its processes are struck next; None while nobody wants its end."""
-        self.struck = self.leftovers = self.members = 0
-        self.vital_sign = now
-        self.limit_at = math.inf if request.timeout_seconds is None else now + request.timeout_seconds
-        """When it is ended for taking too long."""
-        self.first_kill = 0.0
+        self.next_signal_at: float | None = None
+        """When its processes get their next signal; None while it may run."""
+        self.signals_sent = self.leftovers = self.members = 0
+        self.last_output_at = now
+        self.deadline_at = math.inf if request.timeout_seconds is None else now + request.timeout_seconds
+        """When its time limit ends it."""
+        self.first_kill_at = 0.0
 
     @property
-    def has_left_others(self) -> bool:
-        """Tell whether its warden has said that it has ended and left others behind."""
-        return self.report is not None and self.report.lingers
+    def has_leftovers(self) -> bool:
+        """Tell whether its namespace init reported that it ended and left other processes."""
+        return self.report is not None and self.report.has_leftovers
 
-    def listen(self) -> None:
-        """Hear how it ended, if it has a warden and that has told it."""
+    def read_report(self) -> None:
+        """Read how it ended, if its namespace init has reported it."""
         if self.reports is not None and self.report is None:
-            self.report = namespace_init.heard(self.reports)
+            self.report = namespace_init.read_report(self.reports)
 
-    def bury(self, status: int, usage: resource.struct_rusage) -> None:
-        """Note that its first process is dead, and with a warden everybody: then the warden's word counts, if it gave
-        one.
-        """
-        self.listen()
+    def record_exit(self, status: int, usage: resource.struct_rusage) -> None:
+        """Record the exit of its first process; the report of a namespace init, if there is one, wins."""
+        self.read_report()
         if self.report is None:
             fault: Literal["", "containment"] = (
                 "containment" if self.reports is not None and os.WIFEXITED(status) else ""
@@ -95,47 +94,45 @@ class Job:
             self.report = namespace_init.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
 
     def end(self, cause: launcher_protocol.Cause, now: float) -> None:
-        """Begin to end it; nothing if that has begun."""
-        if self.due is None:
+        """Begin to end it, unless that has begun already."""
+        if self.next_signal_at is None:
             self.cause = cause
-            self.due = now
+            self.next_signal_at = now
 
-    def look(self, now: float) -> launcher_protocol.Cause:
-        """Look at its outputs, and return why it must not go on: `idle`, `output`; empty if it may."""
+    def check_output(self, now: float) -> launcher_protocol.Cause:
+        """Return the limit that its outputs exceed, `idle` or `output`; empty if none."""
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
-            (self.stdout.seen_bytes, self.stderr.seen_bytes), self.vital_sign = sizes, now
+            (self.stdout.seen_bytes, self.stderr.seen_bytes), self.last_output_at = sizes, now
         idle = self.request.idle_seconds if self.stdout.is_held else None
-        if idle is not None and now >= self.vital_sign + idle:
+        if idle is not None and now >= self.last_output_at + idle:
             return "idle"
         return "output" if max(sizes) > self.request.cap_bytes else ""
 
-    def strike(self, members: set[int], table: process_tree.Table, now: float) -> None:
-        """Send its processes the next signal: SIGTERM first, SIGKILL after the grace, and again
-        until nobody is left.
-        """
-        number = signal.SIGTERM if self.struck == 0 else signal.SIGKILL
+    def send_next_signal(self, members: set[int], table: process_tree.Table, now: float) -> None:
+        """Send its processes the next signal: SIGTERM first, then SIGKILL until none is left."""
+        number = signal.SIGTERM if self.signals_sent == 0 else signal.SIGKILL
         for pid in members:
-            process_tree.strike(pid, table[pid].started, number)
+            process_tree.send_signal(pid, table[pid].started, number)
         if not process_tree.LINUX:
-            process_tree.strike_group(self.pid, number)
+            process_tree.signal_group(self.pid, number)
         self.members = len(members - {self.pid})
         if not self.cause:
             self.leftovers = max(self.leftovers, self.members)
-        self.struck += 1
-        self.first_kill = now if self.struck == 2 else self.first_kill
-        self.due = now + (GRACE_SECONDS if self.struck == 1 else _AGAIN_SECONDS)
+        self.signals_sent += 1
+        self.first_kill_at = now if self.signals_sent == 2 else self.first_kill_at
+        self.next_signal_at = now + (GRACE_SECONDS if self.signals_sent == 1 else _KILL_AGAIN_SECONDS)
 
-    def is_hopeless(self, now: float) -> bool:
-        """Tell whether SIGKILL has been of no use for so long that it never will be."""
-        return self.struck > 1 and now > self.first_kill + _PATIENCE_SECONDS
+    def is_unkillable(self, now: float) -> bool:
+        """Tell whether SIGKILL has had no effect for so long that waiting is useless."""
+        return self.signals_sent > 1 and now > self.first_kill_at + _KILL_SECONDS
 
-    def told(self, survivors: int) -> tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]:
-        """Return what came of it, with the descriptors of outputs that are too long to be said."""
+    def reply(self, survivors: int) -> tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]:
+        """Return its result, with the descriptors of outputs that are too long for a message."""
         report = self.report or _NO_REPORT
         if report.fault:
             return launcher_protocol.Refused(self.number, report.fault, report.errno), []
-        contents = [outlet.content() for outlet in (self.stdout, self.stderr)]
+        contents = [output.content() for output in (self.stdout, self.stderr)]
         ended = launcher_protocol.Ended(
             number=self.number,
             pid=self.pid,
@@ -147,13 +144,13 @@ class Job:
             survivors=survivors,
             cpu_seconds=report.cpu_seconds,
             peak_bytes=report.peak_bytes,
-            containment=namespace_init.GUARD if self.way is None else namespaces.NAMES[self.way],
+            containment=namespace_init.GUARD if self.flags is None else namespaces.NAMES[self.flags],
         )
         outputs = zip(contents, (self.stdout, self.stderr), strict=True)
-        return ended, [outlet.file for content, outlet in outputs if content is None]
+        return ended, [output.file for content, output in outputs if content is None]
 
     def close(self) -> None:
-        """Forget its outputs, and its warden."""
+        """Close its outputs and its report."""
         if self.reports is not None:
             os.close(self.reports)
         self.stdout.close()

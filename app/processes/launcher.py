@@ -1,9 +1,7 @@
-"""The launcher: a small process that starts and ends commands for a service, and outlives it just long enough to end
-them.
+"""The launcher: a small process that starts and ends commands for a service, and ends them if the service dies.
 
-It is started with an isolated interpreter and imports nothing but its neighbours and the standard library. Every
-process of a command descends from it, those that lost their parents included, since it adopts them. One thread, one
-loop: hear, bury, tend, tell.
+It runs in an isolated interpreter and imports only this package and the standard library. As a subreaper it adopts
+orphans, so every process of a command descends from it. One thread, one loop: receive, reap, supervise, reply.
 """
 
 # Why: docs/decisions/0060.
@@ -34,24 +32,24 @@ _FULL_ROUND = 16
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Serve until the service is gone.
+    """Run commands until the service is gone.
 
     Args:
-        arguments: Descriptor of the line, process id of the service, series, files that a command may open, how
+        arguments: Descriptor of the connection, process id of the service, series, files that a command may open, how
             commands are contained, folders of registers and of outputs.
     """
-    line, owner, series, files = (int(argument) for argument in arguments[:4])
+    connection, owner, series, files = (int(argument) for argument in arguments[:4])
     containment, folder, temporary = arguments[4:]
-    end = socket.socket(fileno=line)
+    end = socket.socket(fileno=connection)
     end.setblocking(False)
     end.set_inheritable(False)
     for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(ending, _wake)
-    process_tree.adopt_orphans()
-    written = command_register.Register(folder, series, command_register.current(owner))
+        signal.signal(ending, _interrupt)
+    process_tree.become_subreaper()
+    register = command_register.Register(folder, series, command_register.current(owner))
     spawner = spawning.Spawner(temporary, files, namespace_init.Containment(containment))
-    Launcher(end, owner, series, written, spawner).live()
-    written.discard()
+    Launcher(end, owner, series, register, spawner).run()
+    register.discard()
     sys.exit(0)
 
 
@@ -60,86 +58,86 @@ class Launcher:
 
     def __init__(
         self,
-        line: socket.socket,
+        connection: socket.socket,
         owner: int,
         series: int,
-        written: command_register.Register,
+        register: command_register.Register,
         spawner: spawning.Spawner,
     ) -> None:
-        self._line = line
+        self._socket = connection
         self._owner = owner
         self._series = series
-        self._written = written
+        self._register = register
         self._spawner = spawner
-        self._listener = launcher_protocol.Listener(line)
+        self._receiver = launcher_protocol.Receiver(connection)
         self._jobs: dict[int, jobs.Job] = {}
-        self._mains: dict[int, jobs.Job] = {}
-        self._left: dict[int, jobs.Job] = {}
+        self._by_pid: dict[int, jobs.Job] = {}
+        self._exited: dict[int, jobs.Job] = {}
         self._ending: dict[int, jobs.Job] = {}
         self._reporting: dict[int, jobs.Job] = {}
         self._adopted: dict[int, int | None] = {}
         self._replies: list[launcher_protocol.Message] = []
-        self._alone = False
-        self._stirred = False
+        self._is_detached = False
+        self._has_changed = False
         self._look_at = self._check_at = math.inf
         self._poll = select.poll()
-        self._wakes = _wakes()
-        self._poll.register(self._wakes, select.POLLIN)
-        self._poll.register(line, select.POLLIN)
+        self._wakeup = _wakeup_socket()
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._poll.register(connection, select.POLLIN)
 
-    def live(self) -> None:
-        """Start and end commands as told; once nobody is there to tell, end them all."""
-        while not self._alone or self._jobs or self._adopted:
-            woken = {file for file, _ in self._poll.poll(self._patience_ms())}
-            if self._wakes.fileno() in woken:
-                self._notice_wakes()
-            if not self._alone and (self._line.fileno() in woken or os.getppid() != self._owner):
-                self._hear()
-            for job in [job for file, job in self._reporting.items() if file in woken]:
-                self._attend(job)
-            self._bury()
-            self._tend()
-            self._tell()
+    def run(self) -> None:
+        """Start and end commands on request; end all of them once the service is gone."""
+        while not self._is_detached or self._jobs or self._adopted:
+            ready = {file for file, _ in self._poll.poll(self._poll_timeout_ms())}
+            if self._wakeup.fileno() in ready:
+                self._drain_wakeup()
+            if not self._is_detached and (self._socket.fileno() in ready or os.getppid() != self._owner):
+                self._receive()
+            for job in [job for file, job in self._reporting.items() if file in ready]:
+                self._read_report(job)
+            self._reap()
+            self._supervise()
+            self._send_replies()
 
-    def _patience_ms(self) -> int | None:
-        dues = (job.due for job in self._ending.values() if job.due is not None)
-        next_at = min(dues, default=self._check_at)
+    def _poll_timeout_ms(self) -> int | None:
+        times = (job.next_signal_at for job in self._ending.values() if job.next_signal_at is not None)
+        next_at = min(times, default=self._check_at)
         if self._adopted:
             next_at = min(next_at, time.monotonic() + _LOOK_SECONDS)
         if next_at == math.inf:
             return None
         return max(int((min(next_at, self._check_at) - time.monotonic()) * 1000) + 1, 0)
 
-    def _notice_wakes(self) -> None:
-        self._stirred = True
+    def _drain_wakeup(self) -> None:
+        self._has_changed = True
         while True:
             try:
-                if len(self._wakes.recv(4096)) < 4096:
+                if len(self._wakeup.recv(4096)) < 4096:
                     return
             except BlockingIOError:
                 return
 
-    # -- hear
+    # -- receive
 
-    def _hear(self) -> None:
-        heard = self._listener.hear()
-        if heard is None or os.getppid() != self._owner:
-            self._part()
+    def _receive(self) -> None:
+        received = self._receiver.receive()
+        if received is None or os.getppid() != self._owner:
+            self._detach()
             return
-        for count, (message, files) in enumerate(heard, 1):
+        for count, (message, files) in enumerate(received, 1):
             if isinstance(message, launcher_protocol.Start):
                 self._start(message, files)
             elif isinstance(message, launcher_protocol.End) and message.number in self._jobs:
                 self._end(self._jobs[message.number], "asked", time.monotonic())
             if count % _FULL_ROUND == 0:
-                # What has ended meanwhile need not wait for the rest of a long list.
-                self._bury()
-                self._tend()
-                self._tell()
+                # Commands that ended meanwhile are answered before the rest of a long list is read.
+                self._reap()
+                self._supervise()
+                self._send_replies()
 
     def _start(self, request: launcher_protocol.Start, files: list[int]) -> None:
         try:
-            if not self._alone:
+            if not self._is_detached:
                 self._add(request, files)
         except spawning.Refusal as refusal:
             self._replies.append(launcher_protocol.Refused(request.number, refusal.what, refusal.errno))
@@ -151,50 +149,50 @@ class Launcher:
 
     def _add(self, request: launcher_protocol.Start, files: list[int]) -> None:
         now = time.monotonic()
-        place = self._written.announce(request.number, request.run_id)
+        place = self._register.announce(request.number, request.run_id)
         try:
-            job = self._spawner.start(request, process_markers.mark(self._series, request.number), files, now)
+            job = self._spawner.start(request, process_markers.marker(self._series, request.number), files, now)
         except BaseException:
-            self._written.release(place)
+            self._register.release(place)
             raise
         job.place = place
-        self._written.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
+        self._register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
-        self._jobs[job.number] = self._mains[job.pid] = job
+        self._jobs[job.number] = self._by_pid[job.pid] = job
         if job.reports is not None:
             self._reporting[job.reports] = job
             self._poll.register(job.reports, select.POLLIN)
-        self._check_at = min(self._check_at, job.limit_at)
+        self._check_at = min(self._check_at, job.deadline_at)
 
     def _end(self, job: jobs.Job, cause: launcher_protocol.Cause, now: float) -> None:
         job.end(cause, now)
         self._ending[job.number] = job
 
-    def _part(self) -> None:
-        """Go on alone: the service is gone, and nothing of it may last."""
-        if not self._alone:
-            self._alone = True
-            self._stirred = True
-            self._poll.unregister(self._line)
-            self._listener.close()
+    def _detach(self) -> None:
+        """Continue without the service, which is gone: end all of its commands."""
+        if not self._is_detached:
+            self._is_detached = True
+            self._has_changed = True
+            self._poll.unregister(self._socket)
+            self._receiver.close()
             for job in self._jobs.values():
                 self._end(job, "asked", time.monotonic())
 
-    # -- bury
+    # -- reap
 
-    def _attend(self, job: jobs.Job) -> None:
-        """Listen to the warden of a command, which speaks once."""
-        job.listen()
-        self._part_from_warden(job)
-        if job.has_left_others:
-            self._left[job.number] = job
+    def _read_report(self, job: jobs.Job) -> None:
+        """Read the one report of a command's namespace init."""
+        job.read_report()
+        self._unwatch(job)
+        if job.has_leftovers:
+            self._exited[job.number] = job
 
-    def _part_from_warden(self, job: jobs.Job) -> None:
+    def _unwatch(self, job: jobs.Job) -> None:
         if job.reports is not None and self._reporting.pop(job.reports, None) is not None:
             self._poll.unregister(job.reports)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -202,118 +200,120 @@ class Launcher:
                 return
             if pid == 0:
                 return
-            self._stirred = True
+            self._has_changed = True
             self._adopted.pop(pid, None)
-            if (job := self._mains.pop(pid, None)) is not None:
-                self._part_from_warden(job)
-                job.bury(status, usage)
-                self._left[job.number] = job
+            if (job := self._by_pid.pop(pid, None)) is not None:
+                self._unwatch(job)
+                job.record_exit(status, usage)
+                self._exited[job.number] = job
 
-    # -- tend
+    # -- supervise
 
-    def _tend(self) -> None:
+    def _supervise(self) -> None:
         now = time.monotonic()
         if now >= self._check_at:
-            self._check(now)
-        if self._stirred:
-            self._stirred = False
+            self._check_limits(now)
+        if self._has_changed:
+            self._has_changed = False
             self._adopt()
-        for job in list(self._left.values()):
-            if self._lingers(job):
+        for job in list(self._exited.values()):
+            if self._has_leftovers(job):
                 self._end(job, "", now)
             else:
                 self._release(job)
-        for job in [job for job in self._ending.values() if job.is_hopeless(now)]:
+        for job in [job for job in self._ending.values() if job.is_unkillable(now)]:
             self._release(job, survivors=job.members)
-        self._strike(now)
+        self._send_signals(now)
 
-    def _check(self, now: float) -> None:
-        """End what has taken too long; now and then, look at outputs and orphans too."""
-        looks = now >= self._look_at
-        if looks:
-            self._stirred = True
+    def _check_limits(self, now: float) -> None:
+        """End commands over their time limit; once a second, check outputs and orphans too."""
+        is_due = now >= self._look_at
+        if is_due:
+            self._has_changed = True
             self._look_at = now + _LOOK_SECONDS
         self._check_at = self._look_at if self._jobs else math.inf
         for job in self._jobs.values():
-            if job.due is not None:
+            if job.next_signal_at is not None:
                 continue
-            cause: launcher_protocol.Cause = "timeout" if now >= job.limit_at else job.look(now) if looks else ""
+            cause: launcher_protocol.Cause = (
+                "timeout" if now >= job.deadline_at else job.check_output(now) if is_due else ""
+            )
             if cause:
                 self._end(job, cause, now)
             else:
-                self._check_at = min(self._check_at, job.limit_at)
+                self._check_at = min(self._check_at, job.deadline_at)
 
     def _adopt(self) -> None:
         if process_tree.LINUX:
-            for pid in process_tree.children() - self._mains.keys() - self._adopted.keys():
-                self._adopted[pid] = process_markers.of(pid)
+            for pid in process_tree.children() - self._by_pid.keys() - self._adopted.keys():
+                self._adopted[pid] = process_markers.read(pid)
 
-    def _lingers(self, job: jobs.Job) -> bool:
+    def _has_leftovers(self, job: jobs.Job) -> bool:
         if job.reports is not None:
-            return job.pid in self._mains
-        return job.mark in self._adopted.values() if process_tree.LINUX else process_tree.has_group(job.pid)
+            return job.pid in self._by_pid
+        return job.marker in self._adopted.values() if process_tree.LINUX else process_tree.group_exists(job.pid)
 
-    def _strike(self, now: float) -> None:
-        wanted = [job for job in self._ending.values() if job.due is not None and job.due <= now]
-        running = {job.mark for job in self._jobs.values()}
-        strangers = {pid for pid, mark in self._adopted.items() if mark not in running}
-        if not wanted and not strangers:
+    def _send_signals(self, now: float) -> None:
+        wanted = [job for job in self._ending.values() if job.next_signal_at is not None and job.next_signal_at <= now]
+        running = {job.marker for job in self._jobs.values()}
+        unowned = {pid for pid, marker in self._adopted.items() if marker not in running}
+        if not wanted and not unowned:
             return
         table = process_tree.table()
         for job in wanted:
-            roots = {pid for pid, mark in self._adopted.items() if mark == job.mark} | {job.pid}
-            job.strike(process_tree.descendants(table, roots), table, now)
-        # Nobody runs whom they belong to: leftovers of leftovers, or of a launcher below that was killed.
-        for pid in process_tree.descendants(table, strangers):
-            process_tree.strike(pid, table[pid].started, signal.SIGKILL)
+            roots = {pid for pid, marker in self._adopted.items() if marker == job.marker} | {job.pid}
+            job.send_next_signal(process_tree.descendants(table, roots), table, now)
+        # No running command owns them: leftovers of leftovers, or of a killed launcher further down.
+        for pid in process_tree.descendants(table, unowned):
+            process_tree.send_signal(pid, table[pid].started, signal.SIGKILL)
 
-    # -- tell
+    # -- reply
 
     def _release(self, job: jobs.Job, survivors: int = 0) -> None:
-        for listed in (self._jobs, self._left, self._ending):
+        for listed in (self._jobs, self._exited, self._ending):
             listed.pop(job.number, None)
-        self._mains.pop(job.pid, None)
-        self._part_from_warden(job)
-        self._written.release(job.place)
-        ended, files = job.told(survivors)
+        self._by_pid.pop(job.pid, None)
+        self._unwatch(job)
+        self._register.release(job.place)
+        ended, files = job.reply(survivors)
         if files:
-            self._tell()
-            self._say(launcher_protocol.framed([ended], len(files)), files)
+            self._send_replies()
+            self._send(launcher_protocol.frame([ended], len(files)), files)
         else:
             self._replies.append(ended)
         job.close()
 
-    def _tell(self) -> None:
+    def _send_replies(self) -> None:
         if self._replies:
             replies, self._replies = self._replies, []
-            self._say(launcher_protocol.framed(replies), [])
+            self._send(launcher_protocol.frame(replies), [])
 
-    def _say(self, content: bytes, files: list[int]) -> None:
+    def _send(self, content: bytes, files: list[int]) -> None:
         rest = memoryview(content)
-        while rest and not self._alone:
+        while rest and not self._is_detached:
             try:
-                rest = rest[launcher_protocol.send(self._line, rest, files) :]
+                rest = rest[launcher_protocol.send(self._socket, rest, files) :]
                 files = []
             except BlockingIOError:
-                _writable(self._line)
+                _writable(self._socket)
             except OSError:
-                self._part()
+                self._detach()
 
 
-def _wakes() -> socket.socket:
-    """Return a socket that every signal makes readable."""
-    ear, mouth = socket.socketpair()
-    ear.setblocking(False)
-    mouth.setblocking(False)
-    signal.set_wakeup_fd(mouth.detach(), warn_on_full_buffer=False)
-    return ear
+def _wakeup_socket() -> socket.socket:
+    """Return a socket that becomes readable with every signal."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    return reader
 
 
-def _writable(line: socket.socket) -> None:
+def _writable(connection: socket.socket) -> None:
     waiting = select.poll()
-    waiting.register(line, select.POLLOUT)
+    waiting.register(connection, select.POLLOUT)
     waiting.poll()
 
 
-def _wake(number: int, frame: object) -> None:
-    """Let a signal interrupt a wait; what it means is found out there."""
+def _interrupt(number: int, frame: object) -> None:
+    """Interrupt the poll; the loop then looks for what has changed."""

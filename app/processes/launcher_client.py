@@ -1,4 +1,4 @@
-"""Launched: the service's end of the line to its launcher."""
+"""The service's end of the connection to its launcher."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.processes import commands, launcher_protocol
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import launcher; launcher.main(sys.argv[2:])"
-_TOLD_BYTES = 2_000
+_STDERR_BYTES = 2_000
 _END_SECONDS = 10.0
 
 Reply = tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]
-"""What came of a command, with the descriptors of its long outputs."""
+"""The result of a command, with the descriptors of its long outputs."""
 
 
 class LauncherClient:
@@ -31,33 +31,33 @@ class LauncherClient:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        line: socket.socket,
-        complaints: IO[bytes],
-        lost: Callable[[LauncherClient], None],
+        connection: socket.socket,
+        stderr: IO[bytes],
+        on_lost: Callable[[LauncherClient], None],
         sweep: Callable[[], object],
     ) -> None:
         self._process = process
-        self._line = line
-        self._complaints = complaints
-        self._tell_lost = lost
+        self._socket = connection
+        self._stderr = stderr
+        self._on_lost = on_lost
         self._sweep = sweep
-        self._listener = launcher_protocol.Listener(line)
+        self._receiver = launcher_protocol.Receiver(connection)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._unsaid: list[launcher_protocol.Message] = []
-        self._unsent: deque[tuple[memoryview, Sequence[int]]] = deque()
+        self._messages: list[launcher_protocol.Message] = []
+        self._frames: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._scheduled = self._blocked = False
-        self._burial: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
+        self._exit_task: asyncio.Task[None] | None = None
+        self._exited = asyncio.Event()
         self._detail: dict[str, object] = {}
-        self._loop.add_reader(line.fileno(), self._hear)
+        self._loop.add_reader(connection.fileno(), self._receive)
 
     @classmethod
     def start(
         cls,
         arguments: Sequence[str],
         environ: Mapping[str, str],
-        lost: Callable[[LauncherClient], None],
+        on_lost: Callable[[LauncherClient], None],
         sweep: Callable[[], object],
     ) -> LauncherClient:
         """Start a launcher for this process.
@@ -73,13 +73,13 @@ class LauncherClient:
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the launcher
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the launcher
         try:
             process = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, str(theirs.fileno()), str(os.getpid()), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=complaints,
+                stderr=stderr,
                 env=environ,
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
@@ -87,11 +87,11 @@ class LauncherClient:
             )
         except BaseException:
             ours.close()
-            complaints.close()
+            stderr.close()
             raise
         finally:
             theirs.close()
-        return cls(process, ours, complaints, lost, sweep)
+        return cls(process, ours, stderr, on_lost, sweep)
 
     @property
     def pid(self) -> int:
@@ -99,7 +99,7 @@ class LauncherClient:
         return self._process.pid
 
     async def run(self, start: launcher_protocol.Start, files: Sequence[int]) -> Reply:
-        """Run a command; a cancellation ends it first, whatever it has started.
+        """Run a command; a cancellation first ends it and every process that it has started.
 
         Args:
             files: Open files that go with it; they are closed.
@@ -109,7 +109,7 @@ class LauncherClient:
         """
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[start.number] = reply
-        self._say(start, files)
+        self._queue(start, files)
         try:
             return await reply
         except asyncio.CancelledError:
@@ -120,24 +120,24 @@ class LauncherClient:
             raise
 
     async def close(self) -> None:
-        """Let it end every command, and then itself."""
-        if self._burial is None:
+        """Have it end every command, and then itself."""
+        if self._exit_task is None:
             with contextlib.suppress(OSError):
-                self._line.shutdown(socket.SHUT_WR)
+                self._socket.shutdown(socket.SHUT_WR)
         try:
             async with asyncio.timeout(_END_SECONDS):
-                await self._over.wait()
+                await self._exited.wait()
         except TimeoutError:
             self._process.kill()
-            await self._over.wait()
+            await self._exited.wait()
 
     async def _ended(self, number: int) -> None:
-        """Have a command ended, and wait for that, whoever else loses patience.
+        """End a command and wait for it, whatever is cancelled meanwhile.
 
-        A launcher that does not do so in time is killed, and its commands with it.
+        A launcher that does not end it in time is killed, and its commands with it.
         """
         reply = self._waiting[number] = self._loop.create_future()
-        self._say(launcher_protocol.End(number), ())
+        self._queue(launcher_protocol.End(number), ())
         overdue = self._loop.call_later(_END_SECONDS, self._process.kill)
         while not reply.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -146,66 +146,66 @@ class LauncherClient:
         if reply.exception() is None:
             _close(reply.result()[1])
 
-    # -- say
+    # -- send
 
-    def _say(self, message: launcher_protocol.Message, files: Sequence[int]) -> None:
+    def _queue(self, message: launcher_protocol.Message, files: Sequence[int]) -> None:
         if files:
-            self._pack()
-            self._unsent.append((memoryview(launcher_protocol.framed([message], len(files))), files))
+            self._frame_messages()
+            self._frames.append((memoryview(launcher_protocol.frame([message], len(files))), files))
         else:
-            self._unsaid.append(message)
+            self._messages.append(message)
         if not self._scheduled:
-            # What is said in one turn of the loop goes in one piece.
+            # Messages of one turn of the loop share one frame.
             self._scheduled = True
             self._loop.call_soon(self._send)
 
-    def _pack(self) -> None:
-        if self._unsaid:
-            self._unsent.append((memoryview(launcher_protocol.framed(self._unsaid)), ()))
-            self._unsaid = []
+    def _frame_messages(self) -> None:
+        if self._messages:
+            self._frames.append((memoryview(launcher_protocol.frame(self._messages)), ()))
+            self._messages = []
 
     def _send(self) -> None:
         self._scheduled = False
-        self._pack()
-        while self._unsent and self._burial is None and self._send_some():
+        self._frame_messages()
+        while self._frames and self._exit_task is None and self._send_some():
             pass
-        blocked = bool(self._unsent) and self._burial is None
+        blocked = bool(self._frames) and self._exit_task is None
         if blocked and not self._blocked:
-            self._loop.add_writer(self._line.fileno(), self._send)
-        elif self._blocked and not blocked and self._burial is None:
-            self._loop.remove_writer(self._line.fileno())
+            self._loop.add_writer(self._socket.fileno(), self._send)
+        elif self._blocked and not blocked and self._exit_task is None:
+            self._loop.remove_writer(self._socket.fileno())
         self._blocked = blocked
 
     def _send_some(self) -> bool:
-        rest, files = self._unsent[0]
+        rest, files = self._frames[0]
         try:
-            sent = launcher_protocol.send(self._line, rest, files)
+            sent = launcher_protocol.send(self._socket, rest, files)
         except BlockingIOError:
             return False
         except OSError:
-            # The launcher is gone; whoever listens to it finds out.
-            self._drop_unsent()
+            # The launcher is gone; the receiver notices.
+            self._drop_queued()
             return False
         _close(files)
         if sent < len(rest):
-            self._unsent[0] = (rest[sent:], ())
+            self._frames[0] = (rest[sent:], ())
         else:
-            self._unsent.popleft()
+            self._frames.popleft()
         return True
 
-    def _drop_unsent(self) -> None:
-        self._unsaid = []
-        while self._unsent:
-            _close(self._unsent.popleft()[1])
+    def _drop_queued(self) -> None:
+        self._messages = []
+        while self._frames:
+            _close(self._frames.popleft()[1])
 
-    # -- hear
+    # -- receive
 
-    def _hear(self) -> None:
-        heard = self._listener.hear()
-        if heard is None:
-            self._part()
+    def _receive(self) -> None:
+        received = self._receiver.receive()
+        if received is None:
+            self._disconnect()
             return
-        for message, files in heard:
+        for message, files in received:
             assert isinstance(message, launcher_protocol.Ended | launcher_protocol.Refused)
             reply = self._waiting.pop(message.number)
             if reply.cancelled():
@@ -213,18 +213,18 @@ class LauncherClient:
             else:
                 reply.set_result((message, files))
 
-    def _part(self) -> None:
-        self._loop.remove_reader(self._line.fileno())
-        self._loop.remove_writer(self._line.fileno())
-        self._burial = self._loop.create_task(self._bury(), name="burial of the launcher")
-        self._line.close()
-        self._listener.close()
-        self._drop_unsent()
-        self._tell_lost(self)
+    def _disconnect(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        self._exit_task = self._loop.create_task(self._collect_exit(), name="exit of the launcher")
+        self._socket.close()
+        self._receiver.close()
+        self._drop_queued()
+        self._on_lost(self)
 
-    async def _bury(self) -> None:
+    async def _collect_exit(self) -> None:
         try:
-            code = await asyncio.to_thread(self._last_words)
+            code = await asyncio.to_thread(self._wait_for_exit)
             if code != 0:
                 await asyncio.to_thread(self._sweep)
         finally:
@@ -232,19 +232,19 @@ class LauncherClient:
             for reply in waiting.values():
                 if not reply.done():
                     reply.set_exception(commands.LauncherLost(detail=self._detail))
-            self._over.set()
+            self._exited.set()
 
-    def _last_words(self) -> int:
+    def _wait_for_exit(self) -> int:
         try:
             code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        with self._complaints:
-            size_bytes = self._complaints.seek(0, os.SEEK_END)
-            self._complaints.seek(max(size_bytes - _TOLD_BYTES, 0))
-            told = self._complaints.read().decode(errors="replace").strip()
-        self._detail = {"exit_code": code, "stderr": told}
+        with self._stderr:
+            size_bytes = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(size_bytes - _STDERR_BYTES, 0))
+            stderr = self._stderr.read().decode(errors="replace").strip()
+        self._detail = {"exit_code": code, "stderr": stderr}
         return code
 
 

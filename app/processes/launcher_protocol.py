@@ -1,7 +1,6 @@
-"""Wire: what the service and its launcher say to each other over a socket, with open files beside the words.
+"""Messages between the service and its launcher, over a socket that also passes open files.
 
-Both ends are the same program in the same version, alone with each other, so Python's own compact form of plain
-values will do; it carries bytes as they are.
+Both ends are the same version of the same program, so marshal is enough; it carries bytes unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 Cause = Literal["", "asked", "timeout", "idle", "output"]
-"""Why a command was ended: by itself, because it was asked for, or for a limit of time, of silence, of output."""
+"""Why a command was ended: not at all, by request, or by its limit of time, silence or output."""
 
 
 class Start(NamedTuple):
@@ -41,7 +40,7 @@ class Start(NamedTuple):
     inherits: bool
     """Whether they are set over the launcher's own."""
     stdin: bytes | None
-    """What it reads."""
+    """Its standard input."""
     reads_from_file: bool
     """Whether it reads from an open file passed along, the one after the folder."""
     timeout_seconds: float | None
@@ -51,7 +50,7 @@ class Start(NamedTuple):
     cap_bytes: int
     """Size of either output at which it is ended."""
     contained: bool
-    """Whether it is to have a namespace of its own, where the system lets it."""
+    """Whether it gets a namespace of its own where the system allows it."""
     writes_to_file: bool
     """Whether its standard output goes to the open file passed along, the last one."""
 
@@ -64,7 +63,7 @@ class End(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A command has ended, and nothing of it is left."""
+    """A command has ended, and none of its processes is left."""
 
     number: int
     """Which one."""
@@ -75,11 +74,11 @@ class Ended(NamedTuple):
     cause: Cause
     """Why it was ended."""
     stdout: bytes | None
-    """What it wrote; None: too much to be said, the open file is passed along."""
+    """Its standard output; None: too long, the open file is passed."""
     stderr: bytes | None
-    """The same for its complaints; that file comes last."""
+    """The same for standard error; that file comes last."""
     leftovers: int
-    """Processes that it left behind and that were ended after it."""
+    """Processes that it left running and that were ended after it."""
     survivors: int
     """Processes that could not be ended."""
     cpu_seconds: float
@@ -87,7 +86,7 @@ class Ended(NamedTuple):
     peak_bytes: int
     """Most memory that one of its processes held."""
     containment: str
-    """How it was kept together."""
+    """How it was contained."""
 
 
 class Refused(NamedTuple):
@@ -96,23 +95,23 @@ class Refused(NamedTuple):
     number: int
     """Which one."""
     what: str
-    """`program`, `cwd`, `output` or `containment`: what was at fault."""
+    """The cause: `program`, `cwd`, `output` or `containment`."""
     errno: int
     """The system's reason."""
 
 
 Message = Start | End | Ended | Refused
-"""Everything that is said."""
+"""Any message."""
 
-Heard = tuple[Message, list[int]]
-"""A message, and the descriptors of the open files that came with it, now the listener's."""
+Received = tuple[Message, list[int]]
+"""A message, and the descriptors of the open files that came with it, now the receiver's."""
 
 _KINDS: tuple[type[Message], ...] = (Start, End, Ended, Refused)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 
-def framed(messages: Sequence[Message], files: int = 0) -> bytes:
-    """Return messages as they travel.
+def frame(messages: Sequence[Message], files: int = 0) -> bytes:
+    """Return messages as one frame.
 
     Args:
         files: Open files that go with them; they are the last message's.
@@ -121,32 +120,32 @@ def framed(messages: Sequence[Message], files: int = 0) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
-def send(line: socket.socket, content: bytes | memoryview, files: Iterable[int] = ()) -> int:
-    """Send a part of a frame, its files with the first part of it; return how many bytes went."""
-    beside = array.array("i", files)
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, beside)] if beside else []
-    return line.sendmsg([content], ancillary)
+def send(connection: socket.socket, content: bytes | memoryview, files: Iterable[int] = ()) -> int:
+    """Send a part of a frame, its files with the first part of it; return the number of bytes sent."""
+    descriptors = array.array("i", files)
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
+    return connection.sendmsg([content], ancillary)
 
 
-class Listener:
-    """One end of a line, as far as it is listened to."""
+class Receiver:
+    """The receiving side of one end of a connection."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._unread = bytearray()
         self._files: deque[int] = deque()
 
-    def hear(self) -> list[Heard] | None:
-        """Return what has arrived, without waiting for more; None once the other end is closed."""
+    def receive(self) -> list[Received] | None:
+        """Return the messages that have arrived, without waiting; None once the other end is closed."""
         try:
-            content, beside, _, _ = self._line.recvmsg(
+            content, ancillary, _, _ = self._socket.recvmsg(
                 _READ_BYTES, socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize), _CLOSED_ON_EXEC
             )
         except BlockingIOError:
             return []
         except OSError:
             return None
-        for level, kind, passed in beside:
+        for level, kind, passed in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._files.extend(array.array("i", passed))
         if not content:
@@ -155,26 +154,26 @@ class Listener:
         return self._complete()
 
     def close(self) -> None:
-        """Close the files that nobody was told of."""
+        """Close the files whose message has not arrived."""
         while self._files:
             os.close(self._files.popleft())
 
-    def _complete(self) -> list[Heard]:
-        heard: list[Heard] = []
+    def _complete(self) -> list[Received]:
+        received: list[Received] = []
         begin = 0
         while len(self._unread) >= begin + _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._unread, begin)
             end = begin + _LENGTH.size + length
             if len(self._unread) < end:
                 break
-            heard += self._unpacked(self._unread[begin + _LENGTH.size : end])
+            received += self._unpacked(self._unread[begin + _LENGTH.size : end])
             begin = end
         del self._unread[:begin]
-        return heard
+        return received
 
-    def _unpacked(self, content: bytearray) -> list[Heard]:
+    def _unpacked(self, content: bytearray) -> list[Received]:
         files, messages = marshal.loads(content)  # noqa: S302 - the other end is the same program
-        heard: list[Heard] = [(_KINDS[message[0]](*message[1:]), []) for message in messages]
+        received: list[Received] = [(_KINDS[message[0]](*message[1:]), []) for message in messages]
         for _ in range(files):
-            heard[-1][1].append(self._files.popleft())
-        return heard
+            received[-1][1].append(self._files.popleft())
+        return received

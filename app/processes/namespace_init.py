@@ -1,7 +1,7 @@
-"""Wardens: the first processes of worlds in which commands are contained.
+"""Init processes of the pid namespaces in which commands are contained.
 
-A warden starts one command, buries whoever dies in its world, and tells its launcher through a pipe how the command
-ended. It ends when nobody else is left; whatever ends it earlier, with its launcher for one, ends them all.
+An init starts one command, reaps every process of its namespace, and reports through a pipe how the command ended. It
+exits when no other process is left; if it or its launcher dies earlier, the kernel kills them all.
 """
 
 # `unshare … tini` would cost 9 ms and three processes, need two programs, and turn a death by signal into an exit
@@ -25,15 +25,15 @@ from app.processes import namespaces
 AUTO, GUARD = "auto", "guard"
 NAMESPACE, USER_NAMESPACE = namespaces.NAMES.values()
 WANTED = (AUTO, NAMESPACE, USER_NAMESPACE, GUARD)
-"""What may be wanted: a namespace where there can be one, nothing else, one with users of its own, or never one."""
+"""Values of the setting: a namespace where possible, a namespace in any case, one with its own users, or none."""
 
 _REPORT_BYTES = 4096
-_OWN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-_STANDARD = 3
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+_FIRST_FREE = 3
 
 
 class Report(NamedTuple):
-    """What a warden tells, once."""
+    """What an init reports, once."""
 
     fault: Literal["", "program", "containment"]
     """What kept the command from being started; empty if it was."""
@@ -45,148 +45,146 @@ class Report(NamedTuple):
     """Processor time of that process and its children."""
     peak_bytes: int
     """Most memory that one of them held."""
-    lingers: bool
-    """Whether others are left."""
+    has_leftovers: bool
+    """Whether other processes are left."""
 
 
 class Containment:
-    """How commands are contained here."""
+    """How commands are contained on this machine."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
-        self._found: tuple[int | None, int] | None = None
+        self._probed: tuple[int | None, int] | None = None
 
-    def way(self) -> int | None:
-        """Return the way into a namespace; None: the launcher's guard has to do.
+    def flags(self) -> int | None:
+        """Return the flags of a new namespace; None: the launcher alone contains the command.
 
         Raises:
-            OSError: a namespace is wanted in any case, and there is none.
+            OSError: a namespace is required, and none is possible.
         """
         if self._wanted == GUARD:
             return None
-        way, number = self.found()
-        if way is None and self._wanted != AUTO:
+        flags, number = self.probe()
+        if flags is None and self._wanted != AUTO:
             raise OSError(number, os.strerror(number))
-        return way
+        return flags
 
-    def found(self) -> tuple[int | None, int]:
-        """Return the way that has been seen to work here, or None and the system's reason; it is tried out once."""
-        if self._found is None:
-            self._found = _first_that_works(_ways(self._wanted))
-        return self._found
+    def probe(self) -> tuple[int | None, int]:
+        """Return the flags that work here, or None and the errno; they are tried once."""
+        if self._probed is None:
+            self._probed = _first_that_works(_candidates(self._wanted))
+        return self._probed
 
 
-def start(way: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int, int]:
-    """Start a warden; return its process and the descriptor of the pipe that its report comes from.
+def start(flags: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int, int]:
+    """Start an init; return its process id and the descriptor that its report is read from.
 
     Args:
         spawn: Starts the command.
-        kept: Open files that this needs.
+        kept: Open files that `spawn` needs.
 
     Raises:
         OSError: there can be no namespace.
     """
-    hears, tells = os.pipe()
-    os.set_blocking(hears, False)
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
     origin = namespaces.origin()
     try:
-        pid = namespaces.separate(way)
+        pid = namespaces.fork_into(flags)
         if pid == 0:
-            _live(way, origin, spawn, kept, tells)
+            _run(flags, origin, spawn, kept, writer)
     except BaseException:
-        os.close(hears)
+        os.close(reader)
         raise
     finally:
-        os.close(tells)
-    return pid, hears
+        os.close(writer)
+    return pid, reader
 
 
 def main(wanted: str) -> None:
-    """Say what is to be had here: the name of a way, or the guard and why."""
-    way, number = Containment(wanted).found()
-    sys.stdout.write(f"{GUARD} {os.strerror(number)}" if way is None else namespaces.NAMES[way])
+    """Print the containment that works here: a namespace's name, or the guard and the reason."""
+    flags, number = Containment(wanted).probe()
+    sys.stdout.write(f"{GUARD} {os.strerror(number)}" if flags is None else namespaces.NAMES[flags])
 
 
-def heard(hears: int) -> Report | None:
+def read_report(reader: int) -> Report | None:
     """Return the report, if there is one to read."""
     try:
-        content = os.read(hears, _REPORT_BYTES)
+        content = os.read(reader, _REPORT_BYTES)
     except BlockingIOError:
         return None
     return Report(*marshal.loads(content)) if content else None  # noqa: S302 - the other end is this very program
 
 
-def _ways(wanted: str) -> list[int]:
-    """Return the ways that are worth trying. In a user namespace root would lose its rights over
-    the files of others.
-    """
+def _candidates(wanted: str) -> list[int]:
+    """Return the flags to try; in a user namespace root would lose its rights over the files of others."""
     if wanted == USER_NAMESPACE:
-        return [namespaces.OWN_USERS]
-    return [namespaces.PLAIN] if os.geteuid() == 0 else [*namespaces.NAMES]
+        return [namespaces.WITH_USERS]
+    return [namespaces.PRIVILEGED] if os.geteuid() == 0 else [*namespaces.NAMES]
 
 
-def _first_that_works(ways: Iterable[int]) -> tuple[int | None, int]:
+def _first_that_works(candidates: Iterable[int]) -> tuple[int | None, int]:
     number = errno.ENOSYS
-    for way in ways:
+    for flags in candidates:
         try:
-            pid, hears = start(way, _nobody, ())
+            pid, reader = start(flags, _spawn_nothing, ())
         except OSError as error:
             number = error.errno or number
             continue
         os.waitpid(pid, 0)
-        report = heard(hears)
-        os.close(hears)
+        report = read_report(reader)
+        os.close(reader)
         if report is not None and not report.fault:
-            return way, 0
+            return flags, 0
         number = report.errno if report is not None else number
     return None, number
 
 
-def _nobody() -> int:
+def _spawn_nothing() -> int:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     return pid
 
 
-def _live(way: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: Sequence[int], tells: int) -> NoReturn:
-    """Be a warden. Signals from outside do not reach the first process of a world, but for SIGKILL."""
+def _run(flags: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: Sequence[int], writer: int) -> NoReturn:
+    """Be an init; from outside its namespace only SIGKILL reaches it."""
     try:
         signal.set_wakeup_fd(-1)
-        for number in _OWN:
+        for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
-        _close_all_but({*kept, tells})
-        main = _started(way, origin, spawn, tells)
+        _close_all_but({*kept, writer})
+        main = _spawn_inside(flags, origin, spawn, writer)
         for file in kept:
             os.close(file)
-        _bury(main, tells)
+        _wait_for_all(main, writer)
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _started(way: int, origin: namespaces.Origin, spawn: Callable[[], int], tells: int) -> int:
+def _spawn_inside(flags: int, origin: namespaces.Origin, spawn: Callable[[], int], writer: int) -> int:
     fault: Literal["program", "containment"] = "containment"
     try:
-        namespaces.settle(way, origin)
+        namespaces.set_up(flags, origin)
         fault = "program"
         return spawn()
     except (OSError, ValueError) as error:
-        _tell(tells, Report(fault, getattr(error, "errno", None) or errno.EINVAL, 0, 0.0, 0, False))
+        _send_report(writer, Report(fault, getattr(error, "errno", None) or errno.EINVAL, 0, 0.0, 0, False))
         os._exit(0)
 
 
-def _bury(main: int, tells: int) -> None:
+def _wait_for_all(main: int, writer: int) -> None:
     pid = 0
     while pid != main:
         pid, status, usage = os.wait4(-1, 0)
-    lingers = not _is_alone(os.WNOHANG)
-    _tell(tells, Report("", 0, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, lingers))
+    has_leftovers = not _is_alone(os.WNOHANG)
+    _send_report(writer, Report("", 0, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, has_leftovers))
     _is_alone(0)
 
 
 def _is_alone(options: int) -> bool:
-    """Bury the dead, and tell whether nobody is left; without options, once that is so."""
+    """Reap processes and tell whether none is left; without WNOHANG, wait until none is left."""
     try:
         while os.wait4(-1, options)[0] != 0:
             pass
@@ -195,12 +193,12 @@ def _is_alone(options: int) -> bool:
     return False
 
 
-def _tell(tells: int, report: Report) -> None:
-    os.write(tells, marshal.dumps(tuple(report)))
+def _send_report(writer: int, report: Report) -> None:
+    os.write(writer, marshal.dumps(tuple(report)))
 
 
 def _close_all_but(kept: set[int]) -> None:
     for name in os.listdir("/proc/self/fd"):
-        if int(name) >= _STANDARD and int(name) not in kept:
+        if int(name) >= _FIRST_FREE and int(name) not in kept:
             with contextlib.suppress(OSError):
                 os.close(int(name))

@@ -1,7 +1,7 @@
-"""Namespaces: a world of processes of its own, whose first process takes all the others with it, whatever ends it.
+"""Pid namespaces: when the first process of one ends, the kernel kills all others.
 
-The kernel does the work: nobody gets out, and the end of the first process is the end of everybody. Whoever has no
-rights over the machine makes such a world inside a user namespace in which he is who he was.
+No process can leave its namespace. A user without rights over the machine creates one inside a user namespace that
+maps the user's own id.
 """
 
 # Why: docs/decisions/0102.
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 _NEW_MOUNTS, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x1000_0000, 0x2000_0000
 
-PLAIN = _NEW_PIDS | _NEW_MOUNTS
-"""With rights over the machine."""
+PRIVILEGED = _NEW_PIDS | _NEW_MOUNTS
+"""Flags for a user with rights over the machine."""
 
-OWN_USERS = PLAIN | _NEW_USERS
-"""Without, where the system lets anybody make a user namespace."""
+WITH_USERS = PRIVILEGED | _NEW_USERS
+"""Flags for any user, where the system allows user namespaces."""
 
-NAMES = {PLAIN: "namespace", OWN_USERS: "user_namespace"}
-"""The ways by name, the cheaper one first."""
+NAMES = {PRIVILEGED: "namespace", WITH_USERS: "user_namespace"}
+"""Names of the flags, the cheaper ones first."""
 
 _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("8Q")
@@ -36,65 +36,65 @@ _PARENT, _ENVIRONMENT_FROM, _ENVIRONMENT_TO = 1, 47, 48
 
 
 class Origin(NamedTuple):
-    """Who makes a world."""
+    """The process that creates a namespace."""
 
     pid: int
-    """Its process."""
+    """Its process id."""
     user: int
-    """Whom it works for."""
+    """Its effective user."""
     group: int
-    """Group of that user."""
+    """Its effective group."""
 
 
 def origin() -> Origin:
-    """Return this process as the maker of worlds."""
+    """Return this process as the creator of namespaces."""
     return Origin(os.getpid(), os.geteuid(), os.getegid())
 
 
-def separate(way: int) -> int:
-    """Fork; the child, to which 0 is returned, is the first process of a new world. Not for programs with threads.
+def fork_into(flags: int) -> int:
+    """Fork; the child, which gets 0, is the first process of new namespaces. Not for programs with threads.
 
     Raises:
-        OSError: the system does not let it.
+        OSError: the system does not allow it.
     """
     if sys.platform != "linux":
         raise OSError(0, "only Linux has namespaces")
-    wanted = _CLONE_ARGS.pack(way, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+    arguments = _CLONE_ARGS.pack(flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
     libc, interpreter = ctypes.PyDLL(None, use_errno=True), ctypes.pythonapi
     interpreter.PyOS_BeforeFork()
-    pid: int = libc.syscall(_SYS_CLONE3, wanted, len(wanted))
-    number = ctypes.get_errno()
+    pid: int = libc.syscall(_SYS_CLONE3, arguments, len(arguments))
+    code = ctypes.get_errno()
     if pid == 0:
         interpreter.PyOS_AfterFork_Child()
         return 0
     interpreter.PyOS_AfterFork_Parent()
     if pid < 0:
-        raise OSError(number, os.strerror(number))
+        raise OSError(code, os.strerror(code))
     return pid
 
 
-def settle(way: int, origin: Origin) -> None:
-    """Make a new world livable, as its first process: it ends with its maker, and /proc tells of it alone.
+def set_up(flags: int, origin: Origin) -> None:
+    """Set up new namespaces, as their first process: it dies with its creator, and /proc shows them alone.
 
     Raises:
-        OSError: the system does not let it.
+        OSError: the system does not allow it.
     """
     libc = ctypes.PyDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     outer_pid, facts = os.readlink("/proc/self"), _facts()
     if int(facts[_PARENT]) != origin.pid:
         os._exit(1)
-    if way & _NEW_USERS:
+    if flags & _NEW_USERS:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{origin.user} {origin.user} 1")
         _write("/proc/self/gid_map", f"{origin.group} {origin.group} 1")
-    # What is mounted outside later is seen here too, but not the other way round.
+    # Later mounts outside are seen inside too, but not the other way round.
     _mount(libc, b"none", b"/", None, _MS_REC | _MS_SLAVE)
     _mount(libc, b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    # Files in which programs leave their ids must not all tell the same few small numbers.
+    # Pid files of programs in different namespaces must not all contain the same few small numbers.
     with contextlib.suppress(OSError):
         _write("/proc/sys/kernel/ns_last_pid", outer_pid)
-    # Its maker's environment is none of its inhabitants' business.
+    # Processes inside must not read the creator's environment.
     begin, end = int(facts[_ENVIRONMENT_FROM]), int(facts[_ENVIRONMENT_TO])
     if begin:
         ctypes.memset(begin, 0, end - begin)
@@ -103,14 +103,14 @@ def settle(way: int, origin: Origin) -> None:
 
 def _facts() -> list[bytes]:
     with open("/proc/self/stat", "rb", buffering=0) as file:
-        told = file.read()
-    return told[told.rindex(b")") + 2 :].split()
+        content = file.read()
+    return content[content.rindex(b")") + 2 :].split()
 
 
 def _mount(libc: ctypes.PyDLL, source: bytes, target: bytes, kind: bytes | None, flags: int) -> None:
     if libc.mount(source, target, kind, ctypes.c_ulong(flags), None) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _write(path: str, text: str) -> None:

@@ -1,6 +1,6 @@
-"""Outlets: the private files that a command writes into in place of pipes, so that nobody has to keep reading.
+"""Unnamed files that take a command's output in place of pipes, which would have to be read all the time.
 
-They have no name, so that nothing of them is left after a crash, whatever a command wrote.
+Without a name they are gone after a crash.
 """
 
 # A pipe must be read all the time, and stays open as long as any descendant of the command has it. A file in the
@@ -17,9 +17,9 @@ from itertools import count
 INLINE_BYTES = 32 * 1024
 """Content up to this size travels in a message; more is read from the file."""
 
-_NAMELESS = getattr(os, "O_TMPFILE", 0)
+_O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _NAMES = count()
-_UNKNOWN_HERE = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
+_UNSUPPORTED = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 class OutputFile:
@@ -31,53 +31,53 @@ class OutputFile:
         self.file = file
         """Its descriptor."""
         self.is_held = is_held
-        """Whether what is written stays here to be read; what goes through a socket or a pipe does not."""
+        """Whether the output can be read back; output to a socket or a pipe cannot."""
         self.seen_bytes = 0
-        """Its size when it was last looked at."""
+        """Its size at the last check."""
 
     def size_bytes(self) -> int:
         """Return its size."""
         return os.fstat(self.file).st_size if self.is_held else 0
 
     def content(self) -> bytes | None:
-        """Return all of it, or None if that is much."""
+        """Return its content; None if it is longer than a message may be."""
         if not self.is_held:
             return b""
         content = os.pread(self.file, INLINE_BYTES + 1, 0)
         return None if len(content) > INLINE_BYTES else content
 
     def close(self) -> None:
-        """Forget it."""
+        """Close it."""
         if self.is_held:
             os.close(self.file)
 
-    def hand_over(self) -> None:
-        """Leave it to the command, which has it by now; only then does whoever listens hear the command's end."""
+    def close_passed(self) -> None:
+        """Close a passed descriptor, now the command's; its reader sees end-of-file only when no process holds it."""
         if not self.is_held:
             os.close(self.file)
 
 
-def passed(file: int) -> OutputFile:
-    """Return the outlet of a descriptor that was opened by somebody else."""
+def from_descriptor(file: int) -> OutputFile:
+    """Return the output file of a passed descriptor."""
     return OutputFile(file, is_held=stat.S_ISREG(os.fstat(file).st_mode))
 
 
-def fresh(folder: str) -> OutputFile:
-    """Make an empty file that is appended to, so that a command that cuts it off leaves no hole.
+def create(folder: str) -> OutputFile:
+    """Create an empty file for appending: a command that truncates it leaves no hole.
 
     Raises:
         OSError: there is no room.
     """
-    return OutputFile(_nameless(folder, os.O_RDWR | os.O_APPEND))
+    return OutputFile(_create_unnamed(folder, os.O_RDWR | os.O_APPEND))
 
 
-def filled(folder: str, content: bytes) -> int:
-    """Make a file to be read from its beginning, and return its descriptor.
+def create_filled(folder: str, content: bytes) -> int:
+    """Create a file with this content and return its descriptor, at the beginning.
 
     Raises:
         OSError: there is no room.
     """
-    file = _nameless(folder, os.O_RDWR)
+    file = _create_unnamed(folder, os.O_RDWR)
     try:
         rest = memoryview(content)
         while rest:
@@ -89,12 +89,12 @@ def filled(folder: str, content: bytes) -> int:
     return file
 
 
-def _nameless(folder: str, flags: int) -> int:
-    if _NAMELESS:
+def _create_unnamed(folder: str, flags: int) -> int:
+    if _O_TMPFILE:
         try:
-            return os.open(folder, flags | _NAMELESS | os.O_CLOEXEC, 0o600)
+            return os.open(folder, flags | _O_TMPFILE | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            if error.errno not in _UNKNOWN_HERE:
+            if error.errno not in _UNSUPPORTED:
                 raise
     path = os.path.join(folder, f".control-room-{os.getpid()}-{next(_NAMES)}")
     file = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
-"""Kin: which processes there are, who descends from whom, and how one of them is hit and no other.
+"""The process table: parents, descendants, and signals to exactly one process.
 
-Linux tells all of it in /proc. Elsewhere only process groups are known: what leaves its group is lost there.
+Read from /proc on Linux. Elsewhere only process groups are known, and a process that leaves its group is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 LINUX = sys.platform == "linux"
-"""Whether descent, marks and handles of processes can be had."""
+"""Whether parents, markers and pidfds of processes are available."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,31 +29,45 @@ class Process(NamedTuple):
     parent: int
     """Id of its parent."""
     started: int
-    """When it started, in ticks since the machine did; with the id it names the process for ever."""
+    """When it started, in ticks since boot; with the id it identifies the process for ever."""
 
 
 Table = dict[int, Process]
 """Living processes by their ids."""
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own, and be told by SIGTERM when the own parent ends."""
+def become_subreaper() -> None:
+    """Become the parent of every orphaned descendant, and get SIGTERM when the own parent ends."""
     if LINUX:
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent ends, by SIGKILL too; end at once if it has ended already.
+
+    Elsewhere than on Linux only the end of standard input ends the process. Signals that end a service are ignored: the
+    service may still need its answer.
+    """
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    if LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
 def children() -> set[int]:
-    """Return this process's own children, dead ones too; none where the system cannot tell."""
-    told = _read("/proc/thread-self/children")
-    if told is not None:
-        return {int(pid) for pid in told.split()}
+    """Return this process's children, zombies included; none where the system cannot list them."""
+    content = _read("/proc/thread-self/children")
+    if content is not None:
+        return {int(pid) for pid in content.split()}
     return {pid for pid, process in table().items() if process.parent == os.getpid()}
 
 
 def table() -> Table:
-    """Return all living processes; none where the system cannot tell."""
+    """Return all living processes; none where the system cannot list them."""
     if not LINUX:
         return {}
     found = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
@@ -61,18 +75,18 @@ def table() -> Table:
 
 
 def process(pid: int) -> Process | None:
-    """Return a process; None if it is dead, not yet buried or gone."""
-    told = _read(f"/proc/{pid}/stat")
-    if told is None:
+    """Return a process; None if it is a zombie or gone."""
+    content = _read(f"/proc/{pid}/stat")
+    if content is None:
         return None
-    fields = told[told.rindex(b")") + 2 :].split()
+    fields = content[content.rindex(b")") + 2 :].split()
     if fields[0] in _DEAD and int(fields[_THREADS]) <= 1:
         return None
     return Process(parent=int(fields[_PARENT]), started=int(fields[_START]))
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Tell whether the very process that started then is alive; where only ids are known, whether its id is in use."""
+    """Tell whether the process that started then is alive; elsewhere than on Linux, whether its id is in use."""
     if LINUX:
         found = process(pid)
         return found is not None and found.started == started
@@ -86,24 +100,24 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def started(pid: int) -> int:
-    """Return when a process started, 0 where the system does not tell; a dead one counts until it is buried."""
-    told = _read(f"/proc/{pid}/stat")
-    return int(told[told.rindex(b")") + 2 :].split()[_START]) if told else 0
+    """Return when a process started, zombies included; 0 where that is unknown."""
+    content = _read(f"/proc/{pid}/stat")
+    return int(content[content.rindex(b")") + 2 :].split()[_START]) if content else 0
 
 
 def ticks() -> int:
-    """Return the present, as starts of processes are told; 0 where they are not."""
+    """Return the present in the ticks of process starts; 0 elsewhere than on Linux."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if LINUX else 0
 
 
 def boot_id() -> str:
-    """Return what names this run of the machine; `unknown` where the system does not tell."""
-    told = _read("/proc/sys/kernel/random/boot_id")
-    return told.decode().strip() if told else "unknown"
+    """Return the id of this boot; `unknown` elsewhere than on Linux."""
+    content = _read("/proc/sys/kernel/random/boot_id")
+    return content.decode().strip() if content else "unknown"
 
 
 def pid_namespace() -> int:
-    """Return what names the namespace that ids of processes are told in; 0 where the system does not tell."""
+    """Return the id of this process's pid namespace; 0 where that is unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino if LINUX else 0
     except OSError:
@@ -111,7 +125,7 @@ def pid_namespace() -> int:
 
 
 def descendants(table: Table, roots: Iterable[int]) -> set[int]:
-    """Return the roots that are alive, and everybody who descends from them."""
+    """Return the roots that are alive, and their descendants."""
     children: dict[int, list[int]] = {}
     for pid, living in table.items():
         children.setdefault(living.parent, []).append(pid)
@@ -125,8 +139,8 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
     return found
 
 
-def strike(pid: int, started: int, number: signal.Signals) -> None:
-    """Send a signal to the very process that started then, and to no other that has got its id since."""
+def send_signal(pid: int, started: int, number: signal.Signals) -> None:
+    """Send a signal to the process that started then, never to a later one with the same id."""
     handle = _handle(pid)
     try:
         if is_alive(pid, started):
@@ -140,14 +154,14 @@ def strike(pid: int, started: int, number: signal.Signals) -> None:
             os.close(handle)
 
 
-def strike_group(leader: int, number: signal.Signals) -> None:
+def signal_group(leader: int, number: signal.Signals) -> None:
     """Send a signal to a whole process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
-def has_group(leader: int) -> bool:
-    """Tell whether anybody is in a process group."""
+def group_exists(leader: int) -> bool:
+    """Tell whether a process group has a member."""
     try:
         os.killpg(leader, 0)
     except ProcessLookupError:
@@ -158,7 +172,7 @@ def has_group(leader: int) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a descriptor of a process; None if it is gone, or where the system has or allows no such thing."""
+    """Return a pidfd; None if the process is gone, or where the system has or allows none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Spawning: how a launcher starts a command, with nothing of its own but what was asked for."""
+"""How a launcher starts a command, handing on nothing but what was requested."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from app.processes import environments, jobs, launcher_protocol, namespace_init, output_files, process_markers
 
 _DEFAULT_PATH = os.fsencode(os.defpath)
-_MARK_VARIABLE = process_markers.VARIABLE.encode()
+_MARKER_VARIABLE = process_markers.VARIABLE.encode()
 _NOT_INHERITED = tuple(name.encode() for name in environments.NOT_INHERITED)
 _RESET = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1", "SIGUSR2")
 )
-# Of a file that cannot be reached: a folder on PATH that may not be searched is no place of programs.
+# Errors of a missing file; a folder on PATH that may not be searched counts as missing, too.
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
 
 
@@ -41,12 +41,12 @@ class Spawner:
         self._files = files
         self._containment = containment
         self._environment = {name: value for name, value in os.environb.items() if name not in _NOT_INHERITED}
-        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._own_mark = process_markers.borne()
-        # This process needs two files for each command, and a command must not notice.
+        self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._own_limit = process_markers.own_limit()
+        # This process needs two files for each command; commands get the usual limit.
         _, self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def start(self, request: launcher_protocol.Start, mark: int, files: Sequence[int], now: float) -> jobs.Job:
+    def start(self, request: launcher_protocol.Start, marker: int, files: Sequence[int], now: float) -> jobs.Job:
         """Start a command in a session of its own.
 
         Args:
@@ -57,51 +57,51 @@ class Spawner:
         """
         opened: list[int] = []
         try:
-            outputs = self._outputs(request, files, opened)
-            stdin = self._stdin(request, files, opened)
-            child = self._spawned(request, mark, files, (stdin, outputs[0].file, outputs[1].file))
+            outputs = self._open_outputs(request, files, opened)
+            stdin = self._open_stdin(request, files, opened)
+            child = self._spawn(request, marker, files, (stdin, outputs[0].file, outputs[1].file))
         except BaseException:
             for file in opened:
                 os.close(file)
             raise
-        if stdin != self._nothing:
+        if stdin != self._devnull:
             os.close(stdin)
-        outputs[0].hand_over()
-        return jobs.Job(request, mark, child, outputs, now)
+        outputs[0].close_passed()
+        return jobs.Job(request, marker, child, outputs, now)
 
-    def _outputs(
+    def _open_outputs(
         self, request: launcher_protocol.Start, files: Sequence[int], opened: list[int]
     ) -> list[output_files.OutputFile]:
         try:
             if request.writes_to_file:
-                outputs = [output_files.passed(os.dup(files[-1]))]
+                outputs = [output_files.from_descriptor(os.dup(files[-1]))]
             else:
-                outputs = [output_files.fresh(self._temporary)]
+                outputs = [output_files.create(self._temporary)]
             opened.append(outputs[0].file)
-            outputs.append(output_files.fresh(self._temporary))
+            outputs.append(output_files.create(self._temporary))
             opened.append(outputs[1].file)
         except OSError as error:
             raise Refusal("output", error.errno) from error
         return outputs
 
-    def _stdin(self, request: launcher_protocol.Start, files: Sequence[int], opened: list[int]) -> int:
+    def _open_stdin(self, request: launcher_protocol.Start, files: Sequence[int], opened: list[int]) -> int:
         if request.stdin is None and not request.reads_from_file:
-            return self._nothing
+            return self._devnull
         try:
             if request.stdin is None:
                 file = os.dup(files[request.cwd is None])
             else:
-                file = output_files.filled(self._temporary, request.stdin)
+                file = output_files.create_filled(self._temporary, request.stdin)
         except OSError as error:
             raise Refusal("output", error.errno) from error
         opened.append(file)
         return file
 
-    def _spawned(
-        self, request: launcher_protocol.Start, mark: int, files: Sequence[int], streams: tuple[int, int, int]
+    def _spawn(
+        self, request: launcher_protocol.Start, marker: int, files: Sequence[int], streams: tuple[int, int, int]
     ) -> jobs.Child:
-        way = self._way(request)
-        environment = self._environment_of(request, mark)
+        flags = self._flags_of(request)
+        environment = self._environment_of(request, marker)
         try:
             if request.cwd is None:
                 os.fchdir(files[0])
@@ -111,30 +111,30 @@ class Spawner:
             raise Refusal("cwd", getattr(error, "errno", errno.EINVAL)) from error
         try:
             program = _program(request.argv[0], environment.get(b"PATH", _DEFAULT_PATH))
-            process_markers.bear(mark)
+            process_markers.set_marker(marker)
             self._limit_files(self._files)
-            return _child(way, program, request.argv, environment, streams)
+            return _child(flags, program, request.argv, environment, streams)
         except (OSError, ValueError) as error:
             raise Refusal("program", getattr(error, "errno", errno.EINVAL)) from error
         finally:
             self._limit_files(self._most_files)
-            process_markers.bear(self._own_mark)
+            process_markers.set_marker(self._own_limit)
             os.chdir("/")
 
-    def _way(self, request: launcher_protocol.Start) -> int | None:
+    def _flags_of(self, request: launcher_protocol.Start) -> int | None:
         try:
-            return self._containment.way() if request.contained else None
+            return self._containment.flags() if request.contained else None
         except OSError as error:
             raise Refusal("containment", error.errno) from error
 
-    def _environment_of(self, request: launcher_protocol.Start, mark: int) -> dict[bytes, bytes]:
+    def _environment_of(self, request: launcher_protocol.Start, marker: int) -> dict[bytes, bytes]:
         environment = dict(self._environment) if request.inherits else {}
         for name, value in request.env.items():
             if value is None:
                 environment.pop(name, None)
             else:
                 environment[name] = value
-        environment[_MARK_VARIABLE] = process_markers.written(mark).encode()
+        environment[_MARKER_VARIABLE] = process_markers.to_text(marker).encode()
         return environment
 
     def _limit_files(self, soft: int) -> None:
@@ -142,7 +142,7 @@ class Spawner:
 
 
 def _child(
-    way: int | None, program: bytes, argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[int, int, int]
+    flags: int | None, program: bytes, argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[int, int, int]
 ) -> jobs.Child:
     def spawn() -> int:
         return os.posix_spawn(
@@ -155,17 +155,17 @@ def _child(
             setsigdef=_RESET,
         )
 
-    if way is None:
+    if flags is None:
         return jobs.Child(spawn(), None, None)
     try:
-        pid, reports = namespace_init.start(way, spawn, streams)
+        pid, reports = namespace_init.start(flags, spawn, streams)
     except OSError as error:
         raise Refusal("containment", error.errno) from error
-    return jobs.Child(pid, way, reports)
+    return jobs.Child(pid, flags, reports)
 
 
 def _program(name: bytes, path: bytes) -> bytes:
-    """Find a program as a shell would; a name with a slash stands for itself."""
+    """Find a program as a shell would; a name with a slash is a path."""
     if b"/" in name:
         return name
     refused: int | None = None

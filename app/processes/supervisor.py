@@ -1,7 +1,7 @@
-"""The supervisor: every command of this process, started and ended through one launcher, so that none outlives it.
+"""The supervisor: runs every command of this process through one launcher, so that none outlives it.
 
-Why a launcher: this process is large and busy, so that it should neither fork nor wait for children; and whoever kills
-it must not leave anything running behind.
+This process is large and busy and should neither fork nor wait for children; and if it is killed, nothing that it
+started may keep running.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Supervisor:
         self._folder = folder
         self._ids = ids
         self._containment = containment
-        # How many files a command may open; as many as this process if nothing else is said.
+        # How many files a command may open; by default as many as this process.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         withheld = secret_spellings.named(environments.inherited(environ), secrets)
         self._environ = environments.inherited(environ, withheld)
@@ -72,11 +72,11 @@ class Supervisor:
         return self._launcher.pid if self._launcher is not None else None
 
     async def sweep(self) -> None:
-        """Kill what an earlier process left behind; to be done before any run goes on."""
+        """Kill what an earlier process left running; call it before any run continues."""
         await asyncio.to_thread(self._sweep)
 
     async def run(self, request: Request) -> Ended:
-        """Run a command to its end, and see to it that nothing of it is left; a cancellation ends it first.
+        """Run a command to its end and leave none of its processes; a cancellation ends it first.
 
         Raises:
             NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
@@ -84,10 +84,10 @@ class Supervisor:
             LauncherLost: its launcher was killed; whether it has done its work is unknown.
             errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
         """
-        given = {name: self._secrets[name] for name in request.secrets if name in self._secrets}
-        start, files = _start(next(self._numbers), dataclasses.replace(request, env={**given, **request.env}))
+        secrets = {name: self._secrets[name] for name in request.secrets if name in self._secrets}
+        start, files = _start(next(self._numbers), dataclasses.replace(request, env={**secrets, **request.env}))
         try:
-            launcher = self._standing()
+            launcher = self._running_launcher()
         except BaseException:
             for file in files:
                 os.close(file)
@@ -102,7 +102,7 @@ class Supervisor:
         if passed:
             contents = await asyncio.to_thread(_read, reply, passed)
         else:
-            contents = [_held(reply.stdout), _held(reply.stderr)]
+            contents = [_inline(reply.stdout), _inline(reply.stderr)]
         self._notice(request, reply)
         return _ended(reply, *contents)
 
@@ -136,11 +136,11 @@ class Supervisor:
             return
         self._has_noticed = True
         if reply.containment == namespace_init.GUARD != self._containment:
-            _log.warning("the system gives agents no namespaces; the guard alone keeps them together")
+            _log.warning("the system allows no namespaces; the launcher alone contains agents")
         else:
-            _log.info("agents are kept together", extra={"containment": reply.containment})
+            _log.info("agents are contained", extra={"containment": reply.containment})
 
-    def _standing(self) -> launcher_client.LauncherClient:
+    def _running_launcher(self) -> launcher_client.LauncherClient:
         if self._launcher is None:
             series = process_markers.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
@@ -148,7 +148,9 @@ class Supervisor:
                 folders = [str(self._folder.absolute()), tempfile.gettempdir()]
                 arguments = [str(series), str(self._files), self._containment, *folders]
                 self._register = str(self._folder / command_register.name_of(series))
-                self._launcher = launcher_client.LauncherClient.start(arguments, self._environ, self._lost, self._sweep)
+                self._launcher = launcher_client.LauncherClient.start(
+                    arguments, self._environ, self._forget, self._sweep
+                )
             except OSError as error:
                 if workspace_faults.passes(error.errno):
                     raise workspace_faults.waits(str(self._folder), error) from error
@@ -161,7 +163,7 @@ class Supervisor:
         if not (self._folder / ".gitignore").exists():
             (self._folder / ".gitignore").write_text("*\n", encoding="ascii")
 
-    def _lost(self, launcher: launcher_client.LauncherClient) -> None:
+    def _forget(self, launcher: launcher_client.LauncherClient) -> None:
         if launcher is self._launcher:
             _log.error("the launcher ended; its commands are ended too", extra={"pid": launcher.pid})
             self._launcher = None
@@ -174,7 +176,7 @@ class Supervisor:
 
 
 def _start(number: int, request: Request) -> tuple[launcher_protocol.Start, list[int]]:
-    """Return what is said to the launcher, and the open files that go with it."""
+    """Return the message to the launcher, and the open files that go with it."""
     files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
     start = launcher_protocol.Start(
         number=number,
@@ -203,9 +205,9 @@ def _refusal(refused: launcher_protocol.Refused, request: Request) -> NotStarted
     if refused.what == "cwd":
         return NotStarted(f"The command's folder cannot be entered: {reason}.", code="cwd_missing", detail=detail)
     if refused.what == "output":
-        return NotStarted(f"There is no place for what the command says: {reason}.", detail=detail)
+        return NotStarted(f"The command's output cannot be stored: {reason}.", detail=detail)
     if refused.what == "containment":
-        message = f"The command must have a namespace of its own, and the system gives it none: {reason}."
+        message = f"The setting CONTAINMENT requires a namespace, and the system allows none: {reason}."
         return NotStarted(message, code="containment_missing", detail=detail)
     if refused.errno in _MISSING:
         message = f"The program {request.argv[0]!r:.200} is not installed here, or what it needs is not."
@@ -216,16 +218,16 @@ def _refusal(refused: launcher_protocol.Refused, request: Request) -> NotStarted
     return NotStarted(message, code="program_not_executable", detail=detail)
 
 
-def _held(content: bytes | None) -> Output:
+def _inline(content: bytes | None) -> Output:
     return Output(content=content or b"", size_bytes=len(content or b""))
 
 
 def _read(reply: launcher_protocol.Ended, files: list[int]) -> list[Output]:
-    """Read the outputs that were too long to be said: the beginning of the first, the end of the second."""
-    left, outputs = list(files), []
+    """Read the outputs that were too long for a message: the beginning of the first, the end of the second."""
+    remaining, outputs = list(files), []
     try:
         for content, at_end in ((reply.stdout, False), (reply.stderr, True)):
-            outputs.append(_held(content) if content is not None else _part_of(left.pop(0), at_end))
+            outputs.append(_inline(content) if content is not None else _part_of(remaining.pop(0), at_end))
     finally:
         for file in files:
             os.close(file)

@@ -1,7 +1,7 @@
-"""Sweeping: killing what a launcher left behind that was killed itself, before anybody goes on in its place.
+"""Killing what a killed launcher left running, before any run continues.
 
-A launcher holds a lock on its register while it lives, and removes the register once nothing is left of its commands.
-A register that nobody holds is therefore that of a launcher that was killed, unless the machine was started anew since.
+A launcher locks its register while it lives, and removes the register once none of its commands runs any more. So an
+unlocked register is that of a killed launcher, unless the machine has been rebooted since.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from pathlib import Path
 
 from app.processes import command_register, process_markers, process_tree
 
-_PATIENCE_SECONDS = 5.0
+_KILL_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
-_BIRTH_TICKS = 100
+_START_TICKS = 100
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What came of one register."""
+    """The result for one register."""
 
     run_ids: tuple[str, ...]
     """Runs whose commands had not ended."""
     killed: int
     """Processes that had to be killed."""
     survivors: int
-    """Those that would not die."""
+    """Processes that SIGKILL did not end."""
 
 
 def sweep(folder: Path) -> list[Swept]:
-    """Kill whatever is left of the commands of launchers that are gone; those of others are let alone."""
+    """Kill the remaining processes of launchers that are gone; commands of living launchers are not touched."""
     swept = []
-    for path in _found(folder):
+    for path in _registers(folder):
         try:
-            with _held(path) as held:
-                if held:
+            with _claimed(path) as is_claimed:
+                if is_claimed:
                     swept.append(_swept(path))
-                if held and not _is_from_above(path):
+                if is_claimed and not _may_have_hidden_processes(path):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
         except OSError as error:
@@ -53,24 +53,24 @@ def sweep(folder: Path) -> list[Swept]:
     return swept
 
 
-def _found(folder: Path) -> list[str]:
+def _registers(folder: Path) -> list[str]:
     try:
-        return command_register.found(str(folder))
+        return command_register.list_registers(str(folder))
     except OSError as error:
         _log.error("the registers of commands cannot be listed now: %s", error, extra={"file": str(folder)})
         return []
 
 
 @contextlib.contextmanager
-def _held(path: str) -> Iterator[bool]:
-    """Hold the lock of a register; not if its launcher lives and works for somebody."""
+def _claimed(path: str) -> Iterator[bool]:
+    """Hold the lock of a register, unless its launcher lives and has a living service."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         yield False
         return
     try:
-        yield _locked(file) or (not _is_owned(path) and _outlived(path, file))
+        yield _locked(file) or (not _is_owned(path) and _wait_or_kill(path, file))
     finally:
         os.close(file)
 
@@ -89,31 +89,27 @@ def _is_owned(path: str) -> bool:
 
 
 def _is_elsewhere(owner: command_register.Owner | None) -> bool:
-    """Tell whether ids in a register name processes in another namespace than ours: its lock tells
-    whether it is used.
-    """
+    """Tell whether ids in the register are of another pid namespace; then only its lock shows if it is used."""
     return owner is not None and owner.pid_namespace not in (0, process_tree.pid_namespace())
 
 
-def _is_from_above(path: str) -> bool:
-    """Tell whether whoever wrote a register may have processes that we cannot see, for we are in a
-    namespace ourselves.
-    """
+def _may_have_hidden_processes(path: str) -> bool:
+    """Tell whether the register's launcher may have processes that this process, in a namespace itself, cannot see."""
     owner, _ = command_register.read(path)
-    return _is_elsewhere(owner) and process_markers.of(os.getpid()) is not None
+    return _is_elsewhere(owner) and process_markers.read(os.getpid()) is not None
 
 
-def _outlived(path: str, file: int) -> bool:
-    """Wait for a launcher that is alone, and so about to end; one that cannot is killed."""
+def _wait_or_kill(path: str, file: int) -> bool:
+    """Wait for a launcher without a service, which is about to end; kill it if it does not."""
     pause = threading.Event()
-    for _ in range(int(2 * _PATIENCE_SECONDS / _LOOK_SECONDS)):
+    for _ in range(int(2 * _KILL_SECONDS / _LOOK_SECONDS)):
         pause.wait(_LOOK_SECONDS)
         if _locked(file):
             return True
     owner, _ = command_register.read(path)
     if owner is not None:
-        process_tree.strike(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
-    return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)))
+        process_tree.send_signal(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
+    return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)))
 
 
 def _swept(path: str) -> Swept:
@@ -124,29 +120,29 @@ def _swept(path: str) -> Swept:
     killed: set[tuple[int, int]] = set()
     entries = [] if _is_elsewhere(owner) else entries
     series, pause = command_register.series_of(path), threading.Event()
-    for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
-        if not (left := _left(series, entries)):
+    for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)):
+        if not (remaining := _remaining(series, entries)):
             break
-        for pid, started in left.items():
-            process_tree.strike(pid, started, signal.SIGKILL)
-        killed |= set(left.items())
+        for pid, started in remaining.items():
+            process_tree.send_signal(pid, started, signal.SIGKILL)
+        killed |= set(remaining.items())
         pause.wait(_LOOK_SECONDS)
-    return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_left(series, entries)))
+    return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_remaining(series, entries)))
 
 
-def _left(series: int, entries: list[command_register.Entry]) -> dict[int, int]:
-    """Return the processes that bear a mark of the series or stand in its register, and their descendants."""
+def _remaining(series: int, entries: list[command_register.Entry]) -> dict[int, int]:
+    """Return the processes with a marker of the series or an entry in its register, and their descendants."""
     table = process_tree.table()
-    known = {entry.pid for entry in entries if _is_entered(entry, table)}
-    marked = {
+    known = {entry.pid for entry in entries if _is_process_of(entry, table)}
+    with_marker = {
         pid
         for pid in table
-        if (mark := process_markers.of(pid)) is not None and process_markers.series_of(mark) == series
+        if (marker := process_markers.read(pid)) is not None and process_markers.series_of(marker) == series
     }
-    return {pid: table[pid].started for pid in process_tree.descendants(table, known | marked)}
+    return {pid: table[pid].started for pid in process_tree.descendants(table, known | with_marker)}
 
 
-def _is_entered(entry: command_register.Entry, table: process_tree.Table) -> bool:
-    """Tell whether a process is the one in a register: it has its id, and started just before that was written."""
+def _is_process_of(entry: command_register.Entry, table: process_tree.Table) -> bool:
+    """Tell whether the process with this id is the registered one: it started just before the entry was written."""
     living = table.get(entry.pid)
-    return living is not None and 0 <= entry.started_by - living.started <= _BIRTH_TICKS
+    return living is not None and 0 <= entry.started_by - living.started <= _START_TICKS

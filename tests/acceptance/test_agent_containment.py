@@ -14,9 +14,9 @@ import pytest
 
 from app.processes import command_register, containment, namespace_init
 from tests.acceptance import programs
-from tests.unit.processes import broods, modes
+from tests.unit.processes import modes, process_families
 
-FAMILY = ("parent", *broods.ALL)
+FAMILY = ("parent", *process_families.ALL)
 
 
 @pytest.fixture(params=[namespace_init.GUARD, namespace_init.AUTO])
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> programs.Project:
     traces = made.path / "Story" / "traces"
     traces.mkdir()
     script = f'if test -e {traces}/parent; then echo Kael walked.; else exec "$@"; fi'
-    command = ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]
+    command = ["/bin/sh", "-c", script, "sh", *process_families.argv(traces, "stubborn", *process_families.ALL)]
     agents: Any = programs.AGENTS["agents"]
     backends: Any = programs.AGENTS["backends"]
     hostile = {"type": "template", "command": command, "tools_off": []}
@@ -54,20 +54,20 @@ def service(project: programs.Project, mode: str) -> Any:
 
 def born(traces: Path) -> dict[str, int]:
     """Wait for the whole family."""
-    return asyncio.run(broods.born(traces, *FAMILY))
+    return asyncio.run(process_families.born(traces, *FAMILY))
 
 
 def silent(traces: Path) -> bool:
     """Wait until nobody of the family is alive, and tell whether nothing is written from then on."""
-    asyncio.run(broods.until(lambda: not broods.running(traces)))
-    written = broods.written(traces)
+    asyncio.run(process_families.until(lambda: not process_families.running(traces)))
+    written = process_families.written(traces)
     asyncio.run(asyncio.sleep(0.05))
-    return written == broods.written(traces)
+    return written == process_families.written(traces)
 
 
 def standing(project: programs.Project) -> tuple[int, int]:
     """Return the launcher, and the process that stands for the agent."""
-    (path,) = command_register.found(str(project.data / "processes"))
+    (path,) = command_register.list_registers(str(project.data / "processes"))
     owner, entries = command_register.read(path)
     assert owner is not None
     return owner.launcher_pid, entries[0].pid
@@ -85,7 +85,7 @@ def test_a_killed_service(project: programs.Project, traces: Path, mode: str) ->
         run = served.wait(run_id)
 
     assert ({*alive}, stopped) == ({*FAMILY}, True)
-    assert (run["status"], broods.running(traces)) == ("done", {})
+    assert (run["status"], process_families.running(traces)) == ("done", {})
 
 
 def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, traces: Path, mode: str) -> None:
@@ -99,7 +99,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
         served.signal(signal.SIGKILL)
         served.ended()
         if mode == namespace_init.GUARD:
-            left = {*broods.running(traces)}
+            left = {*process_families.running(traces)}
         else:
             assert silent(traces)
             left = set()
@@ -107,7 +107,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
         run = served.wait(run_id)
 
     assert left == ({*FAMILY} if mode == namespace_init.GUARD else set())
-    assert (run["status"], broods.running(traces), silent(traces)) == ("done", {}, True)
+    assert (run["status"], process_families.running(traces), silent(traces)) == ("done", {}, True)
 
 
 def test_a_killed_launcher(project: programs.Project, traces: Path, mode: str) -> None:
@@ -121,7 +121,7 @@ def test_a_killed_launcher(project: programs.Project, traces: Path, mode: str) -
         run = served.wait(run_id)
 
         assert stopped
-        assert (run["status"], broods.running(traces)) == ("done", {}), run
+        assert (run["status"], process_families.running(traces)) == ("done", {}), run
 
 
 def test_a_killed_wrapper(project: programs.Project, traces: Path, mode: str) -> None:
@@ -148,7 +148,7 @@ def test_a_cancelled_run(project: programs.Project, traces: Path, mode: str) -> 
         run = served.wait(run_id)
 
         assert answer.status_code == 200
-        assert (run["status"], broods.running(traces), silent(traces)) == ("cancelled", {}, True)
+        assert (run["status"], process_families.running(traces), silent(traces)) == ("cancelled", {}, True)
 
 
 def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -> None:
@@ -159,7 +159,7 @@ def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -
         served.signal(signal.SIGTERM)
         served.signal(signal.SIGTERM)
         served.ended()
-        left = broods.running(traces)
+        left = process_families.running(traces)
     with service(project, mode) as served:
         run = served.wait(run_id)
 

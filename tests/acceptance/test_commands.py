@@ -14,9 +14,9 @@ import pytest
 
 from app.processes import command_register, process_tree
 from tests.acceptance import commanding, programs
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
-EVERYBODY = ("parent", *broods.ALL)
+EVERYBODY = ("parent", *process_families.ALL)
 
 
 @pytest.fixture
@@ -33,18 +33,18 @@ def traces(tmp_path: Path) -> Path:
 
 def brood(traces: Path, *kinds: str, **given: Any) -> dict[str, Any]:
     """Return a command whose processes try to stay."""
-    return {"argv": list(broods.argv(traces, "stubborn", *(kinds or broods.ALL)))} | given
+    return {"argv": list(process_families.argv(traces, "stubborn", *(kinds or process_families.ALL)))} | given
 
 
 def once(traces: Path, *, afterwards: str = "exit 0") -> dict[str, Any]:
     """Return a command that stays the first time and ends the second."""
     script = f'if test -e {traces}/parent; then {afterwards}; fi; exec "$@"'
-    return {"argv": ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]}
+    return {"argv": ["/bin/sh", "-c", script, "sh", *process_families.argv(traces, "stubborn", *process_families.ALL)]}
 
 
 def launcher(project: programs.Project) -> int:
     """Return the process that runs the project's commands."""
-    (path,) = command_register.found(str(project.data / "processes"))
+    (path,) = command_register.list_registers(str(project.data / "processes"))
     owner, _ = command_register.read(path)
     assert owner is not None
     return owner.launcher_pid
@@ -52,12 +52,12 @@ def launcher(project: programs.Project) -> int:
 
 def born(traces: Path) -> dict[str, int]:
     """Wait for a brood."""
-    return asyncio.run(broods.born(traces, *EVERYBODY))
+    return asyncio.run(process_families.born(traces, *EVERYBODY))
 
 
 def gone(pids: dict[str, int]) -> bool:
     """Wait until processes are gone."""
-    asyncio.run(broods.until(lambda: not broods.living(pids)))
+    asyncio.run(process_families.until(lambda: not process_families.living(pids)))
     return True
 
 
@@ -119,7 +119,7 @@ def test_a_killed_run_is_taken_up_by_a_clean_service(
     with commanding.service(project) as service:
         run = service.wait(run_id)
 
-    assert (run["status"], broods.living(pids)) == ("done", set())
+    assert (run["status"], process_families.living(pids)) == ("done", set())
     assert [(line["attempt"], line["output"]["exit_code"]) for line in journal(project, run_id)] == [(2, 0)]
 
 
@@ -134,7 +134,7 @@ def test_a_cancelled_run_has_no_process(project: programs.Project, traces: Path)
         run = service.wait(run_id)
 
         assert answer.status_code == 200
-        assert (run["status"], broods.living(pids)) == ("cancelled", set())
+        assert (run["status"], process_families.living(pids)) == ("cancelled", set())
 
 
 def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: 
         service.signal(signal.SIGTERM)
         service.signal(signal.SIGTERM)
         service.ended()
-        left, lines = broods.living(pids), journal(project, run_id)
+        left, lines = process_families.living(pids), journal(project, run_id)
     with commanding.service(project) as service:
         run = service.wait(run_id)
 
@@ -174,7 +174,7 @@ def test_a_killed_launcher_is_an_interruption(
         first = launcher(project)
         os.kill(first, signal.SIGKILL)
         run = service.wait_until(run_id, holds)
-        left = broods.living(pids)
+        left = process_families.living(pids)
         other = service.wait(service.start_run(recipe_id="next", args={}))
 
         assert run["run_id"] == run_id
@@ -199,5 +199,5 @@ def test_many_runs_of_commands_leave_nothing(project: programs.Project) -> None:
         assert ended == ["done", "cancelled"] * 20
         assert process_tree.descendants(process_tree.table(), [pid]) == {pid}
         assert len(os.listdir(f"/proc/{pid}/fd")) == before
-        (path,) = command_register.found(str(project.data / "processes"))
+        (path,) = command_register.list_registers(str(project.data / "processes"))
         assert command_register.read(path)[1] == []

@@ -65,6 +65,7 @@ def test_unpacked_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_installed_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> None:
     """The wheel with its locked requirements, and nothing else, is installed into an empty environment and runs."""
     venv.create(tmp_path / "venv", with_pip=True)

@@ -18,7 +18,7 @@ from tests.agent_programs import installed, loopback, pointed
 from tests.agent_programs.fake_model.replies import Reply, Shell
 from tests.agent_programs.fake_model.server import FakeModel
 from tests.agent_programs.test_pointed import CALLS, TURN_SECONDS
-from tests.unit.processes import broods, modes
+from tests.unit.processes import modes, process_families
 
 pytestmark = pytest.mark.programs
 
@@ -103,7 +103,7 @@ async def test_a_cancel_leaves_nothing(
     model.say(Reply(text="I act.", tool=Shell(command=f"setsid sh -c '{loop}' & {loop}")))
     work = asyncio.ensure_future(running.run(turn(program, model, workspace)))
     ticks = workspace / "ticks"
-    await broods.until(lambda: work.done() or ticks.exists(), TURN_SECONDS)
+    await process_families.until(lambda: work.done() or ticks.exists(), TURN_SECONDS)
     alive = inhabitants(workspace)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):

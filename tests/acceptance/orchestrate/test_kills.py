@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance import drafting, forked_service, processes, programs
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, shell
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
 ITEMS = [f"inbox/{index}.task" for index in range(5)]
 MOVES = {"success": {"move_to": "processed"}}
@@ -63,7 +63,7 @@ def test_the_program_is_killed_and_resumes(workspace: workspaces.Workspace) -> N
     """After kill -9 in the third iteration of five `resume` begins with that iteration."""
     prepare(workspace)
     with workspaces.going("run", FLOW, workspace=workspace, **processes.COLD) as process:
-        asyncio.run(broods.until(stuck(workspace), 60))
+        asyncio.run(process_families.until(stuck(workspace), 60))
         process.kill()
         process.wait()
     unblock(workspace)
@@ -84,7 +84,7 @@ def test_the_service_is_killed_and_continues(tmp_path: Path) -> None:
     project.write("recipes/orchestrate/stuck.yaml", workspace.read(FLOW))
     with programs.service(project) as service:
         run_id = service.start_run(recipe_id="stuck", args={}, working_dir="work")
-        asyncio.run(broods.until(stuck(workspace), 60))
+        asyncio.run(process_families.until(stuck(workspace), 60))
         service.signal(signal.SIGKILL)
         service.ended()
     unblock(workspace)

@@ -7,7 +7,7 @@ import signal
 
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, shell, step
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
 WAIT = {"glob": "go", "timeout_sec": 100, "poll_ms": 50}
 
@@ -73,7 +73,11 @@ def test_an_interrupted_program_can_go_on(workspace: workspaces.Workspace) -> No
     work = "echo worked >> notes; [ -e go ] || { echo $$$$ > pid; exec sleep 60; }"
     workspace.flow(shell("Begin", "echo begun >> notes"), shell("Work", work))
     with workspaces.going("run", FLOW, workspace=workspace) as process:
-        asyncio.run(broods.until(lambda: (workspace.path / "pid").exists() and workspace.read("pid").strip() != "", 60))
+        asyncio.run(
+            process_families.until(
+                lambda: (workspace.path / "pid").exists() and workspace.read("pid").strip() != "", 60
+            )
+        )
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     state = workspaces.Finished(0, "", "", workspace.runs / "latest").state
@@ -84,7 +88,7 @@ def test_an_interrupted_program_can_go_on(workspace: workspaces.Workspace) -> No
     assert process.returncode == 130
     assert f"orchestrate resume {run_id}" in told
     assert state["status"] == "running"
-    assert not broods.living({"work": int(workspace.read("pid"))})
+    assert not process_families.living({"work": int(workspace.read("pid"))})
     assert resumed.run_id == run_id
     assert workspace.read("notes") == "begun\nworked\nworked\n"
 

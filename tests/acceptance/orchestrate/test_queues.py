@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.acceptance import processes
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import orchestrate, shell, step
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
 FLOW = workspaces.FLOW
 STATUS = {
@@ -201,4 +201,4 @@ def _until_waiting(workspace: workspaces.Workspace, process: processes.Started) 
         steps = json.loads(file.read_text())["steps"] if file.exists() else {}
         return steps.get("Wait", {}).get("status") == "running"
 
-    asyncio.run(broods.until(waits, 60))
+    asyncio.run(process_families.until(waits, 60))

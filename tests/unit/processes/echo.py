@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 
-from app.processes import parent_death
+from app.processes import process_tree
 
 
 def main() -> None:
     """Answer each line until standard input ends."""
-    parent_death.hold(int(sys.argv[1]))
+    process_tree.die_with_parent(int(sys.argv[1]))
     for line in sys.stdin:
         heard = json.loads(line)
         match heard.get("do"):

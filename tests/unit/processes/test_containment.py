@@ -5,6 +5,7 @@ them, whatever is killed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ from app.processes import (
     process_tree,
     supervisor,
 )
-from tests.unit.processes import broods, modes
+from tests.unit.processes import modes, process_families
 
 ROOT = Path(__file__).resolve().parents[3]
-FAMILY = ("parent", *broods.ALL)
+FAMILY = ("parent", *process_families.ALL)
 
 
 @pytest.fixture(params=modes.ALL)
@@ -235,17 +236,17 @@ class TestEnding:
 
     async def test_a_cancel_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """Whatever ignores SIGTERM, has a session of its own, was forked twice or has taken its mark off is gone."""
-        kinds = (*broods.ALL, "hidden") if _contains_all(running) else broods.ALL
-        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *kinds))))
-        alive = await broods.born(traces, "parent", *kinds)
+        kinds = (*process_families.ALL, "hidden") if _contains_all(running) else process_families.ALL
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, "stubborn", *kinds))))
+        alive = await process_families.born(traces, "parent", *kinds)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        left, written = broods.running(traces), broods.written(traces)
+        left, written = process_families.running(traces), process_families.written(traces)
 
         assert alive.keys() == {"parent", *kinds}
         assert left == {}
-        assert written == broods.written(traces)
+        assert written == process_families.written(traces)
 
     async def test_many_cancels_at_once(self, running: supervisor.Supervisor) -> None:
         """Twenty programs that ignore SIGTERM are gone after one grace, and nothing of them is left open."""
@@ -253,7 +254,7 @@ class TestEnding:
         before = _open_files(running)
         script = "trap '' TERM; sleep 60 & setsid sleep 60 & sleep 60"
         works = [asyncio.ensure_future(running.run(shell(script))) for _ in range(20)]
-        await broods.until(lambda: len(_family(running)) > 80)
+        await process_families.until(lambda: len(_family(running)) > 80)
         for work in works[:10]:
             work.cancel()
         await asyncio.wait(works[:10])
@@ -267,23 +268,23 @@ class TestEnding:
 
     async def test_a_timeout_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """So it is when the time is up; what ignored SIGTERM was ended by SIGKILL."""
-        argv = broods.argv(traces, "stubborn", *broods.ALL)
+        argv = process_families.argv(traces, "stubborn", *process_families.ALL)
         ended = await running.run(request(*argv, timeout_seconds=3.0))
 
         assert (ended.cause, ended.signal, ended.survivors) == ("timeout", signal.SIGKILL, 0)
         assert {name for name in os.listdir(traces) if name.endswith(".trace")} == {f"{kind}.trace" for kind in FAMILY}
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
 
     @pytest.mark.parametrize("kind", ["polite", "tool"])
     async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
         """SIGTERM comes first, to the program, its children, and tools that it has put into sessions of their own."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, kind))))
-        await broods.born(traces, "parent", kind)
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, kind))))
+        await process_families.born(traces, "parent", kind)
         work.cancel()
         await asyncio.wait([work])
 
         assert (traces / "goodbye").exists()
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
 
     async def test_a_program_may_clean_up_at_sigterm(self, running: supervisor.Supervisor) -> None:
         """A program that ends well within the grace has its own exit code, though it was told to end."""
@@ -293,30 +294,32 @@ class TestEnding:
 
         assert (ended.cause, ended.exit_code, ended.stdout.content) == ("timeout", 0, b"cleaned\n")
 
-    @pytest.mark.parametrize("kind", [*broods.ALL, "hidden"])
+    @pytest.mark.parametrize("kind", [*process_families.ALL, "hidden"])
     async def test_leftovers_are_ended(
         self, running: supervisor.Supervisor, traces: Path, mode: str, kind: str
     ) -> None:
         """A program is over when its processes are; a namespace counts even those that have taken their mark off."""
-        ended = await running.run(request(*broods.argv(traces, "stubborn", kind, "leave")))
+        ended = await running.run(request(*process_families.argv(traces, "stubborn", kind, "leave")))
         if kind == "hidden" and mode == namespace_init.GUARD:
-            await broods.until(lambda: broods.running(traces) == {})
+            await process_families.until(lambda: process_families.running(traces) == {})
 
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
         assert (ended.exit_code, ended.cause, ended.survivors) == (0, "", 0)
         assert ended.leftovers == (0 if kind == "hidden" and mode == namespace_init.GUARD else 1)
 
     async def test_a_killed_launcher_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """Whoever waits hears of it once nothing is left; the next program has a new launcher."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.born(traces, *FAMILY)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
+        )
+        await process_families.born(traces, *FAMILY)
         first = running.launcher_pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
         with pytest.raises(commands.LauncherLost):
             await work
 
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
         assert (await running.run(request("/bin/true"))).exit_code == 0
         assert running.launcher_pid != first
 
@@ -324,8 +327,10 @@ class TestEnding:
         self, running: supervisor.Supervisor, traces: Path, mode: str
     ) -> None:
         """After kill -9 of the process that stands for a program, nothing of it goes on."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.born(traces, *FAMILY)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
+        )
+        await process_families.born(traces, *FAMILY)
         (active,) = running.active()
         assert active.pid is not None
         os.kill(active.pid, signal.SIGKILL)
@@ -333,25 +338,27 @@ class TestEnding:
 
         assert (ended.pid, ended.signal, ended.cause) == (active.pid, signal.SIGKILL, "")
         assert ended.leftovers == (3 if mode == namespace_init.GUARD else 0)
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
 
     async def test_a_close_leaves_nothing(self, running: supervisor.Supervisor, traces: Path, tmp_path: Path) -> None:
         """After a close there is no process and no register."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.born(traces, *FAMILY)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
+        )
+        await process_families.born(traces, *FAMILY)
         await running.close()
         await asyncio.wait([work])
         work.exception()
 
-        assert broods.running(traces) == {}
+        assert process_families.running(traces) == {}
         assert os.listdir(tmp_path / "processes") == [".gitignore"]
 
 
 class TestNamespaces:
-    """What a world of one's own is like."""
+    """What a namespace of one's own is like."""
 
     async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
-        """Only the program and its warden are there; ids fit /proc, and the service's environment is not in it."""
+        """Only the program and its init are there; ids fit /proc, and the service's environment is not in it."""
         script = (
             "import os\n"
             "pids = sorted(int(name) for name in os.listdir('/proc') if name.isdigit())\n"
@@ -365,7 +372,7 @@ class TestNamespaces:
         assert ended.stdout.content == b"True True True b''\n"
 
     async def test_neither_launcher_nor_warden_can_be_killed(self, alone: supervisor.Supervisor) -> None:
-        """A program that kills all it can leaves its launcher, its warden and its exit code as they are."""
+        """A program that kills all it can leaves its launcher, its init and its exit code as they are."""
         await alone.run(request("/bin/true"))
         launcher = alone.launcher_pid
         ended = await alone.run(shell(f"kill -9 1; kill -9 {launcher}; kill -9 -1; exit 7"))
@@ -402,11 +409,11 @@ class TestNamespaces:
         assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
     async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
-        """The outer layer does not replace the inner one: warden and program bear the mark of their launcher."""
-        work = asyncio.ensure_future(alone.run(request(*broods.argv(traces, "child"))))
-        pids = await broods.born(traces, "parent", "child")
+        """The outer layer does not replace the inner one: init and program bear the mark of their launcher."""
+        work = asyncio.ensure_future(alone.run(request(*process_families.argv(traces, "child"))))
+        pids = await process_families.born(traces, "parent", "child")
         (active,) = alone.active()
-        found = {process_markers.of(pid) for pid in (*pids.values(), active.pid or 0)}
+        found = {process_markers.read(pid) for pid in (*pids.values(), active.pid or 0)}
         work.cancel()
         await asyncio.wait([work])
 
@@ -437,12 +444,12 @@ if os.geteuid() == 0:
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     ctypes.CDLL(None).prctl(4, 1)  # as after an exec
-way, _ = namespace_init.Containment("auto").found()
+way, _ = namespace_init.Containment("auto").probe()
 print(namespaces.NAMES.get(way), flush=True)
 script = f"id -u; touch {sys.argv[3]}; exit 6"
 pid, hears = namespace_init.start(way, lambda: os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ), ())
 os.waitpid(pid, 0)
-print(os.waitstatus_to_exitcode(namespace_init.heard(hears).status))
+print(os.waitstatus_to_exitcode(namespace_init.read_report(hears).status))
 """
 
 
@@ -503,7 +510,7 @@ class TestChoosing:
         modes.need(namespaced)
         begin, end = launcher_client._PROGRAM.split("launcher.main")
         refuse = " from app.processes import namespaces, namespace_init;"
-        refuse += " namespace_init.Containment.found = lambda self: (next(iter(namespaces.NAMES)), 0);"
+        refuse += " namespace_init.Containment.probe = lambda self: (next(iter(namespaces.NAMES)), 0);"
         refuse += " namespaces._MS_REC = 0; namespaces._MS_SLAVE = 0;"
         monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
         async for running in _running(namespaced, tmp_path):
@@ -523,7 +530,9 @@ class TestActive:
             asyncio.ensure_future(running.run(request("/bin/sleep", "60", run_id=run_id, agent_session_id=session)))
             for run_id, session in (("run-1", "talk-1"), ("run-1", None), ("run-2", "talk-2"))
         ]
-        await broods.until(lambda: all(found.pid for found in running.active()) and len(running.active()) == 3)
+        await process_families.until(
+            lambda: all(found.pid for found in running.active()) and len(running.active()) == 3
+        )
         by_run = [found.agent_session_id for found in running.active(run_id="run-1")]
         by_talk = running.active(agent_session_id="talk-2")
         for work in works:
@@ -540,7 +549,16 @@ def _contains_all(running: supervisor.Supervisor) -> bool:
 
 
 def _open_files(running: supervisor.Supervisor) -> list[int]:
-    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", running.launcher_pid)]
+    return [sum(1 for _ in _lasting_files(pid)) for pid in ("self", running.launcher_pid)]
+
+
+def _lasting_files(pid: object) -> Iterator[str]:
+    # The launcher may be reading /proc at this moment.
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(f"/proc/{pid}/fd/{number}")
+            if not target.startswith("/proc"):
+                yield target
 
 
 def _family(running: supervisor.Supervisor) -> set[int]:

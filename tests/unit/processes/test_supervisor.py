@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.processes import commands, descriptor_limit, launcher_client, process_markers, process_tree, supervisor
-from tests.unit.processes import broods, modes
+from app.processes import commands, environments, launcher_client, process_markers, process_tree, supervisor
+from tests.unit.processes import modes, process_families
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class TestWhatItIsGiven:
     async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
         """A service that lets itself open more files than is usual hands the usual limit on, and has it back later."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with descriptor_limit.many_files() as usual:
+        with environments.raised_descriptor_limit() as usual:
             running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, usual - 7)
             told = await running.run(shell("ulimit -Sn"))
             await running.close()
@@ -235,7 +235,7 @@ class TestWhatItSays:
     ) -> None:
         """Whoever reads is not kept waiting by the launcher, nor by what the command has left behind."""
         reader, writer = os.pipe()
-        argv = broods.argv(tmp_path, "stubborn", "child", "leave")
+        argv = process_families.argv(tmp_path, "stubborn", "child", "leave")
         ended = await running.run(request(*argv, stdin=os.open(os.devnull, os.O_RDONLY), stdout=writer))
         rest = os.read(reader, 10)
         os.close(reader)
@@ -366,37 +366,39 @@ class TestEnding:
 
     async def test_a_cancel_reaches_every_process(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """Whatever ignores SIGTERM, has a session of its own, or was forked twice with an empty environment, dies."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
-        pids = await broods.born(tmp_path, "parent", *broods.ALL)
-        alive = broods.living(pids)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
+        )
+        pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
+        alive = process_families.living(pids)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        assert alive == {"parent", *broods.ALL}
-        assert broods.living(pids) == set()
+        assert alive == {"parent", *process_families.ALL}
+        assert process_families.living(pids) == set()
 
     async def test_whoever_is_asked_may_say_goodbye(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """SIGTERM comes first, to descendants too."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "polite"))))
-        pids = await broods.born(tmp_path, "parent", "polite")
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "polite"))))
+        pids = await process_families.born(tmp_path, "parent", "polite")
         work.cancel()
         await asyncio.wait([work])
 
         assert (tmp_path / "goodbye").exists()
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
 
     async def test_impatience_changes_nothing(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """A second cancel does not come back before everything is dead."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", "child"))))
-        pids = await broods.born(tmp_path, "parent", "child")
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "stubborn", "child"))))
+        pids = await process_families.born(tmp_path, "parent", "child")
         for _ in range(3):
             work.cancel()
             await asyncio.wait([work], timeout=0.01)
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
 
     async def test_others_go_on_when_one_is_cancelled(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """A cancel takes no process of another command, whoever adopted it."""
@@ -404,23 +406,25 @@ class TestEnding:
         works = []
         for folder in folders:
             folder.mkdir()
-            works.append(asyncio.ensure_future(running.run(request(*broods.argv(folder, *broods.ALL)))))
-        first, second = [await broods.born(folder, "parent", *broods.ALL) for folder in folders]
+            works.append(
+                asyncio.ensure_future(running.run(request(*process_families.argv(folder, *process_families.ALL))))
+            )
+        first, second = [await process_families.born(folder, "parent", *process_families.ALL) for folder in folders]
         works[0].cancel()
         await asyncio.wait([works[0]])
-        left = broods.living(first), broods.living(second)
+        left = process_families.living(first), process_families.living(second)
         works[1].cancel()
         await asyncio.wait([works[1]])
 
-        assert left == (set(), {"parent", *broods.ALL})
-        assert broods.living(second) == set()
+        assert left == (set(), {"parent", *process_families.ALL})
+        assert process_families.living(second) == set()
 
     async def test_a_command_that_was_never_sent_leaves_nothing(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
         """A cancel right after the request ends it too."""
         await running.run(request("/bin/true"))
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "child"))))
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
         await asyncio.sleep(0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -428,17 +432,17 @@ class TestEnding:
 
         assert _count_of_processes(running) == 1
 
-    @pytest.mark.parametrize("kind", [*broods.ALL, "hidden"])
+    @pytest.mark.parametrize("kind", [*process_families.ALL, "hidden"])
     async def test_what_a_command_leaves_behind_is_ended(
         self, running: supervisor.Supervisor, tmp_path: Path, kind: str
     ) -> None:
         """A command is over when its processes are; those that stay behind are ended after it."""
-        ended = await running.run(request(*broods.argv(tmp_path, "stubborn", kind, "leave")))
-        pids = await broods.born(tmp_path, kind)
+        ended = await running.run(request(*process_families.argv(tmp_path, "stubborn", kind, "leave")))
+        pids = await process_families.born(tmp_path, kind)
 
         if kind == "hidden":
-            await broods.until(lambda: broods.living(pids) == set())
-        assert broods.living(pids) == set()
+            await process_families.until(lambda: process_families.living(pids) == set())
+        assert process_families.living(pids) == set()
         assert (ended.exit_code, ended.cause) == (0, "")
         assert ended.leftovers == (0 if kind == "hidden" else 1)
 
@@ -447,7 +451,7 @@ class TestEnding:
         await running.run(request("/bin/true"))
         script = "trap '' TERM; sleep 60 & sleep 60"
         works = [asyncio.ensure_future(running.run(shell(script))) for _ in range(60)]
-        await broods.until(lambda: _count_of_processes(running) >= 180)
+        await process_families.until(lambda: _count_of_processes(running) >= 180)
         began = asyncio.get_running_loop().time()
         for work in works:
             work.cancel()
@@ -459,15 +463,17 @@ class TestEnding:
     async def test_close_ends_commands_and_launcher(self, tmp_path: Path) -> None:
         """After a close there is no process and no register, and closing again does nothing."""
         running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ)
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
-        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
+        )
+        pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
         pids["launcher"] = running.launcher_pid or 0
         await running.close()
         await running.close()
         (result,) = await asyncio.gather(work, return_exceptions=True)
 
         assert isinstance(result, commands.LauncherLost | commands.Ended)
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
         assert os.listdir(tmp_path / "processes") == [".gitignore"]
 
 
@@ -478,43 +484,45 @@ class TestLostLaunchers:
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
         """Whoever waits hears of it once the processes are gone; the next command has a new launcher."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
-        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        work = asyncio.ensure_future(
+            running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
+        )
+        pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
         with pytest.raises(commands.LauncherLost) as lost:
             await work
 
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
         assert lost.value.detail["exit_code"] == -signal.SIGKILL
         assert (await running.run(request("/bin/true"))).exit_code == 0
 
     async def test_a_cancel_meets_a_dying_launcher(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """A cancel comes back too when there is no launcher any more to do it."""
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "child"))))
-        pids = await broods.born(tmp_path, "parent", "child")
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
+        pids = await process_families.born(tmp_path, "parent", "child")
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
 
     async def test_a_launcher_that_hangs_is_killed(
         self, running: supervisor.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A cancel does not wait for ever: what the launcher does not end in time is ended without it."""
         monkeypatch.setattr(launcher_client, "_END_SECONDS", 0.3)
-        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, *broods.ALL))))
-        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, *process_families.ALL))))
+        pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGSTOP)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     async def test_a_launcher_does_not_end_at_signals_for_the_service(
@@ -545,20 +553,20 @@ class TestElsewhere:
 
     async def test_a_cancel_reaches_the_group(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
         """A command is ended together with its process group."""
-        work = asyncio.ensure_future(elsewhere.run(request(*broods.argv(tmp_path, "stubborn", "child"))))
-        pids = await broods.born(tmp_path, "parent", "child")
+        work = asyncio.ensure_future(elsewhere.run(request(*process_families.argv(tmp_path, "stubborn", "child"))))
+        pids = await process_families.born(tmp_path, "parent", "child")
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        await broods.until(lambda: not broods.living(pids))
+        await process_families.until(lambda: not process_families.living(pids))
 
     async def test_what_stays_in_the_group_is_ended(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
         """A command is over when its group is."""
-        ended = await elsewhere.run(request(*broods.argv(tmp_path, "child", "leave")))
-        pids = await broods.born(tmp_path, "child")
+        ended = await elsewhere.run(request(*process_families.argv(tmp_path, "child", "leave")))
+        pids = await process_families.born(tmp_path, "child")
 
-        assert (ended.exit_code, broods.living(pids)) == (0, set())
+        assert (ended.exit_code, process_families.living(pids)) == (0, set())
 
     async def test_results_are_the_same(self, elsewhere: supervisor.Supervisor) -> None:
         """Outputs, codes and limits are told as on Linux."""

@@ -27,10 +27,10 @@ from app.processes import (
     supervisor,
     sweeping,
 )
-from tests.unit.processes import broods, modes
+from tests.unit.processes import modes, process_families
 
 ROOT = Path(__file__).resolve().parents[3]
-MARK = process_markers.written(process_markers.mark(0xABC, 1))
+MARK = process_markers.to_text(process_markers.marker(0xABC, 1))
 
 
 @pytest.fixture(params=modes.ALL)
@@ -42,11 +42,11 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @dataclass
 class Owner:
-    """A process with a supervisor, and the brood that it has started."""
+    """A process with a supervisor, and the family that it has started."""
 
     process: subprocess.Popen[bytes]
     launcher: int
-    brood: dict[str, int]
+    family: dict[str, int]
 
     def kill(self) -> None:
         """Kill the process with the supervisor."""
@@ -62,15 +62,15 @@ def started(folder: Path, mode: str, *argv: str) -> subprocess.Popen[bytes]:
 
 @asynccontextmanager
 async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
-    """Start a process that runs a brood of these kinds."""
+    """Start a process that runs a family of these kinds."""
     traces = folder / f"traces-{len(os.listdir(folder))}"
     traces.mkdir()
-    process = started(folder / "processes", mode, *broods.argv(traces, *kinds))
+    process = started(folder / "processes", mode, *process_families.argv(traces, *kinds))
     try:
         assert process.stdout is not None
         launcher = int(await asyncio.to_thread(process.stdout.readline))
         named = [kind for kind in ("parent", *kinds) if kind not in ("stubborn", "leave")]
-        yield Owner(process, launcher, await broods.born(traces, *named))
+        yield Owner(process, launcher, await process_families.born(traces, *named))
     finally:
         process.kill()
         process.communicate()
@@ -78,54 +78,54 @@ async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
 
 async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
     """After kill -9 of the service its commands are gone, whatever they do to stay; so are launcher and register."""
-    async with owner(tmp_path, mode, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
-        await broods.until(lambda: not broods.living(owned.brood | {"launcher": owned.launcher}))
+        await process_families.until(lambda: not process_families.living(owned.family | {"launcher": owned.launcher}))
 
-    assert command_register.found(str(tmp_path / "processes")) == []
+    assert command_register.list_registers(str(tmp_path / "processes")) == []
 
 
 async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: str) -> None:
     """A service that starts at once after a kill does not go on before the old one's launcher has ended everything."""
-    async with owner(tmp_path, mode, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
-        assert broods.living(owned.brood | {"launcher": owned.launcher}) == set()
+        assert process_families.living(owned.family | {"launcher": owned.launcher}) == set()
 
 
 async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
     """After kill -9 of service and launcher what is only guarded goes on until it is swept, then nothing does."""
-    async with owner(tmp_path, namespace_init.GUARD, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, namespace_init.GUARD, "stubborn", *process_families.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
-        before = broods.living(owned.brood)
+        before = process_families.living(owned.family)
         (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
-        assert before == {"parent", *broods.ALL}
-        assert broods.living(owned.brood) == set()
+        assert before == {"parent", *process_families.ALL}
+        assert process_families.living(owned.family) == set()
         assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 4, 0)
-        assert command_register.found(str(tmp_path / "processes")) == []
+        assert command_register.list_registers(str(tmp_path / "processes")) == []
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
 async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> None:
     """After kill -9 of service and launcher in the same instant nothing goes on, though nobody has come to sweep."""
     modes.need(namespaced)
-    async with owner(tmp_path, namespaced, "stubborn", *broods.ALL, "hidden") as owned:
+    async with owner(tmp_path, namespaced, "stubborn", *process_families.ALL, "hidden") as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
-        await broods.until(lambda: not broods.living(owned.brood))
-        (left,) = command_register.found(str(tmp_path / "processes"))
+        await process_families.until(lambda: not process_families.living(owned.family))
+        (left,) = command_register.list_registers(str(tmp_path / "processes"))
         entries, series = command_register.read(left)[1], command_register.series_of(left)
-        # What held the brood together ends a moment after it.
-        await broods.until(lambda: not sweeping._left(series, entries))
+        # What held the family together ends a moment after it.
+        await process_families.until(lambda: not sweeping._remaining(series, entries))
         (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
         assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 0, 0)
-        assert command_register.found(str(tmp_path / "processes")) == []
+        assert command_register.list_registers(str(tmp_path / "processes")) == []
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
@@ -133,18 +133,18 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
     """What an agent in a namespace starts through a command line of ours has a launcher there, and goes with it."""
     modes.need(namespaced)
     (tmp_path / "inner").mkdir()
-    below = broods.argv(tmp_path / "inner", "stubborn", *broods.ALL)
+    below = process_families.argv(tmp_path / "inner", "stubborn", *process_families.ALL)
     above = [sys.executable, "-m", "tests.unit.processes.owner", str(tmp_path / "processes"), namespaced, *below]
     process = started(tmp_path / "processes", namespaced, "/bin/sh", "-c", 'cd "$0" && exec "$@"', str(ROOT), *above)
     try:
         assert process.stdout is not None
         launcher = int(await asyncio.to_thread(process.stdout.readline))
-        brood = await broods.born(tmp_path / "inner", "parent", *broods.ALL)
+        family = await process_families.born(tmp_path / "inner", "parent", *process_families.ALL)
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
-        alive = broods.running(tmp_path / "inner")
-        registers = command_register.found(str(tmp_path / "processes"))
+        alive = process_families.running(tmp_path / "inner")
+        registers = command_register.list_registers(str(tmp_path / "processes"))
         os.kill(launcher, signal.SIGKILL)
-        await broods.until(lambda: not broods.living(brood))
+        await process_families.until(lambda: not process_families.living(family))
     finally:
         process.kill()
         process.communicate()
@@ -152,10 +152,10 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
     def is_swept() -> bool:
         # The register from within is held until the last process there is gone, which is killed with its namespace.
         sweeping.sweep(tmp_path / "processes")
-        return command_register.found(str(tmp_path / "processes")) == []
+        return command_register.list_registers(str(tmp_path / "processes")) == []
 
-    assert (alive, len(registers)) == (brood, 2)
-    await broods.until(is_swept)
+    assert (alive, len(registers)) == (family, 2)
+    await process_families.until(is_swept)
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
@@ -165,7 +165,7 @@ async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: 
     script = (
         "import pathlib, sys, time; from app.processes import sweeping\n"
         "began = time.monotonic(); swept = sweeping.sweep(pathlib.Path(sys.argv[1]))\n"
-        "print(len(swept), time.monotonic() - began < sweeping._PATIENCE_SECONDS)"
+        "print(len(swept), time.monotonic() - began < sweeping._KILL_SECONDS)"
     )
     running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, containment=namespaced)
     argv = (sys.executable, "-c", script, str(tmp_path / "processes"))
@@ -183,7 +183,7 @@ def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
     script = "import pathlib, sys; from app.processes import sweeping; sweeping.sweep(pathlib.Path(sys.argv[1]))"
     words = [sys.executable, "-c", script, str(tmp_path)]
     found = []
-    for environ in ({process_markers.VARIABLE: process_markers.written(process_markers.mark(77, 5))}, {}):
+    for environ in ({process_markers.VARIABLE: process_markers.to_text(process_markers.marker(77, 5))}, {}):
         subprocess.run(words, cwd=ROOT, env=environ, check=True)
         found.append(path.exists())
 
@@ -192,32 +192,35 @@ def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
 
 async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher that should end and does not is killed, and then its commands are."""
-    monkeypatch.setattr(sweeping, "_PATIENCE_SECONDS", 0.5)
-    async with owner(tmp_path, mode, *broods.ALL) as owned:
+    monkeypatch.setattr(sweeping, "_KILL_SECONDS", 0.5)
+    async with owner(tmp_path, mode, *process_families.ALL) as owned:
         os.kill(owned.launcher, signal.SIGSTOP)
         owned.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
-        assert broods.living(owned.brood | {"launcher": owned.launcher}) == set()
+        assert process_families.living(owned.family | {"launcher": owned.launcher}) == set()
 
 
 async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path, mode: str) -> None:
     """A sweep is no concern of another process that runs commands for the same project."""
-    async with owner(tmp_path, mode, *broods.ALL) as living, owner(tmp_path, mode, *broods.ALL) as killed:
+    async with (
+        owner(tmp_path, mode, *process_families.ALL) as living,
+        owner(tmp_path, mode, *process_families.ALL) as killed,
+    ):
         os.kill(killed.process.pid, signal.SIGSTOP)
         os.kill(killed.launcher, signal.SIGKILL)
         killed.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
-        assert broods.living(killed.brood) == set()
-        assert broods.living(living.brood) == {"parent", *broods.ALL}
+        assert process_families.living(killed.family) == set()
+        assert process_families.living(living.family) == {"parent", *process_families.ALL}
 
 
 async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
     """A register of another run of the machine names nobody who is there; whoever has their ids now is spared."""
     folder = tmp_path / "processes"
     folder.mkdir()
-    sleeping = broods.sleeper(MARK)
+    sleeping = process_families.sleeper(MARK)
     lines = ["an-earlier-boot 1 1 2 1", f"1 run-1 {sleeping.pid} {process_tree.started(sleeping.pid)}"]
     (folder / "00000abc").write_text("".join(line.ljust(127) + "\n" for line in lines))
     swept = await asyncio.to_thread(sweeping.sweep, folder)
@@ -233,7 +236,7 @@ async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"some text\n", b"boot 1 2 3\nx y\n", b" " * 4096])
 async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: bytes) -> None:
     """Torn or foreign content does no harm; the mark is in the file's name."""
-    sleeping = broods.sleeper(MARK)
+    sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(content)
     (tmp_path / "notes.txt").write_text("no register")
     swept = await asyncio.to_thread(sweeping.sweep, tmp_path)
@@ -247,7 +250,7 @@ async def test_a_register_that_cannot_be_read_now_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it names may still be alive, so the next sweep looks again."""
-    sleeping = broods.sleeper(MARK)
+    sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(b"")
     with monkeypatch.context() as patch:
         patch.setattr(command_register, "open", _fails, raising=False)
@@ -301,5 +304,7 @@ def test_a_launcher_is_lean() -> None:
         "app.processes",
         *(f"app.processes.{name}" for name in neighbours),
     }
-    assert not modules & {"asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "subprocess", "threading"}
+    # From Python 3.14 on ctypes itself imports threading.
+    heavy = {"asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "subprocess"}
+    assert not modules & (heavy if sys.version_info >= (3, 14) else heavy | {"threading"})
     assert "launcher.main" in launcher_client._PROGRAM

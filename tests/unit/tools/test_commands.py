@@ -26,7 +26,7 @@ from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
 from app.tools.workspaces import Workspaces
 from tests.architecture import sources
 from tests.unit.calls import Harness
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
 SECRET = "sk-very-secret-4711"
 DOCUMENT = (sources.ROOT / "docs" / "reference" / "programs.md").read_text(encoding="utf-8")
@@ -143,14 +143,14 @@ class TestRecords:
         self, harness: Harness, performer: CommandPerformer, tmp_path: Path
     ) -> None:
         """When the performer has been cancelled, nothing of the command lives."""
-        operation = operations.Command(argv=broods.argv(tmp_path, "stubborn", *broods.ALL))
+        operation = operations.Command(argv=process_families.argv(tmp_path, "stubborn", *process_families.ALL))
         work = asyncio.ensure_future(performer.perform(harness.call(operation)))
-        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
-        assert broods.living(pids) == set()
+        assert process_families.living(pids) == set()
 
 
 class TestPlaces:
@@ -391,10 +391,10 @@ class TestLostLaunchers:
         script = "echo $$ >> tries; sleep 60"
         work = asyncio.ensure_future(performer.perform(harness.call(shell(script))))
         tries = harness.working_dir / "tries"
-        await broods.until(lambda: tries.exists() and bool(tries.read_text()))
+        await process_families.until(lambda: tries.exists() and bool(tries.read_text()))
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
         with pytest.raises(interruptions.Interrupted):
             await work
 
-        assert broods.living({"first": int(tries.read_text())}) == set()
+        assert process_families.living({"first": int(tries.read_text())}) == set()

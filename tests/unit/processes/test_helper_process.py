@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-async def companion() -> AsyncIterator[helper_process.HelperProcess]:
+async def helper() -> AsyncIterator[helper_process.HelperProcess]:
     started = await helper_process.HelperProcess.start(ECHO, "one", "two words")
     yield started
     await started.end()
 
 
-async def test_a_companion_answers_one_question_after_another(companion: helper_process.HelperProcess) -> None:
+async def test_a_companion_answers_one_question_after_another(helper: helper_process.HelperProcess) -> None:
     """Each question gets its own answer, whatever characters it holds."""
-    answers = [await companion.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
+    answers = [await helper.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
 
     assert [answer["heard"]["say"] for answer in answers] == ["hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000]
 
@@ -36,55 +36,55 @@ async def test_a_companion_answers_one_question_after_another(companion: helper_
 async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Secrets of the service's environment do not reach a companion, and it holds no folder of the project."""
+    """Secrets of the service's environment do not reach a helper, and it holds no folder of the project."""
     monkeypatch.setenv("SOME_API_KEY", "sk-secret")
-    companion = await helper_process.HelperProcess.start(ECHO, "one", "two words")
-    told = await companion.ask({"do": "tell"})
-    await companion.end()
+    helper = await helper_process.HelperProcess.start(ECHO, "one", "two words")
+    told = await helper.ask({"do": "tell"})
+    await helper.end()
 
     assert told["arguments"] == ["one", "two words"]
     assert "sk-secret" not in told["environment"].values()
     assert told["cwd"] == "/"
 
 
-async def test_a_companion_that_ends_tells_why(companion: helper_process.HelperProcess) -> None:
-    """A companion that ends in place of an answer is an error with its exit code and its last words."""
+async def test_a_companion_that_ends_tells_why(helper: helper_process.HelperProcess) -> None:
+    """A helper that ends in place of an answer is an error with its exit code and its last words."""
     with pytest.raises(helper_process.HelperProcessLost) as lost:
-        await companion.ask({"do": "complain and leave"})
+        await helper.ask({"do": "complain and leave"})
 
     assert lost.value.detail == {"exit_code": 3, "stderr": "something is wrong"}
-    assert not companion.alive
+    assert not helper.alive
 
 
-async def test_a_question_to_a_dead_companion_fails(companion: helper_process.HelperProcess) -> None:
-    """A companion killed from outside is noticed at the next question at the latest."""
-    os.kill(companion.pid, signal.SIGKILL)
+async def test_a_question_to_a_dead_companion_fails(helper: helper_process.HelperProcess) -> None:
+    """A helper killed from outside is noticed at the next question at the latest."""
+    os.kill(helper.pid, signal.SIGKILL)
 
     with pytest.raises(helper_process.HelperProcessLost) as lost:
-        await companion.ask({"say": "hello"})
+        await helper.ask({"say": "hello"})
     assert lost.value.detail["exit_code"] == -signal.SIGKILL
 
 
-async def test_end_kills_a_companion_that_hangs(companion: helper_process.HelperProcess) -> None:
-    """A companion that never answers is gone when `end` returns, and ending it again does nothing."""
-    asking = asyncio.ensure_future(companion.ask({"do": "hang"}))
-    await companion.end()
-    await companion.end()
+async def test_end_kills_a_companion_that_hangs(helper: helper_process.HelperProcess) -> None:
+    """A helper that never answers is gone when `end` returns, and ending it again does nothing."""
+    asking = asyncio.ensure_future(helper.ask({"do": "hang"}))
+    await helper.end()
+    await helper.end()
 
-    assert companion.pid not in living.children()
+    assert helper.pid not in living.children()
     assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], helper_process.HelperProcessLost)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_that_end_a_service_are_not_for_companions(
-    companion: helper_process.HelperProcess, ending: signal.Signals
+    helper: helper_process.HelperProcess, ending: signal.Signals
 ) -> None:
-    """Whoever signals a whole group of processes leaves it to the service what becomes of its companions."""
-    await companion.ask({"say": "I am here"})
-    os.kill(companion.pid, ending)
+    """Whoever signals a whole group of processes leaves it to the service what becomes of its helpers."""
+    await helper.ask({"say": "I am here"})
+    os.kill(helper.pid, ending)
 
-    assert (await companion.ask({"say": "still"}))["heard"] == {"say": "still"}
-    assert os.getpgid(companion.pid) != os.getpgid(0)
+    assert (await helper.ask({"say": "still"}))["heard"] == {"say": "still"}
+    assert os.getpgid(helper.pid) != os.getpgid(0)
 
 
 SERVICE = """
@@ -92,17 +92,17 @@ import asyncio, sys
 from app.processes import helper_process
 
 async def main():
-    companion = await helper_process.HelperProcess.start("tests.unit.processes.echo")
-    await companion.ask({"say": "hello"})
-    print(companion.pid, flush=True)
-    await companion.ask({"do": "hang"})
+    helper = await helper_process.HelperProcess.start("tests.unit.processes.echo")
+    await helper.ask({"say": "hello"})
+    print(helper.pid, flush=True)
+    await helper.ask({"do": "hang"})
 
 asyncio.run(main())
 """
 
 
 def test_a_companion_dies_with_a_service_that_is_killed() -> None:
-    """SIGKILL of the service, which no code of it sees, ends its companion too, hanging or not."""
+    """SIGKILL of the service, which no code of it sees, ends its helper too, hanging or not."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert service.stdout is not None
     handle = os.pidfd_open(int(service.stdout.readline()))
@@ -114,7 +114,7 @@ def test_a_companion_dies_with_a_service_that_is_killed() -> None:
 
 
 def test_a_companion_whose_parent_is_gone_already_ends_at_once() -> None:
-    """A companion that finds another parent than the one it was started by does nothing."""
+    """A helper that finds another parent than the one it was started by does nothing."""
     orphan = subprocess.run(
         [sys.executable, "-m", ECHO, "1"],
         cwd=ROOT,

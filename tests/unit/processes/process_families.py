@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.processes import process_markers, process_tree
 
-PROGRAM = Path(__file__).with_name("brood.py")
+PROGRAM = Path(__file__).with_name("process_family.py")
 ALL = ("child", "session", "daemon")
 """The kinds that only their descent or their mark gives away."""
 
@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.005
 
 
 def argv(folder: Path, *kinds: str) -> tuple[str, ...]:
-    """Return the command line of a brood."""
+    """Return the command line of a family."""
     return (sys.executable, "-I", "-S", str(PROGRAM), str(folder), *kinds)
 
 
@@ -33,7 +33,7 @@ def sleeper(mark: str) -> subprocess.Popen[bytes]:
 
 
 def running(folder: Path) -> dict[str, int]:
-    """Return the processes of a brood that are alive, by their kinds and with the ids that we know them by."""
+    """Return the processes of a family that are alive, by their kinds and with the ids that we know them by."""
     found = {}
     for name in os.listdir("/proc"):
         words = _words(name) if name.isdigit() else []
@@ -43,7 +43,7 @@ def running(folder: Path) -> dict[str, int]:
 
 
 def written(folder: Path) -> int:
-    """Return how much a brood has written so far."""
+    """Return how much a family has written so far."""
     return sum(path.stat().st_size for path in folder.glob("*.trace"))
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.processes import command_register, output_files, process_markers, process_tree
-from tests.unit.processes import broods
+from tests.unit.processes import process_families
 
 SERIES = st.integers(1, 2**30 - 1)
 NUMBERS = st.integers(0, 2**32 - 1)
@@ -22,7 +22,7 @@ BEARING = """
 import os, sys
 sys.path.append(sys.argv[1])
 from app.processes import process_markers
-print(process_markers.bear(int(sys.argv[2])), flush=True)
+print(process_markers.set_marker(int(sys.argv[2])), flush=True)
 os.execve("/bin/sleep", ["sleep", "60"], {})
 """
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,11 +34,11 @@ class TestMarks:
     @given(series=SERIES, number=NUMBERS)
     def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
         """Series and number are both in the mark, which is a limit that the system can keep."""
-        mark = process_markers.mark(series, number)
+        mark = process_markers.marker(series, number)
 
         assert process_markers.series_of(mark) == series
         assert 2**32 <= mark < 2**63
-        assert process_markers._parsed(process_markers.written(mark).encode()) == mark
+        assert process_markers._parsed(process_markers.to_text(mark).encode()) == mark
 
     @given(chance=st.binary(min_size=1, max_size=16))
     def test_any_chance_makes_a_series(self, chance: bytes) -> None:
@@ -48,13 +48,13 @@ class TestMarks:
     @pytest.mark.skipif(not process_tree.LINUX, reason="marks are a matter of Linux")
     def test_a_mark_outlives_exec_and_an_empty_environment(self) -> None:
         """A process that has given up everything else still bears its mark."""
-        mark = process_markers.mark(77, 5)
+        mark = process_markers.marker(77, 5)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", BEARING, str(ROOT), str(mark)], stdout=subprocess.PIPE
         )
         assert process.stdout is not None
         told = process.stdout.readline()
-        found = process_markers.of(process.pid)
+        found = process_markers.read(process.pid)
         process.kill()
         process.communicate()
 
@@ -63,12 +63,18 @@ class TestMarks:
 
     @pytest.mark.parametrize(
         ("value", "found"),
-        [("0000abcd.5", process_markers.mark(0xABCD, 5)), ("", None), ("x.y", None), ("5", None), ("0000abcd.", None)],
+        [
+            ("0000abcd.5", process_markers.marker(0xABCD, 5)),
+            ("", None),
+            ("x.y", None),
+            ("5", None),
+            ("0000abcd.", None),
+        ],
     )
     def test_a_mark_is_read_from_the_environment(self, value: str, found: int | None) -> None:
         """Where no limit tells it the environment does; nonsense is no mark."""
-        process = broods.sleeper(value)
-        told = process_markers.of(process.pid)
+        process = process_families.sleeper(value)
+        told = process_markers.read(process.pid)
         process.kill()
         process.wait()
 
@@ -76,14 +82,14 @@ class TestMarks:
 
     def test_who_is_gone_has_no_mark(self) -> None:
         """A process that does not exist is no error."""
-        assert process_markers.of(2**22 + 1) is None
+        assert process_markers.read(2**22 + 1) is None
 
     def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
         """A small limit of file locks is what it looks like."""
         before = resource.getrlimit(10)
         process = subprocess.Popen(["/bin/sleep", "60"], env={})
         resource.prlimit(process.pid, 10, (4096, before[1]))
-        told = process_markers.of(process.pid)
+        told = process_markers.read(process.pid)
         process.kill()
         process.wait()
 
@@ -123,19 +129,19 @@ class TestKin:
             monkeypatch.setattr(process_tree, "_handle", lambda pid: None)
         process = subprocess.Popen(["/bin/sleep", "60"])
         began = process_tree.started(process.pid)
-        process_tree.strike(process.pid, began + 1, signal.SIGKILL)
+        process_tree.send_signal(process.pid, began + 1, signal.SIGKILL)
         spared = process_tree.is_alive(process.pid, began)
-        process_tree.strike(process.pid, began, signal.SIGKILL)
+        process_tree.send_signal(process.pid, began, signal.SIGKILL)
 
         assert spared
         assert process.wait() == -signal.SIGKILL
 
     def test_who_is_gone_is_not_struck(self) -> None:
         """A signal to nobody is no error."""
-        process_tree.strike(2**22 + 1, 5, signal.SIGKILL)
-        process_tree.strike_group(2**22 + 1, signal.SIGKILL)
+        process_tree.send_signal(2**22 + 1, 5, signal.SIGKILL)
+        process_tree.signal_group(2**22 + 1, signal.SIGKILL)
 
-        assert not process_tree.has_group(2**22 + 1)
+        assert not process_tree.group_exists(2**22 + 1)
 
 
 class TestRegisters:
@@ -209,26 +215,26 @@ class TestOutlets:
 
     def test_they_have_no_name(self, tmp_path: Path) -> None:
         """Nothing is seen in the folder, also where the system knows no nameless files."""
-        for nameless in (output_files._NAMELESS, 0):
-            output_files._NAMELESS, kept = nameless, output_files._NAMELESS
+        for nameless in (output_files._O_TMPFILE, 0):
+            output_files._O_TMPFILE, kept = nameless, output_files._O_TMPFILE
             try:
-                outlet = output_files.fresh(str(tmp_path))
+                output = output_files.create(str(tmp_path))
             finally:
-                output_files._NAMELESS = kept
-            os.write(outlet.file, b"secret")
-            seen = os.listdir(tmp_path), outlet.content(), outlet.size_bytes(), os.get_inheritable(outlet.file)
-            outlet.close()
+                output_files._O_TMPFILE = kept
+            os.write(output.file, b"secret")
+            seen = os.listdir(tmp_path), output.content(), output.size_bytes(), os.get_inheritable(output.file)
+            output.close()
 
             assert seen == ([], b"secret", 6, False)
 
     def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
         """Content up to a limit is returned, more is not."""
-        outlet = output_files.fresh(str(tmp_path))
-        os.write(outlet.file, b"x" * output_files.INLINE_BYTES)
-        little = outlet.content()
-        os.write(outlet.file, b"x")
-        much = outlet.content()
-        outlet.close()
+        output = output_files.create(str(tmp_path))
+        os.write(output.file, b"x" * output_files.INLINE_BYTES)
+        little = output.content()
+        os.write(output.file, b"x")
+        much = output.content()
+        output.close()
 
         assert little == b"x" * output_files.INLINE_BYTES
         assert much is None

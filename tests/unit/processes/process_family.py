@@ -1,7 +1,7 @@
-"""A brood: a program whose processes try to be forgotten, to see whether they are found.
+"""A family: a program whose processes try to be forgotten, to see whether they are found.
 
-`brood.py FOLDER KIND…` starts one process of each kind and stays, or leaves if a kind says so. Each process writes its
-id into FOLDER/KIND and from then on a growing FOLDER/KIND.trace, until it is killed.
+`process_family.py FOLDER KIND…` starts one process of each kind and stays, or leaves if a kind says so. Each process
+writes its id into FOLDER/KIND and from then on a growing FOLDER/KIND.trace, until it is killed.
 
 - `child`: a child
 - `session`: a child with a session of its own

@@ -48,19 +48,19 @@ def line() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @given(frames=st.lists(st.lists(MESSAGES, min_size=1, max_size=4), min_size=1, max_size=4), cut=st.integers(1, 400))
 def test_messages_survive_any_cutting(frames: list[list[launcher_protocol.Message]], cut: int) -> None:
-    """Whatever part of a frame arrives at a time, each message is heard once, whole and in order."""
+    """Whatever part of a frame arrives at a time, each message is received once, whole and in order."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
-        listener = launcher_protocol.Listener(theirs)
-        heard: list[launcher_protocol.Heard] = []
-        content = b"".join(launcher_protocol.framed(frame) for frame in frames)
+        receiver = launcher_protocol.Receiver(theirs)
+        received: list[launcher_protocol.Received] = []
+        content = b"".join(launcher_protocol.frame(frame) for frame in frames)
         for begin in range(0, len(content), cut):
             launcher_protocol.send(ours, content[begin : begin + cut])
-            heard += listener.hear() or []
+            received += receiver.receive() or []
 
-    assert [message for message, _ in heard] == [message for frame in frames for message in frame]
-    assert all(files == [] for _, files in heard)
+    assert [message for message, _ in received] == [message for frame in frames for message in frame]
+    assert all(files == [] for _, files in received)
 
 
 def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.socket]) -> None:
@@ -72,40 +72,40 @@ def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.so
         os.close(writer)
         launcher_protocol.send(
             line[0],
-            launcher_protocol.framed([launcher_protocol.End(100), launcher_protocol.End(number)], files=1),
+            launcher_protocol.frame([launcher_protocol.End(100), launcher_protocol.End(number)], files=1),
             [reader],
         )
         os.close(reader)
-    heard = launcher_protocol.Listener(line[1]).hear() or []
-    for message, files in heard:
+    received = launcher_protocol.Receiver(line[1]).receive() or []
+    for message, files in received:
         for file in files:
             readers.append((message.number, os.read(file, 9), os.get_inheritable(file)))
             os.close(file)
 
-    assert [message.number for message, _ in heard] == [100, 0]
+    assert [message.number for message, _ in received] == [100, 0]
     assert readers == [(0, b"0", False)]
 
 
 def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, socket.socket]) -> None:
     """A frame that breaks off leaves no open file."""
     reader, writer = os.pipe()
-    launcher_protocol.send(line[0], launcher_protocol.framed([launcher_protocol.End(1)], files=1)[:-1], [writer])
+    launcher_protocol.send(line[0], launcher_protocol.frame([launcher_protocol.End(1)], files=1)[:-1], [writer])
     os.close(writer)
-    listener = launcher_protocol.Listener(line[1])
-    heard = listener.hear()
-    listener.close()
+    receiver = launcher_protocol.Receiver(line[1])
+    received = receiver.receive()
+    receiver.close()
     left = os.read(reader, 1)
     os.close(reader)
 
-    assert heard == []
+    assert received == []
     assert left == b""
 
 
 def test_the_end_of_the_line_is_heard(line: tuple[socket.socket, socket.socket]) -> None:
     """Silence is no end; the other side's close is."""
-    listener = launcher_protocol.Listener(line[1])
-    silence = listener.hear()
+    receiver = launcher_protocol.Receiver(line[1])
+    silence = receiver.receive()
     line[0].close()
 
     assert silence == []
-    assert listener.hear() is None
+    assert receiver.receive() is None
