@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 
@@ -53,8 +53,10 @@ class Flaw:
     """What is wrong, in one sentence."""
     code: str = "invalid"
     """Stable name of the kind of flaw."""
-    line: int | None = None
-    """Line in the source text, from 1; None where it is unknown."""
+    line: int | None = field(default=None, metadata={"omitted": True})
+    """Line in the source text, from 1, where it is known."""
+
+    published_as: ClassVar[str] = "FlawShown"
 
     def to_json(self) -> dict[str, Any]:
         """Return the flaw as plain JSON."""

@@ -1,12 +1,12 @@
-"""What requests for conferences carry, and what they are answered with."""
+"""The body of requests for conferences."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from app.api import request_models, response_models
+from app.api import request_models
 from app.services import conferences, requests
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -56,11 +56,3 @@ class ConferenceBody(BaseModel):
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:
         """Return the conference that the body and its header ask for."""
         return conferences.NewConference(**dict(self), idempotency_key=idempotency_key)
-
-
-class ConferenceStarted(response_models.Accepted):
-    """A conference that was accepted."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    session_id: str = Field(description="Work session that its receipts belong to.")

@@ -1,42 +1,33 @@
-"""The route of conferences; what is started there is a run, and everything else is asked of that."""
+"""The route that starts conferences; a conference is a run, and is shown and controlled as one."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api import conference_requests
+from app.api import conference_requests, refusals, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, as_json, declared
-from app.api.problem_codes import BODY
+from app.services import conferences
 
 router = APIRouter(prefix="/api/conferences", tags=["conferences"])
 
-_STARTED = declared(
-    conference_requests.ConferenceStarted,
-    *BODY,
+_STARTED = responses.created(
+    conferences.Started,
+    *refusals.START,
     "no_chief",
-    "backend_not_ready",
-    "working_dir_refused",
-    "working_dir_missing",
-    "unknown_parent",
-    "depth_exceeded",
-    "idempotency_conflict",
-    "no_room",
-    status=201,
     meaning="The conference is accepted and on disk, as a run.",
+    repeated="An earlier request with this Idempotency-Key made the conference.",
     headers={"Location": "Address of the run."},
 )
-_STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Idempotency-Key made the conference."}
 
 
 @router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
 async def start_conference(
     services: ServicesDep,
     body: conference_requests.ConferenceBody,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""
     started = await services.conferences.start(body.conference(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
-    return as_json(started.to_json(), status=200 if started.existed else 201, headers=headers)
+    return responses.as_json(started, status=200 if started.existed else 201, headers=headers)

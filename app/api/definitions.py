@@ -10,52 +10,51 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import lists, queries, receipt_responses, request_models, response_models
+from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import as_json, declared
-from app.api.problem_codes import BODY
+from app.api.responses import as_json, declared
+from app.domain import library, receipts
+from app.services import inventory, recipe_entries, routing
 
 router = APIRouter(prefix="/api")
 
 
 @router.get(
-    "/recipes", tags=["recipes"], summary="List recipes", responses=lists.whole(list[response_models.RecipeListed])
+    "/recipes", tags=["recipes"], summary="List recipes", responses=responses.whole(list[recipe_entries.RecipeListed])
 )
 async def list_recipes(
     services: ServicesDep,
     limit: Annotated[int | None, Query(description="Maximum number of recipes; all by default.", ge=1, le=1000)] = None,
-    wait: lists.Wait = None,
-    if_none_match: lists.IfNoneMatch = None,
+    wait: responses.Wait = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List all recipes; invalid ones include their errors."""
 
-    async def _read() -> lists.Page:
+    async def read() -> responses.Page:
         await services.catalogue.settle()
         return (await asyncio.to_thread(services.catalogue.listed))[:limit], {}
 
-    return await lists.answer(services, if_none_match, wait, _read)
+    return await responses.listed(services, if_none_match, wait, read)
 
 
 @router.post(
     "/recipes/validate",
     tags=["recipes"],
     summary="Validate a recipe",
-    responses=declared(
-        response_models.Examined, *BODY, "unknown_dialect", meaning="What is wrong with it, if anything."
-    ),
+    responses=declared(recipe_entries.Examined, *refusals.BODY, "unknown_dialect", meaning="Its flaws, if it has any."),
 )
 async def validate_recipe(services: ServicesDep, body: request_models.ValidateBody) -> Response:
     """Validate a recipe without storing it."""
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
     examined = await asyncio.to_thread(services.catalogue.examine, source, body.dialect)
-    return as_json(examined.to_json())
+    return as_json(examined)
 
 
 @router.get(
     "/recipes/{recipe_id}",
     tags=["recipes"],
     summary="Show a recipe",
-    responses=declared(response_models.RecipeDetail, "recipe_not_found"),
+    responses=declared(recipe_entries.RecipeDetail, "recipe_not_found"),
 )
 async def show_recipe(
     services: ServicesDep,
@@ -67,44 +66,45 @@ async def show_recipe(
 
 
 @router.post(
-    "/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(response_models.Routed, *BODY)
+    "/route",
+    tags=["recipes"],
+    summary="Find a recipe for a task",
+    responses=declared(routing.RoutingResult, *refusals.BODY),
 )
 async def route_task(services: ServicesDep, body: request_models.RouteBody) -> Response:
     """Choose a recipe from a description, without a model, and find its arguments in the project."""
     await services.catalogue.settle()
-    return as_json((await asyncio.to_thread(services.route, body.description)).to_json())
+    return as_json(await asyncio.to_thread(services.route, body.description))
 
 
-@router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[response_models.ToolListed]))
-async def list_tools(services: ServicesDep, if_none_match: lists.IfNoneMatch = None) -> Response:
+@router.get("/tools", tags=["library"], summary="List tools", responses=responses.whole(list[library.ToolSpec]))
+async def list_tools(services: ServicesDep, if_none_match: responses.IfNoneMatch = None) -> Response:
     """List the tools available to recipes, with the JSON Schema of their arguments."""
 
-    async def _read() -> lists.Page:
+    async def read() -> responses.Page:
         return services.inventory.tools(), {}
 
-    return await lists.answer(services, if_none_match, None, _read)
+    return await responses.listed(services, if_none_match, None, read)
 
 
-@router.get(
-    "/agents", tags=["library"], summary="List agents", responses=lists.whole(list[response_models.AgentListed])
-)
+@router.get("/agents", tags=["library"], summary="List agents", responses=responses.whole(list[inventory.AgentListed]))
 async def list_agents(
-    services: ServicesDep, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+    services: ServicesDep, wait: responses.Wait = None, if_none_match: responses.IfNoneMatch = None
 ) -> Response:
     """List the agents with their state and the run that each is working for."""
 
-    async def _read() -> lists.Page:
+    async def read() -> responses.Page:
         return await services.inventory.agents(), {}
 
-    return await lists.answer(services, if_none_match, wait, _read)
+    return await responses.listed(services, if_none_match, wait, read)
 
 
 @router.get(
     "/audit/receipts",
     tags=["audit"],
     summary="List receipts",
-    responses=lists.page(
-        list[receipt_responses.ReceiptListed],
+    responses=responses.page(
+        list[receipts.ListedReceipt],
         meaning="A page of receipts, session by session, each in the order in which they were written.",
     ),
 )
@@ -112,24 +112,24 @@ async def list_receipts(
     services: ServicesDep,
     request: Request,
     query: Annotated[queries.ReceiptsQuery, Query()],
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List receipts of tool executions, including those of deleted runs. Filters are combined with AND."""
-    asked = query.query()
+    wanted = query.query()
 
-    async def _read() -> lists.Page:
-        found, more = await services.runs.receipts(asked)
+    async def read() -> responses.Page:
+        found, more = await services.runs.receipts(wanted)
         cursor = queries.receipts_cursor(found[-1]) if more else None
-        return [dict(receipt.facts) for receipt in found], queries.next_link(request, cursor)
+        return found, queries.next_link(request, cursor)
 
-    return await lists.answer(services, if_none_match, query.wait, _read)
+    return await responses.listed(services, if_none_match, query.wait, read)
 
 
 @router.get(
     "/audit/receipts/{receipt_id}",
     tags=["audit"],
     summary="Read a receipt",
-    responses=declared(receipt_responses.Receipt, "receipt_not_found"),
+    responses=declared(receipts.Receipt, "receipt_not_found"),
 )
 async def show_receipt(
     services: ServicesDep, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]

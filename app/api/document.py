@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from app.api import guards, problem_codes, problems, response_models, streaming
+from app.api import guards, problems, refusals, schemas, streaming
+from app.domain import events
 
 SUMMARY = "A durable run manager for agent recipes."
 """One line about the service."""
@@ -63,12 +64,13 @@ def _fits(known: str, path: str) -> bool:
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components = document.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
+    named = components.setdefault("schemas", {})
     for name in _LEFT_OUT:
-        schemas.pop(name, None)
-    schemas["Problem"] = problems.schema()
-    schemas["Event"] = response_models.EventShown.model_json_schema()
-    components["examples"] = problem_codes.components()
+        named.pop(name, None)
+    schemas.reference(events.Event)
+    named |= schemas.components()
+    named["Problem"] = problems.schema()
+    components["examples"] = refusals.components()
     components["securitySchemes"] = {
         "token": {
             "type": "http",

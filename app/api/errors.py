@@ -1,8 +1,7 @@
-"""Errors as HTTP: the table of statuses, and the handlers that answer by it."""
+"""Error handlers: every error of a route is answered with a problem document."""
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,47 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import document, known_fields, problems, validation_messages
+from app.api import document, known_fields, problems, refusals, validation_messages
 from app.domain import json_text
-
-STATUS: Mapping[type[BaseException], int] = {
-    errors.Unroutable: 422,
-    errors.NotReady: 409,
-    errors.TooLarge: 413,
-    errors.InputRefused: 400,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.JournalCorrupt: 409,
-    errors.DiskFull: 507,
-    errors.StorageFault: 507,
-    errors.Unreadable: 503,
-    errors.Unavailable: 503,
-    errors.InterruptionFault: 503,
-}
-"""Status by error; an error takes the status of its nearest ancestor here. Everything else is a 500."""
 
 _MOST_FLAWS = 200
 _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
-
-
-def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem | None:
-    """Return the problem that tells an error, or None for one that no client caused."""
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
-    if status is None:
-        return None
-    return problems.Problem(
-        status=status,
-        code=error.code,
-        title=(inspect.getdoc(type(error)) or type(error).__name__).splitlines()[0],
-        detail=error.message,
-        flaws=error.flaws if isinstance(error, errors.InputRefused) else (),
-        facts=error.detail if error.key is None else {**error.detail, "key": error.key},
-        headers=_retry_after(error) if isinstance(error, errors.Unreadable) else {},
-    )
-
-
-def _retry_after(error: errors.Unreadable) -> dict[str, str]:
-    return {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
 
 
 def install(app: FastAPI) -> None:
@@ -78,7 +41,7 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
 
 
 async def _told(_: Request, error: Exception) -> Response:
-    found = problem(error) if isinstance(error, errors.ControlRoomError) else None
+    found = refusals.problem(error) if isinstance(error, errors.ControlRoomError) else None
     if found is None:
         raise error
     return found.response()

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import lists, queries, request_models, response_models
+from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, as_json, declared
-from app.api.problem_codes import BODY
+from app.api.responses import as_json, declared
+from app.services import gates
 
 router = APIRouter(prefix="/api/gates", tags=["gates"])
 
@@ -22,46 +22,41 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
 @router.get(
     "",
     summary="List open gates",
-    responses=lists.page(
-        list[response_models.GateListed],
-        meaning="A page of questions that wait for an answer, those of the newest run first.",
-    ),
+    responses=responses.page(list[gates.GateShown], meaning="A page of open questions, those of the newest run first."),
 )
 async def list_gates(
     services: ServicesDep,
     request: Request,
     query: Annotated[queries.GatesQuery, Query()],
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List the open gates of all runs, including runs that are not loaded. Filters are combined with AND."""
-    asked = query.query()
+    wanted = query.query()
 
-    async def _read() -> lists.Page:
-        found, more = await services.gates.page(asked)
+    async def read() -> responses.Page:
+        found, more = await services.gates.page(wanted)
         cursor = queries.gates_cursor(found[-1].gate) if more else None
-        return [gate.to_json() for gate in found], queries.next_link(request, cursor)
+        return found, queries.next_link(request, cursor)
 
-    return await lists.answer(services, if_none_match, query.wait, _read)
+    return await responses.listed(services, if_none_match, query.wait, read)
 
 
 @router.get(
     "/{gate_id}",
     summary="Show a gate",
-    responses=declared(
-        response_models.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."
-    ),
+    responses=declared(gates.GateShown, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
 )
 async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
     """Return a gate with its answer, if any."""
-    return as_json((await services.gates.show(gate_id)).to_json())
+    return as_json(await services.gates.show(gate_id))
 
 
 @router.post(
     "/{gate_id}",
     summary="Answer a gate",
     responses=declared(
-        response_models.GateListed,
-        *BODY,
+        gates.GateShown,
+        *refusals.WRITE,
         "unknown_decision",
         "gate_not_found",
         "gate_decided",
@@ -69,15 +64,14 @@ async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
         "not_recorded",
         "wrong_state",
         "journal_corrupt",
-        "no_room",
-        meaning="The gate as it is decided; the answer is on disk.",
+        meaning="The decided gate; the answer is on disk.",
     ),
 )
 async def answer_gate(
     services: ServicesDep,
     gate_id: GateId,
     body: request_models.AnswerBody,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Answer a gate. The first answer counts, and a denial is final."""
-    return as_json((await services.gates.answer(gate_id, body.reply(idempotency_key))).to_json())
+    return as_json(await services.gates.answer(gate_id, body.reply(idempotency_key)))

@@ -1,28 +1,41 @@
-"""Routes for whoever watches the service."""
+"""Routes for monitoring the service."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
-from app.api import problem_codes, response_models
+from app.api import refusals
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import as_json, declared
+from app.api.responses import as_json, declared
+from app.domain import shapes
+from app.services import health
 
 router = APIRouter(tags=["service"])
 
 
-@router.get("/healthz", summary="Liveness", responses=declared(response_models.Alive))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive(shapes.Shape):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+    """`ok`."""
+
+
+@router.get("/healthz", summary="Liveness", responses=declared(Alive))
 async def alive() -> Response:
     """Return 200 while the process is alive. Needs no token."""
-    return as_json({"status": "ok"})
+    return as_json(Alive())
 
 
 @router.get(
     "/readyz",
     summary="Readiness",
-    responses=declared(response_models.Readiness, "disk_failing", "planner_broken", "starting"),
+    responses=declared(health.Readiness, "disk_failing", "planner_broken", "starting"),
 )
 async def ready(services: ServicesDep) -> Response:
     """Return 200 with the load if the service accepts runs, else 503 with the reason. Needs no token."""
@@ -33,7 +46,7 @@ async def ready(services: ServicesDep) -> Response:
     "/metrics",
     summary="Metrics",
     response_class=PlainTextResponse,
-    responses=problem_codes.documented(()) | {200: {"description": "Metrics."}},
+    responses=refusals.documented(()) | {200: {"description": "Metrics."}},
 )
 async def metrics(services: ServicesDep) -> Response:
     """Return metrics in Prometheus text format."""

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import issue_responses, lists, queries, request_models
+from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, as_json, declared
-from app.api.problem_codes import BODY
+from app.api.responses import as_json, declared
 from app.domain import issues
 
 router = APIRouter(prefix="/api/issues", tags=["issues"])
@@ -20,52 +19,47 @@ IssueId = Annotated[str, Path(description="Id of the issue.", examples=["iss_5h2
 """An issue's id in a path."""
 
 _ETAG = {"ETag": "Revision of the issue, for `If-Match`."}
-
-
-_WRITTEN = declared(
-    issue_responses.IssueShown,
-    *BODY,
+_WRITTEN = responses.created(
+    issues.IssueShown,
+    *refusals.WRITE,
     "unknown_run",
     "unknown_session",
     "unknown_receipt",
     "session_mismatch",
-    "idempotency_conflict",
     "issue_damaged",
-    "no_room",
-    status=201,
     meaning="The issue; it is on disk.",
+    repeated="An earlier request with this Idempotency-Key made the issue.",
     headers=_ETAG | {"Location": "Address of the issue."},
 )
-_WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Idempotency-Key made the issue."}
 
 
 @router.get(
     "",
     summary="List issues",
-    responses=lists.page(list[issue_responses.IssueListed], meaning="A page of issues, newest first."),
+    responses=responses.page(list[issues.IssueSummary], meaning="A page of issues, newest first."),
 )
 async def list_issues(
     services: ServicesDep,
     request: Request,
     query: Annotated[queries.IssuesQuery, Query()],
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List issues, newest first. Filters are combined with AND."""
-    asked = query.query()
+    wanted = query.query()
 
-    async def _read() -> lists.Page:
-        found, more = await services.issues.page(asked)
+    async def read() -> responses.Page:
+        found, more = await services.issues.page(wanted)
         cursor = queries.issues_cursor(found[-1]) if more else None
-        return [issue.to_json() for issue in found], queries.next_link(request, cursor)
+        return found, queries.next_link(request, cursor)
 
-    return await lists.answer(services, if_none_match, query.wait, _read)
+    return await responses.listed(services, if_none_match, query.wait, read)
 
 
 @router.post("", status_code=201, summary="Create an issue", responses=_WRITTEN)
 async def add_issue(
     services: ServicesDep,
     body: request_models.IssueBody,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Create an issue. The run, session and receipts that it names must exist and belong together."""
     added = await services.issues.add(body.issue(idempotency_key))
@@ -75,9 +69,7 @@ async def add_issue(
 @router.get(
     "/{issue_id}",
     summary="Show an issue",
-    responses=declared(
-        issue_responses.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG
-    ),
+    responses=declared(issues.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG),
 )
 async def show_issue(services: ServicesDep, issue_id: IssueId) -> Response:
     """Return an issue with its notes."""
@@ -88,13 +80,12 @@ async def show_issue(services: ServicesDep, issue_id: IssueId) -> Response:
     "/{issue_id}",
     summary="Change an issue",
     responses=declared(
-        issue_responses.IssueShown,
-        *BODY,
+        issues.IssueShown,
+        *refusals.WRITE,
         "issue_not_found",
         "issue_changed",
         "issue_damaged",
         "too_many_notes",
-        "no_room",
         meaning="The issue as it is now; the change is on disk.",
         headers=_ETAG,
     ),

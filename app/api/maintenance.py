@@ -8,11 +8,11 @@ from fastapi import APIRouter, Body, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import maintenance_responses, queries
+from app.api import queries, refusals, request_models
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import as_json, declared
-from app.api.problem_codes import BODY
+from app.api.responses import as_json, declared
 from app.api.runs import RunId
+from app.engine import maintenance
 
 router = APIRouter(prefix="/api", tags=["upkeep"])
 
@@ -22,7 +22,7 @@ _LARGEST_PAGE = 200
 @router.get(
     "/runs/{run_id}/verification",
     summary="Verify a run",
-    responses=declared(maintenance_responses.Verification, "run_not_found", meaning="What was found in each file."),
+    responses=declared(maintenance.Verification, "run_not_found", meaning="The result of each file."),
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     """Verify a run's start file, journals and blobs. Nothing is changed."""
@@ -33,17 +33,16 @@ async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     "/runs/{run_id}/repair",
     summary="Repair a damaged run",
     responses=declared(
-        maintenance_responses.Repaired,
-        *BODY,
+        maintenance.Repaired,
+        *refusals.WRITE,
         "run_not_found",
         "run_busy",
         "journal_corrupt",
-        "no_room",
         meaning="What was kept, or with `dry_run` what would be.",
     ),
 )
 async def repair_run(
-    services: ServicesDep, run_id: RunId, body: Annotated[maintenance_responses.RepairBody | None, Body()] = None
+    services: ServicesDep, run_id: RunId, body: Annotated[request_models.RepairBody | None, Body()] = None
 ) -> Response:
     """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
     return as_json(await services.upkeep.repair(run_id, dry_run=body is not None and body.dry_run))
@@ -53,7 +52,7 @@ async def repair_run(
     "/verification",
     summary="Verify all stored data",
     responses=declared(
-        list[maintenance_responses.Verification],
+        list[maintenance.Verification],
         "request_invalid",
         "bad_cursor",
         meaning="A page of what was checked: runs, receipts, plans, issues and conversations.",
@@ -65,7 +64,7 @@ async def verify_all(
     request: Request,
     limit: Annotated[
         int,
-        Query(description="Most things of a page; it holds less where checking takes long.", ge=1, le=_LARGEST_PAGE),
+        Query(description="Maximum length of a page; it is shorter where checking takes long.", ge=1, le=_LARGEST_PAGE),
     ] = 100,
     cursor: Annotated[
         str | None,

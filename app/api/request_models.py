@@ -204,6 +204,14 @@ class IssueEditBody(BaseModel):
         return issues.Edit(**(dict(self) | {"revision": seen_revision(self.revision, matched)}))
 
 
+class RepairBody(BaseModel):
+    """Options of a repair; empty: repair at once."""
+
+    model_config = strict({}, {"dry_run": True})
+
+    dry_run: bool = Field(False, description="Change nothing; return what a repair would change.")
+
+
 class ValidateBody(BaseModel):
     """A recipe to look at, as an object or as the text of its file."""
 

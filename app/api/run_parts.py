@@ -10,11 +10,11 @@ from fastapi import APIRouter, Depends, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app.api import lists, polling, problem_codes, queries, response_models, streaming
+from app.api import polling, queries, refusals, responses, streaming
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import as_json, declared
+from app.api.responses import as_json, declared
 from app.api.runs import RunId
-from app.domain import plain, records
+from app.domain import plain, records, slots
 from app.services import event_feeds
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -26,8 +26,8 @@ _LAST_SEQ = 2**53
 @router.get(
     "/{run_id}/steps",
     summary="Show the step log",
-    responses=lists.page(
-        list[response_models.StepLine],
+    responses=responses.page(
+        list[records.StepLine],
         "run_not_found",
         "journal_corrupt",
         meaning="Lines of the journal, oldest first.",
@@ -41,7 +41,7 @@ async def show_steps(
         int | None, Query(description="Page size; all lines by default.", ge=1, le=queries.MAX_LIMIT)
     ] = None,
     cursor: Annotated[str | None, Query(description="Start of the page, from the previous `Link` header.")] = None,
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Return the journal lines in full, including retries and lines set aside by a resume."""
     lines, more = await services.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
@@ -55,9 +55,7 @@ async def show_steps(
 @router.get(
     "/{run_id}/cache/{slot}",
     summary="Read a slot",
-    responses=declared(
-        response_models.PointerSlot | response_models.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"
-    ),
+    responses=declared(slots.PointerSlot | slots.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"),
 )
 async def show_slot(
     services: ServicesDep,
@@ -99,24 +97,26 @@ async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, N
 
 
 @router.get(
-    "/{run_id}/logs", summary="List a run's logs", responses=lists.whole(list[str], "run_not_found", meaning="Names.")
+    "/{run_id}/logs",
+    summary="List a run's logs",
+    responses=responses.whole(list[str], "run_not_found", meaning="Names."),
 )
 async def list_logs(
-    services: ServicesDep, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+    services: ServicesDep, run_id: RunId, wait: responses.Wait = None, if_none_match: responses.IfNoneMatch = None
 ) -> Response:
     """List the stored prompts, replies and command outputs."""
 
-    async def _read() -> lists.Page:
+    async def read() -> responses.Page:
         return await services.runs.logs(run_id), {}
 
-    return await lists.answer(services, if_none_match, wait, _read)
+    return await responses.listed(services, if_none_match, wait, read)
 
 
 @router.get(
     "/{run_id}/logs/{name}",
     summary="Read a log",
     response_class=PlainTextResponse,
-    responses=problem_codes.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
+    responses=refusals.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
 )
 async def show_log(
     services: ServicesDep,
@@ -141,6 +141,6 @@ async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()
-            # A long log must not keep everybody else waiting, even if its reader is fast.
+            # A long log must not hold the loop, even if its reader is fast.
             await asyncio.sleep(0)
     yield bytes(chunk) + b"]"

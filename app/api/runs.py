@@ -4,45 +4,44 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import lists, polling, problem_codes, queries, request_models, response_models
+from app.api import polling, queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, as_json, declared
-from app.api.problem_codes import BODY
-from app.services import requests
+from app.api.responses import as_json, declared
+from app.domain import views
+from app.services import progress, requests
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
 """A run's id in a path."""
 
-_STARTED = declared(
-    response_models.Accepted,
-    *BODY,
-    "unknown_recipe",
-    "args_invalid",
-    "recipe_invalid",
-    "backend_not_ready",
-    "working_dir_refused",
-    "working_dir_missing",
-    "unknown_parent",
-    "depth_exceeded",
+_STARTED = responses.created(
+    requests.Moved,
+    *refusals.START,
+    *refusals.RECIPE,
     "inline_recipes_off",
     "unknown_dialect",
     "recipe_busy",
-    "idempotency_conflict",
     "unroutable",
-    "no_room",
-    status=201,
-    meaning="The run is accepted and on disk; `running` if a slot is free, else `pending`.",
+    meaning="The run is accepted and on disk; `running` if a worker slot is free, else `pending`.",
+    repeated="An earlier request with this Idempotency-Key made the run.",
     headers={"Location": "Address of the run."},
 )
-_STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Idempotency-Key made the run."}
-
-_MOVED = (*BODY, "run_not_found", "wrong_state", "run_busy", "journal_corrupt", "no_room")
+_MOVED = declared(requests.Moved, *refusals.COMMAND)
+_RESUMED = declared(
+    requests.Moved,
+    *refusals.COMMAND,
+    *refusals.RECIPE,
+    "unknown_step",
+    "gate_denied",
+    "recipe_differs",
+    "resume_unchangeable",
+    "no_conversation",
+)
 _NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be left out.")]
 
 
@@ -50,64 +49,53 @@ _NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be le
 async def start_run(
     services: ServicesDep,
     body: request_models.StartBody,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
     started = await services.runs.start(body.request(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
-    told = {"run_id": started.run_id, "status": started.status.value}
-    return as_json(told, status=200 if started.existed else 201, headers=headers)
+    return as_json(started, status=200 if started.existed else 201, headers=headers)
 
 
 @router.get(
     "",
     summary="List runs, newest first",
-    responses=lists.page(list[response_models.RunListed], meaning="A page of runs."),
+    responses=responses.page(list[progress.RunListed], meaning="A page of runs."),
 )
 async def list_runs(
     services: ServicesDep,
     request: Request,
     query: Annotated[queries.RunsQuery, Query()],
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List runs with their progress. Filters are combined with AND."""
-    asked = query.query()
+    wanted = query.query()
 
-    async def _read() -> lists.Page:
-        found, more = await services.runs.page(asked)
+    async def read() -> responses.Page:
+        found, more = await services.runs.page(wanted)
         cursor = queries.runs_cursor(found[-1]) if more else None
         return await services.runs.rows(found), queries.next_link(request, cursor)
 
-    return await lists.answer(services, if_none_match, query.wait, _read)
+    return await responses.listed(services, if_none_match, query.wait, read)
 
 
 @router.get(
     "/{run_id}",
     summary="Show a run",
     responses=declared(
-        response_models.RunDetail,
+        views.RunDetail,
         "run_not_found",
         "request_invalid",
         meaning="Everything a poll needs.",
         headers={"ETag": "Changes whenever the answer does."},
     )
-    | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
+    | responses.NOT_MODIFIED,
 )
 async def show_run(
     services: ServicesDep,
     run_id: RunId,
-    wait: Annotated[
-        float | None,
-        Query(
-            description="Long poll: return at the next change, or after this many seconds.",
-            ge=0,
-            le=polling.MOST_WAIT_SECONDS,
-        ),
-    ] = None,
-    if_none_match: Annotated[
-        str | None,
-        Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304."),
-    ] = None,
+    wait: responses.WaitForChange = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Return a run with its newest steps and its slots. `wait` makes this a long poll."""
     known = polling.entity_tags(if_none_match)
@@ -115,57 +103,40 @@ async def show_run(
     return polling.answer(found, known)
 
 
-@router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(response_models.Accepted, *_MOVED))
+@router.post("/{run_id}/cancel", summary="Cancel a run", responses=_MOVED)
 async def cancel_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """Cancel an unfinished run. After the 200 the run can no longer end as `done`."""
-    return as_json((await services.runs.cancel(run_id)).to_json())
+    return as_json(await services.runs.cancel(run_id))
 
 
-@router.post("/{run_id}/pause", summary="Pause a run", responses=declared(response_models.Accepted, *_MOVED))
+@router.post("/{run_id}/pause", summary="Pause a run", responses=_MOVED)
 async def pause_run(
     services: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
 ) -> Response:
     """Pause a run at its next step boundary, or at once with `interrupt: true`."""
-    return as_json((await services.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
+    return as_json(await services.runs.pause(run_id, interrupt=body is not None and body.interrupt))
 
 
-@router.post(
-    "/{run_id}/unpause", summary="Continue a paused run", responses=declared(response_models.Accepted, *_MOVED)
-)
+@router.post("/{run_id}/unpause", summary="Continue a paused run", responses=_MOVED)
 async def unpause_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
     """Continue a paused run. It re-enters the queue."""
-    return as_json((await services.runs.unpause(run_id)).to_json())
+    return as_json(await services.runs.unpause(run_id))
 
 
-@router.post(
-    "/{run_id}/resume",
-    summary="Resume a failed or cancelled run",
-    responses=declared(
-        response_models.Accepted,
-        *_MOVED,
-        "unknown_step",
-        "gate_denied",
-        "recipe_differs",
-        "resume_unchangeable",
-        "no_conversation",
-        "args_invalid",
-        "unknown_recipe",
-        "recipe_invalid",
-    ),
-)
+@router.post("/{run_id}/resume", summary="Resume a failed or cancelled run", responses=_RESUMED)
 async def resume_run(
     services: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
-    how = body.request() if body else requests.ResumeRequest()
-    return as_json((await services.runs.resume(run_id, how)).to_json())
+    wanted = body.request() if body else requests.ResumeRequest()
+    return as_json(await services.runs.resume(run_id, wanted))
 
 
 @router.delete(
     "/{run_id}",
     summary="Delete a finished run",
     status_code=204,
-    responses=problem_codes.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
+    responses=refusals.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
 )
 async def delete_run(services: ServicesDep, run_id: RunId) -> Response:
     """Delete a finished run. Its receipts are kept."""

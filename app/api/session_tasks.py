@@ -9,10 +9,10 @@ from fastapi import APIRouter, Body, Path
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from app.api import plan_requests, plan_responses, queries, request_models, sessions
+from app.api import plan_requests, queries, request_models, responses, sessions
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, declared
 from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
+from app.domain import plans
 from app.services.plans import requests
 
 router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
@@ -32,18 +32,15 @@ TaskId = Annotated[
 ]
 """A task's number in a path."""
 
-
-_ADDED = declared(
-    plan_responses.PlanShown,
+_ADDED = responses.created(
+    plans.Plan,
     *sessions.CHANGED,
     *sessions.TASK,
-    "idempotency_conflict",
     "too_many_tasks",
-    status=201,
     meaning="The plan with the task; it is on disk.",
+    repeated="An earlier request with this Idempotency-Key added the task.",
     headers=sessions.ETAG,
 )
-_ADDED[200] = _ADDED[201] | {"description": "An earlier request with this Idempotency-Key added the task."}
 
 
 @router.post("", status_code=201, summary="Add a task", responses=_ADDED)
@@ -52,7 +49,7 @@ async def add_task(
     session_id: SessionId,
     body: plan_requests.NewTaskBody,
     if_match: IfMatch = None,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Append a task. Adding one to a finished plan pauses the plan."""
     revision = body.seen(queries.revision(if_match))

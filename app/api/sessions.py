@@ -10,10 +10,9 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import lists, plan_requests, plan_responses, polling, problem_codes, queries, request_models
+from app.api import plan_requests, polling, queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
-from app.api.json_responses import IdempotencyKey, as_json, declared
-from app.api.problem_codes import BODY
+from app.api.responses import as_json, declared
 from app.domain import plans
 
 router = APIRouter(prefix="/api/sessions", tags=["plans"])
@@ -33,11 +32,11 @@ SeenRevision = Annotated[int | None, Query(description="Expected revision, like 
 NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="May be left out.")]
 """A body that can only name the revision."""
 
-CHANGED = (*BODY, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
-"""What any change of a plan can be refused with."""
+CHANGED = (*refusals.WRITE, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state")
+"""Codes of every change of a plan."""
 
-TASK = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
-"""What a task can be refused with as it is asked for."""
+TASK = (*refusals.RECIPE, "tasks_invalid")
+"""Codes of every request that contains tasks."""
 
 ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
 """What an answer that shows a plan carries."""
@@ -45,29 +44,21 @@ ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
 _PLACE = {"Location": "Address of the plan."}
 _ORDER = ("order_incomplete", "order_unknown_task", "order_repeats_task", "order_breaks_dependency")
 
-_CREATED = declared(
-    plan_responses.PlanShown,
-    *BODY,
+_CREATED = responses.created(
+    plans.Plan,
+    *refusals.START,
     *TASK,
     "no_chief",
-    "backend_not_ready",
-    "working_dir_refused",
-    "working_dir_missing",
-    "unknown_parent",
-    "depth_exceeded",
-    "idempotency_conflict",
     "plan_damaged",
-    "no_room",
-    status=201,
     meaning="The plan; it is on disk, and so is the run of the chief if that splits the intent.",
+    repeated="An earlier request with this Idempotency-Key made the plan.",
     headers=ETAG | _PLACE,
 )
-_CREATED[200] = _CREATED[201] | {"description": "An earlier request with this Idempotency-Key made the plan."}
 
 
-def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> problem_codes.Responses:
-    """Return what a route declares that changes a plan."""
-    return declared(plan_responses.PlanShown, *CHANGED, *codes, meaning=meaning, headers=ETAG)
+def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> refusals.Responses:
+    """Return the `responses` of a route that changes a plan."""
+    return declared(plans.Plan, *CHANGED, *codes, meaning=meaning, headers=ETAG)
 
 
 def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
@@ -82,7 +73,7 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 async def create_plan(
     services: ServicesDep,
     body: plan_requests.PlanBody,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
     person has approved and started it.
@@ -94,53 +85,43 @@ async def create_plan(
 @router.get(
     "",
     summary="List plans, newest first",
-    responses=lists.page(list[plan_responses.PlanListed], meaning="A page of plans."),
+    responses=responses.page(list[plans.PlanSummary], meaning="A page of plans."),
 )
 async def list_plans(
     services: ServicesDep,
     request: Request,
     query: Annotated[queries.PlansQuery, Query()],
-    if_none_match: lists.IfNoneMatch = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List plans with the number of tasks in each state."""
-    asked = query.query()
+    wanted = query.query()
 
-    async def _read() -> lists.Page:
-        found, more = await services.plans.page(asked)
+    async def read() -> responses.Page:
+        found, more = await services.plans.page(wanted)
         cursor = queries.plans_cursor(found[-1]) if more else None
-        return [plan.to_json() for plan in found], queries.next_link(request, cursor)
+        return found, queries.next_link(request, cursor)
 
-    return await lists.answer(services, if_none_match, query.wait, _read)
+    return await responses.listed(services, if_none_match, query.wait, read)
 
 
 @router.get(
     "/{session_id}",
     summary="Show a plan",
     responses=declared(
-        plan_responses.PlanShown,
+        plans.Plan,
         "request_invalid",
         "plan_not_found",
         "plan_damaged",
         meaning="The plan with all its tasks.",
         headers=ETAG,
     )
-    | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
+    | responses.NOT_MODIFIED,
 )
 async def show_plan(
     services: ServicesDep,
     session_id: SessionId,
-    wait: Annotated[
-        float | None,
-        Query(
-            description="Long poll: return at the next change, or after this many seconds.",
-            ge=0,
-            le=polling.MOST_WAIT_SECONDS,
-        ),
-    ] = None,
-    if_none_match: Annotated[
-        str | None,
-        Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304."),
-    ] = None,
+    wait: responses.WaitForChange = None,
+    if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
     happens by itself is not waited for.
@@ -166,7 +147,7 @@ async def reorder_plan(
     "/{session_id}",
     status_code=204,
     summary="Delete a plan",
-    responses=problem_codes.documented(
+    responses=refusals.documented(
         ("request_invalid", "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
     ),
 )

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Body
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app import clock
-from app.api import request_models, tickets
-from app.api.instants import At
-from app.api.json_responses import as_json, declared
-from app.api.problem_codes import BODY
+from app.api import refusals, request_models, tickets
+from app.api.responses import as_json, declared
+from app.domain import shapes
 
 router = APIRouter(prefix="/api/tickets", tags=["service"])
 
 
-class Ticket(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket(shapes.Shape):
     """A ticket for one stream."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    ticket: str = Field(description="Sent once, as `?ticket=`, to `/ws` or a run's events.")
-    expires_at: At
+    ticket: str
+    """Sent once, as `?ticket=`, to `/ws` or a run's events."""
+    expires_at: shapes.Instant
+    """When it becomes invalid."""
 
 
 @router.post(
     "",
     status_code=201,
     summary="Issue a ticket for a stream",
-    responses=declared(Ticket, *BODY, status=201, meaning="A ticket that opens one stream."),
+    responses=declared(Ticket, *refusals.BODY, status=201, meaning="A ticket that opens one stream."),
 )
 async def issue_ticket(
     request: Request, _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None
@@ -40,4 +40,4 @@ async def issue_ticket(
     issued: tickets.Tickets = request.app.state.tickets
     ticket, expires = issued.issue()
     headers = {"Cache-Control": "no-store"}
-    return as_json({"ticket": ticket, "expires_at": clock.stamp(expires)}, status=201, headers=headers)
+    return as_json(Ticket(ticket=ticket, expires_at=clock.stamp(expires)), status=201, headers=headers)

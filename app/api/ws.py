@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from app import clock
-from app.api import dependencies, errors, guards, problems
+from app.api import dependencies, guards, problems, refusals
 from app.api.dependencies import Services
 from app.api.ws_connection import Connection
 
@@ -23,7 +23,7 @@ async def converse(socket: WebSocket) -> None:
     """Serve a client for as long as it stays."""
     services: Services | None = getattr(socket.app.state, "services", None)
     if services is None:
-        refusal = errors.problem(dependencies.why_starting(socket.app.state))
+        refusal = refusals.problem(dependencies.why_starting(socket.app.state))
         assert refusal is not None
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return

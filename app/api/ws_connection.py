@@ -15,8 +15,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
-from app.api import errors as http_errors
-from app.api import ws_messages
+from app.api import refusals, ws_messages
 from app.api.middleware import body_limits
 from app.domain import plain, runs, states
 from app.services import aio, conversation_binding, conversation_messages, conversations
@@ -237,7 +236,7 @@ class Connection:
         return conversation_messages.Message(type="error", fields={"code": code, "message": told})
 
     def _explained(self, error: BaseException) -> tuple[str, str]:
-        if isinstance(error, errors.ControlRoomError | errors.Fault) and http_errors.problem(error) is not None:
+        if isinstance(error, errors.ControlRoomError | errors.Fault) and refusals.problem(error) is not None:
             return error.code, error.message
         incident = self._ids.token("inc_")
         _LOG.error("a message failed", exc_info=error, extra={"incident_id": incident})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from app.domain import plain
+from app.domain import plain, shapes
 
 
 class EventType(StrEnum):
@@ -92,12 +92,12 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that happened."""
+    """One event of a run, as the data of a Server-Sent Event contains it."""
 
     seq: int
     """Number within the run; rises, may have gaps, never repeats."""
-    at: str
-    """When."""
+    at: shapes.Instant
+    """When it happened."""
     type: str
     """One of `EventType`."""
     run_id: str

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict
 
 from app import clock, printable
-from app.domain import plain
+from app.domain import plain, shapes
 
 Status = Literal["open", "closed"]
 """Whether something is still to be done."""
@@ -32,26 +32,84 @@ _TEXTS_OR_NULL = (
 _LONG_AGO = "1970-01-01T00:00:00.000Z"
 
 Issue: TypeAlias = Mapping[str, plain.Json]
-"""A record as its file holds it."""
+"""A record as its file holds it; `whole` makes an `IssueShown` of it."""
 
 Change: TypeAlias = Callable[[Issue | None], Issue | None]
 """Makes a record of the present one, which may not exist; None, or the record itself: it stays as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssueSummary:
-    """An issue as lists show it."""
+class IssueNote(TypedDict):
+    """A note on an issue."""
+
+    at: shapes.Instant
+    """When it was written."""
+    text: str
+    """What was written."""
+    status: Annotated[str, Status]
+    """Status of the issue at that time."""
+
+
+class IssueShown(TypedDict):
+    """Everything about an issue."""
 
     issue_id: str
     """Its id; names its file."""
     title: str
     """One line."""
-    status: str
-    """`open` or `closed`."""
+    body: str
+    """The description."""
     kind: str
-    """What sort of issue it is: `dod`, `finding`, or any word of whoever made it."""
-    severity: str | None
-    """One of `SEVERITIES`; None where nobody said."""
+    """Kind of issue: `dod`, `finding`, or any word that its author chose."""
+    severity: Annotated[str, Severity] | None
+    """How bad it is; None if its author gave none."""
+    recipe_id: str | None
+    """Recipe whose check found it."""
+    facts: Mapping[str, plain.Json]
+    """Fields for programs, e.g. the failed check."""
+    status: Annotated[str, Status]
+    """Whether something remains to be done."""
+    run_id: str | None
+    """Run that found it last, or that it is about."""
+    session_id: str | None
+    """Work session that it belongs to."""
+    key: str | None
+    """Step that made it."""
+    receipts: list[str]
+    """Receipts that prove it."""
+    created_at: shapes.Instant
+    """When it was made."""
+    updated_at: shapes.Instant
+    """When it was last changed."""
+    closed_at: shapes.Instant | None
+    """When it was closed."""
+    closed_by: str | None
+    """Run whose check no longer found it; None if a person closed it."""
+    edited_at: shapes.Instant | None
+    """When a person last changed its title or body."""
+    revision: int
+    """Number of its changes, from 1."""
+    notes: list[IssueNote]
+    """Notes, oldest first."""
+    request_sha256: str | None
+    """Hash of the request that made it under an `Idempotency-Key`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueSummary(shapes.Shape):
+    """An issue as lists show it."""
+
+    published_as: ClassVar[str] = "IssueListed"
+
+    issue_id: str
+    """Its id; names its file."""
+    title: str
+    """One line."""
+    status: Annotated[str, Status]
+    """Whether something remains to be done."""
+    kind: str
+    """Kind of issue: `dod`, `finding`, or any word that its author chose."""
+    severity: Annotated[str, Severity] | None
+    """How bad it is; None if its author gave none."""
     recipe_id: str | None
     """Recipe whose check found it."""
     run_id: str | None
@@ -60,16 +118,12 @@ class IssueSummary:
     """Work session that it belongs to."""
     key: str | None
     """Step that made it."""
-    created_at: str
+    created_at: shapes.Instant
     """When it was made."""
-    updated_at: str
+    updated_at: shapes.Instant
     """When it was last changed."""
     revision: int
     """Number of its changes, from 1."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the summary as plain JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +202,7 @@ def made(
     Args:
         request_sha256: Hash of the request under an idempotency key that made it.
     """
-    return {
+    made: IssueShown = {
         "issue_id": issue_id,
         "title": printable.title(title),
         "body": body,
@@ -170,6 +224,7 @@ def made(
         "notes": [],
         "request_sha256": request_sha256,
     }
+    return dict(made)
 
 
 def whole(issue: Issue) -> dict[str, plain.Json]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from app.domain import plain
+from app.domain import plain, shapes
 
 Tier = Literal["t1", "t3", "t5"]
 """Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""
@@ -17,8 +17,10 @@ MOST_OUTPUT_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
-    """A tool as recipes and people see it."""
+class ToolSpec(shapes.Shape):
+    """A tool."""
+
+    published_as: ClassVar[str] = "ToolListed"
 
     name: str
     """Id in the registry."""
@@ -29,7 +31,7 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(shapes.Shape):
     """A configured role on a backend."""
 
     id: str
@@ -50,27 +52,12 @@ class Agent:
     """Modes it takes part in; empty: all."""
     max_output_tokens: int | None = None
     """Longest reply, in tokens, where a step sets none; None: the backend's default."""
-    on_cut_off: str = "fail"
-    """What becomes of a reply that reached its longest, where a step does not say: fail or keep."""
+    on_cut_off: Annotated[str, Literal["fail", "keep"]] = "fail"
+    """Whether a reply that was cut off fails its step or is kept, unless the step says."""
 
     def takes_part_in(self, mode: str) -> bool:
         """Tell whether the agent takes part in a mode, e.g. `conference`."""
         return not self.modes or mode in self.modes
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the agent as `agents.json` holds it."""
-        return {
-            "id": self.id,
-            "archetype": self.archetype,
-            "tier": self.tier,
-            "backend": self.backend,
-            "model": self.model,
-            "role": self.role,
-            "evidence": self.evidence,
-            "modes": list(self.modes),
-            "max_output_tokens": self.max_output_tokens,
-            "on_cut_off": self.on_cut_off,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

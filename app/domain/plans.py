@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from app.domain import plain
+from app.domain import plain, shapes
+from app.domain.records import Failure
 
 BY_CHIEF = "chief"
 """Who made a plan, or asked a question: an agent."""
@@ -19,6 +20,9 @@ BY_USER = "user"
 
 BY_SYSTEM = "system"
 """Who asked a question: Control Room itself, because a task cannot be started as it is."""
+
+SessionId = Annotated[str, shapes.Keywords({"examples": ["sp_5h2m9q0x7c"]})]
+"""Id of a plan, and of its work session."""
 
 SHOWN_CHARACTERS = 1000
 """Most characters of an intent that lists show."""
@@ -108,9 +112,12 @@ TASK_MOVES: Mapping[TaskState, frozenset[TaskState]] = {
 """Every move a task can make; `docs/reference/states.md` draws it."""
 
 
+@shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoping:
-    """A question about a task, and what was answered."""
+    """An earlier question about a task, with its answer."""
+
+    published_as: ClassVar[str] = "ScopingShown"
 
     question: str
     """What was asked."""
@@ -120,9 +127,12 @@ class Scoping:
     """Who asked: `chief`, `user` or `system`; None: nobody has noted that."""
 
 
+@shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task of a session plan; it becomes one run."""
+    """A task of a session plan, which becomes one run; fields that were written into the file by hand stay in it."""
+
+    published_as: ClassVar[str] = "TaskShown"
 
     id: int
     """Number within the plan, from 1; never given twice."""
@@ -156,17 +166,17 @@ class Task:
     """Runs before the present one, oldest first."""
     forced: bool = False
     """Whether a person started it although something that it depends on was not done."""
-    error: Mapping[str, plain.Json] | None = None
-    """Why it failed: `{code, message, key, detail}`."""
-    started_at: str | None = None
+    error: Failure | None = None
+    """Why it failed."""
+    started_at: shapes.Instant | None = None
     """When its present run was begun."""
-    ended_at: str | None = None
+    ended_at: shapes.Instant | None = None
     """When that had ended."""
     idempotency_key: str | None = None
     """Key under which a repetition of the request that added it finds it."""
     request_sha256: str | None = None
     """Hash of that request."""
-    other: Mapping[str, plain.Json] = field(default_factory=dict)
+    other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 
     @property
@@ -184,11 +194,14 @@ class Task:
         return _written(self) | {"scoping_before": [dataclasses.asdict(each) for each in self.scoping_before]}
 
 
+@shapes.open_ended
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A session plan."""
+    """A session plan with all its tasks; fields that were written into the file by hand stay in it."""
 
-    session_id: str
+    published_as: ClassVar[str] = "PlanShown"
+
+    session_id: SessionId
     """Work session; names its folder."""
     created_by: str = BY_USER
     """Who split the work into tasks: `chief` or `user`."""
@@ -196,9 +209,9 @@ class Plan:
     """Where it stands."""
     intent: str | None = None
     """What is wanted as a whole, in the words of whoever wants it."""
-    created_at: str
+    created_at: shapes.Instant
     """When it was made."""
-    updated_at: str
+    updated_at: shapes.Instant
     """When it was last changed."""
     revision: int = 1
     """Number of its changes, from 1."""
@@ -210,8 +223,8 @@ class Plan:
     """Whether the chief's tasks are still to come; nobody else changes the plan until then."""
     chief_run_id: str | None = None
     """Run in which the chief splits the intent into tasks; None where there is none."""
-    error: Mapping[str, plain.Json] | None = None
-    """Why there are no tasks: `{code, message, key, detail}`."""
+    error: Failure | None = None
+    """Why there are no tasks."""
     working_dir: str | None = None
     """Workspace of its runs; None: the project."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -224,7 +237,7 @@ class Plan:
     """How many runs are above its own, so that runs cannot start runs without end."""
     request_sha256: str | None = None
     """Hash of the request that made it under an idempotency key."""
-    other: Mapping[str, plain.Json] = field(default_factory=dict)
+    other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 
     @property
@@ -247,29 +260,27 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary:
-    """A plan as lists show it."""
+class PlanSummary(shapes.Shape):
+    """A session plan as lists show it."""
 
-    session_id: str
+    published_as: ClassVar[str] = "PlanListed"
+
+    session_id: SessionId
     """Work session."""
-    status: str
-    """Where the plan stands."""
+    status: Annotated[str, PlanState]
+    """State of the plan."""
     created_by: str
     """`chief` or `user`."""
     intent: str | None
     """What is wanted as a whole; only the beginning of a long text."""
-    tasks: Mapping[str, int]
+    tasks: Annotated[Mapping[str, int], Mapping[TaskState, int]]
     """How many tasks are in each state; states without a task are left out."""
-    created_at: str
+    created_at: shapes.Instant
     """When it was made."""
-    updated_at: str
+    updated_at: shapes.Instant
     """When it was last changed."""
     revision: int
     """Number of its changes."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the summary as plain JSON."""
-        return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
-from app.domain import plain
+from app.domain import plain, shapes
 
 _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "started_at", "completed_at")
 
@@ -26,16 +26,64 @@ class ReceiptQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedReceipt:
+class ListedReceipt(shapes.Shape):
     """A receipt without its arguments and payload."""
 
-    facts: Mapping[str, plain.Json]
-    """What lists show."""
-    position: tuple[str, int]
+    published_as: ClassVar[str] = "ReceiptListed"
+
+    receipt_id: str
+    """Its id."""
+    session_id: str
+    """Work session that it belongs to."""
+    run_id: str
+    """Run that executed the tool."""
+    key: str | None
+    """Step that it proves."""
+    tool: str | None
+    """The tool."""
+    sha256: str | None
+    """Hash of the payload; None if the tool failed."""
+    started_at: shapes.Instant | None
+    """When the execution began."""
+    completed_at: shapes.Instant | None
+    """When it ended."""
+    failed: bool
+    """Whether the tool failed."""
+    position: tuple[str, int] = shapes.internal()
     """Its place in the order of lists, for cursors."""
+
+
+@shapes.open_ended
+class Receipt(TypedDict):
+    """Proof of a tool execution."""
+
+    receipt_id: str
+    """Its id."""
+    session_id: str
+    """Work session that it belongs to."""
+    run_id: str
+    """Run that executed the tool."""
+    key: str
+    """Step that it proves."""
+    tool: str | None
+    """The tool."""
+    args: plain.Json
+    """Arguments of the tool."""
+    payload: plain.Json
+    """Result of the tool."""
+    sha256: str | None
+    """Hash of the payload; None if the tool failed."""
+    started_at: shapes.Instant
+    """When the execution began."""
+    completed_at: shapes.Instant
+    """When it ended."""
+    intact: bool
+    """Whether it matches the journal of its run; if the run was deleted, whether it matches its own hash."""
+    alteration: str | None
+    """What differs; None if it is intact."""
 
 
 def listed(receipt: Mapping[str, Any], position: tuple[str, int]) -> ListedReceipt:
     """Return a receipt as lists show it."""
-    facts = {name: receipt.get(name) for name in _LISTED} | {"failed": receipt.get("error") is not None}
-    return ListedReceipt(facts=facts, position=position)
+    facts: dict[str, Any] = {name: receipt.get(name) for name in _LISTED}
+    return ListedReceipt(**facts, failed=receipt.get("error") is not None, position=position)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
 
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.states import StepState
 
 ADOPTED = "adopted"
@@ -46,15 +46,15 @@ class BlobRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a step cost."""
+class Usage(shapes.Shape):
+    """What steps cost."""
 
     input_tokens: int | None = 0
-    """Tokens read; None where nobody told."""
+    """Tokens read; None if not reported."""
     output_tokens: int | None = 0
-    """Tokens written; None where nobody told."""
+    """Tokens written; None if not reported."""
     cost_usd: float | None = None
-    """Price, in US dollars; None where nobody told one."""
+    """Price in US dollars; None if not reported."""
 
     def plus(self, other: Usage) -> Usage:
         """Add two usages."""
@@ -63,10 +63,6 @@ class Usage:
             output_tokens=total((self.output_tokens, other.output_tokens)),
             cost_usd=total_cost((self.cost_usd, other.cost_usd)),
         )
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the usage as plain JSON."""
-        return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cost_usd": self.cost_usd}
 
 
 def total_cost(prices: Iterable[float | None]) -> float | None:
@@ -81,8 +77,10 @@ def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepError:
-    """Why a try failed: `{code, message, key, detail}`."""
+class StepError(shapes.Shape):
+    """Why a step or a run failed."""
+
+    published_as: ClassVar[str] = "StepFault"
 
     code: str
     """Stable name."""
@@ -91,11 +89,11 @@ class StepError:
     key: str | None = None
     """Step it belongs to."""
     detail: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Facts for machines."""
+    """Facts for programs."""
 
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the error as plain JSON."""
-        return {"code": self.code, "message": self.message, "key": self.key, "detail": dict(self.detail)}
+
+Failure = Annotated[Mapping[str, plain.Json], StepError]
+"""A `StepError` as plain JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +136,42 @@ class Result:
     """Conversation that an agent spoke in."""
     finish: Finish | None = None
     """`length` if an agent's reply reached its longest; None if it ended by itself, or nobody told."""
+
+
+@shapes.open_ended
+class StepLine(TypedDict):
+    """A line of the journal (steps.jsonl), whole; further fields may follow."""
+
+    step_index: int | None
+    """Position in the recipe, from 0."""
+    step_id: str
+    """Name of the step in the recipe."""
+    phase: str | None
+    """`a`, `b` or `dod` in pipelines."""
+    tool: str | None
+    """Tool that it called."""
+    agent_archetype: str | None
+    """Role that it asked."""
+    agent_id: str | None
+    """Agent that it asked."""
+    status: StepState
+    """State of the step."""
+    output_slot: str | None
+    """Slot that it fills."""
+    receipt_id: str | None
+    """Receipt of the tool execution."""
+    input_slot_refs: list[str]
+    """Slots read to build the step's input."""
+    output_hash: str | None
+    """`sha256:` and the hash of the full output."""
+    output_preview: str | None
+    """Beginning of the output."""
+    started_at: shapes.Instant
+    """When the attempt began."""
+    completed_at: shapes.Instant
+    """When it ended."""
+    error: Failure | None
+    """Why it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

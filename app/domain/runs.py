@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.states import MOVES, RunState
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
@@ -102,19 +102,21 @@ class RunStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a driver ends its run."""
+class Ending(shapes.Shape):
+    """How a run ended."""
 
-    status: RunState = RunState.DONE
+    published_as: ClassVar[str] = "EndingShown"
+
+    status: RunState = shapes.internal(default=RunState.DONE)
     """`done`, `failed` or `cancelled`."""
     reason: str = COMPLETED
     """Stable name of why."""
     partial: bool = False
-    """Whether it went past failures, or kept replies that reached their longest."""
+    """Whether the run continued after failures, or kept replies that were cut off."""
     failed_steps: tuple[str, ...] = ()
-    """Keys of the steps it went past."""
-    cut_off_steps: tuple[str, ...] = ()
-    """Keys of the steps whose replies count although they reached their longest."""
+    """Keys of the failed steps after which the run continued."""
+    cut_off_steps: tuple[str, ...] = shapes.omitted(default=())
+    """Keys of the steps whose replies were cut off, and kept."""
 
     def with_cut_off(self, keys: tuple[str, ...]) -> Ending:
         """Return the ending of a run in which some replies that reached their longest were kept."""
@@ -122,11 +124,6 @@ class Ending:
             return self
         reason = CUT_OFF if self.reason == COMPLETED else self.reason
         return dataclasses.replace(self, reason=reason, partial=True, cut_off_steps=keys)
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return `{reason, partial, failed_steps}`, and `cut_off_steps` if there are any."""
-        cut_off: dict[str, plain.Json] = {"cut_off_steps": list(self.cut_off_steps)} if self.cut_off_steps else {}
-        return {"reason": self.reason, "partial": self.partial, "failed_steps": list(self.failed_steps), **cut_off}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.records import BlobRef, Record
 from app.domain.states import RunState
 
@@ -45,6 +45,40 @@ class Slot:
         if self.blob is not None:
             shown["blob"] = self.blob.to_json()
         return shown | {"sha256": self.sha256, "summary": self.summary}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointerSlot(shapes.Shape):
+    """A slot that names a receipt, which contains the payload."""
+
+    slot: str
+    """Name of the slot."""
+    type: Literal["pointer"]
+    """`pointer`."""
+    receipt_id: str | None
+    """The receipt."""
+    sha256: str
+    """Hash of the payload."""
+    summary: str
+    """One line about the payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactSlot(shapes.Shape):
+    """A slot that contains its text."""
+
+    slot: str
+    """Name of the slot."""
+    type: Literal["artifact"]
+    """`artifact`."""
+    agent_id: str | None
+    """Agent that wrote the text."""
+    text: str | None
+    """The text."""
+    sha256: str
+    """Hash of the text."""
+    summary: str
+    """One line about the text."""
 
 
 def pointer(record: Record) -> Slot:

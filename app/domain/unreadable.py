@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from app import errors
-from app.domain import plain
+from app.domain import plain, shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """A file of a run that cannot be read now."""
+class Unreadable(shapes.Shape):
+    """A file of a run that cannot be read now; it is not known to be damaged, and nothing was changed."""
 
-    file: str
+    published_as: ClassVar[str] = "UnreadableShown"
+
+    file: Annotated[str, shapes.Keywords({"examples": ["start.json"]})]
     """File within the run's folder, `.` for the folder itself."""
-    errno: str
-    """Why, as the system names it, e.g. `EIO`."""
-    since: str
-    """When it could not be read for the first time."""
-    next_try_at: str
+    errno: Annotated[str, shapes.Keywords({"examples": ["EIO"]})]
+    """Name of the system's error."""
+    since: shapes.Instant
+    """When reading it failed first."""
+    next_try_at: shapes.Instant
     """When it is read again."""
 
     @classmethod
     def of(cls, detail: Mapping[str, plain.Json]) -> Unreadable:
         """Return what the detail of an `errors.Unreadable` tells."""
         return cls(**{name: str(detail[name]) for name in cls.__slots__})
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return it as plain JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Readable(Protocol):

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.gates import gate_id
 from app.domain.operations import Gate
-from app.domain.records import Place, Record, Usage
-from app.domain.runs import RunStart
+from app.domain.records import Failure, Finish, Place, Record, StepError, Usage
+from app.domain.runs import Ending, RunStart
 from app.domain.slots import Board, Slot
 from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
@@ -80,38 +81,158 @@ class RunView:
         return [record for record in self.records if record.final and record.position not in self.dead]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(shapes.Shape):
+    """What a run is asked to do."""
+
+    description: str
+    """The task, as text."""
+    session_plan_task_id: int | None
+    """Task of the session plan that asks."""
+    initial_args: Mapping[str, plain.Json]
+    """Arguments of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest(shapes.Shape):
+    """A run, as run.json holds it (execution-modes, appendix A)."""
+
+    run_id: shapes.RunId
+    """Id of the run."""
+    recipe_id: str
+    """Recipe it executes."""
+    session_id: str
+    """Work session that its receipts belong to."""
+    status: RunState
+    """State of the run."""
+    created_at: shapes.Instant
+    """When it was accepted."""
+    updated_at: shapes.Instant
+    """When it last changed."""
+    completed_at: shapes.Instant | None
+    """When it ended."""
+    task: Task
+    """What it is asked to do."""
+    current_step_index: int
+    """Number of finished steps."""
+    total_steps: int | None
+    """Steps of the recipe; None if its flow can loop."""
+    phase: str | None
+    """`a`, `b` or `dod` while a pipeline runs."""
+    error: Failure | None
+    """Why it failed, or was parked."""
+    reason: str | None
+    """Why it is in this state, e.g. `paused_by_person`."""
+    dialect: str
+    """Language of the recipe."""
+    working_dir: str
+    """Workspace, as an absolute path."""
+    labels: Mapping[str, str]
+    """Labels for finding it again."""
+    priority: int
+    """-100 to 100; higher starts first."""
+    usage: Usage
+    """What its steps cost, repeated attempts included."""
+    ending: Annotated[Mapping[str, plain.Json], Ending] | None
+    """How it ended."""
+    recipe_sha256: str
+    """Hash of the expanded recipe."""
+    parent_run_id: str | None
+    """Run that started it."""
+    machine: Mapping[str, plain.Json] | None = shapes.omitted()
+    """State of a recipe that is a state machine: step, visits, conversation, cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShown(shapes.Shape):
+    """A step in a run's consolidated answer."""
+
+    step_id: str | None = shapes.omitted()
+    """Name of the step in the recipe."""
+    phase: str | None = shapes.omitted()
+    """`a`, `b` or `dod` in pipelines."""
+    status: StepState
+    """State of the step."""
+    tool: str | None = shapes.omitted()
+    """Tool that it calls."""
+    agent_archetype: str | None = shapes.omitted()
+    """Role that it asks."""
+    agent_id: str | None = shapes.omitted()
+    """Agent that it asks."""
+    output_slot: str | None = shapes.omitted()
+    """Slot that it fills."""
+    output_preview: str | None = shapes.omitted()
+    """Beginning of its output."""
+    finish: Finish | None = shapes.omitted()
+    """`length`: the reply was cut off at its maximum length."""
+    gate_id: str | None = shapes.omitted()
+    """Gate that it waits at."""
+    key: str
+    """Name of the step within its run; it never changes."""
+    attempt: int
+    """Which attempt, from 1."""
+    started_at: shapes.Instant
+    """When the attempt began."""
+    completed_at: shapes.Instant | None = shapes.omitted()
+    """When it ended."""
+    error: StepError | None = shapes.omitted()
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotShown(shapes.Shape):
+    """A slot in a run's consolidated answer."""
+
+    type: Literal["pointer", "artifact"]
+    """`pointer`: the payload is in a receipt; `artifact`: a text."""
+    preview: str
+    """Beginning of the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail(Manifest):
+    """Everything about a run that a poll needs (the newest 200 steps); `RunResponseCache` encodes it."""
+
+    steps: Sequence[StepShown]
+    """The newest steps, in order."""
+    steps_total: int
+    """Number of steps, those left out of the list included."""
+    cache_summary: Mapping[str, SlotShown]
+    """Its slots, by name."""
+    holder: str | None
+    """Run that holds the workspace that this one waits for."""
+    unreadable: Unreadable | None
+    """File that cannot be read now, None if all can; until it can, the last known state is shown."""
+
+
 def manifest(view: RunView) -> dict[str, plain.Json]:
     """Return run.json (execution-modes, appendix A)."""
     start, progress = view.start, view.board.progress
-    machine = {} if progress.machine is None else {"machine": dict(progress.machine)}
-    return {
-        "run_id": start.run_id,
-        "recipe_id": start.recipe_id,
-        "session_id": start.session_id,
-        "status": view.status.value,
-        "created_at": start.created_at,
-        "updated_at": view.updated_at,
-        "completed_at": view.completed_at,
-        "task": {
-            "description": start.description,
-            "session_plan_task_id": start.session_plan_task_id,
-            "initial_args": dict(start.args),
-        },
-        "current_step_index": progress.finished_steps,
-        "total_steps": progress.total_steps,
-        "phase": progress.phase if view.status is RunState.RUNNING else None,
-        "error": dict(view.error) if view.error else None,
-        "reason": view.reason,
-        "dialect": start.dialect,
-        "working_dir": start.working_dir,
-        "labels": dict(start.labels),
-        "priority": start.priority,
-        "usage": view.usage.to_json(),
-        "ending": dict(view.ending) if view.ending else None,
-        "recipe_sha256": start.recipe_sha256,
-        "parent_run_id": start.parent_run_id,
-        **machine,
-    }
+    task = Task(description=start.description, session_plan_task_id=start.session_plan_task_id, initial_args=start.args)
+    return Manifest(
+        run_id=start.run_id,
+        recipe_id=start.recipe_id,
+        session_id=start.session_id,
+        status=view.status,
+        created_at=start.created_at,
+        updated_at=view.updated_at,
+        completed_at=view.completed_at,
+        task=task,
+        current_step_index=progress.finished_steps,
+        total_steps=progress.total_steps,
+        phase=progress.phase if view.status is RunState.RUNNING else None,
+        error=view.error or None,
+        reason=view.reason,
+        dialect=start.dialect,
+        working_dir=start.working_dir,
+        labels=start.labels,
+        priority=start.priority,
+        usage=view.usage,
+        ending=view.ending or None,
+        recipe_sha256=start.recipe_sha256,
+        parent_run_id=start.parent_run_id,
+        machine=progress.machine,
+    ).to_json()
 
 
 def cache(view: RunView) -> dict[str, plain.Json]:
@@ -121,39 +242,37 @@ def cache(view: RunView) -> dict[str, plain.Json]:
 
 def finished_step(record: Record) -> dict[str, plain.Json]:
     """Return a step as the consolidated answer shows it (execution-modes, appendix D)."""
-    line = record.line
-    names = (
-        "step_id",
-        "phase",
-        "status",
-        "tool",
-        "agent_archetype",
-        "agent_id",
-        "output_slot",
-        "output_preview",
-        "finish",
-    )
-    shown = {name: line[name] for name in names if line.get(name) is not None}
-    shown |= {"key": record.key, "attempt": record.attempt}
-    shown |= {"started_at": record.started_at, "completed_at": record.completed_at}
-    return shown if record.error is None else shown | {"error": record.error.to_json()}
+    names = ("step_id", "phase", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
+    return StepShown(
+        **{name: record.line.get(name) for name in names},
+        status=record.status,
+        finish=record.finish,
+        key=record.key,
+        attempt=record.attempt,
+        started_at=record.started_at,
+        completed_at=record.completed_at,
+        error=record.error,
+    ).to_json()
 
 
 def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
     """Return a step that is being performed as that answer shows it."""
-    place = step.place
-    shown: dict[str, plain.Json] = {"step_id": place.step_id, "phase": place.phase, "status": StepState.RUNNING.value}
-    shown |= {name: value for name, value in step.facts.items() if value is not None}
-    if place.output_slot is not None:
-        shown["output_slot"] = place.output_slot
-    if step.kind == Gate.kind:
-        shown["gate_id"] = gate_id(run_id, step.key, step.attempt)
-    return shown | {"key": step.key, "attempt": step.attempt, "started_at": step.started_at}
+    return StepShown(
+        step_id=step.place.step_id,
+        phase=step.place.phase,
+        status=StepState.RUNNING,
+        **step.facts,
+        output_slot=step.place.output_slot,
+        gate_id=gate_id(run_id, step.key, step.attempt) if step.kind == Gate.kind else None,
+        key=step.key,
+        attempt=step.attempt,
+        started_at=step.started_at,
+    ).to_json()
 
 
 def slot_summary(slot: Slot) -> dict[str, plain.Json]:
     """Return a slot as that answer shows it."""
-    return {"type": slot.type, "preview": slot.summary}
+    return SlotShown(type=slot.type, preview=slot.summary).to_json()
 
 
 def on_board(view: RunView, board: Board) -> RunView:

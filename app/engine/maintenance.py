@@ -2,20 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Literal, NotRequired, Protocol, TypedDict
 
 from app import errors
-from app.domain import plain
+from app.domain import shapes
+from app.domain.states import RunState
+
+
+class FileVerified(TypedDict):
+    """Result of the verification of one file."""
+
+    file: Annotated[str, shapes.Keywords({"examples": ["steps.jsonl"]})]
+    """File, relative to the folder of what is verified."""
+    state: Annotated[str, Literal["ok", "torn", "corrupt", "unreadable"]]
+    """`torn`: the end was never confirmed, and is cut off when the file is opened next; `unreadable`: it cannot be read
+    now, so its content is unknown.
+    """
+    lines: int | None
+    """Number of valid lines; None if they were not counted."""
+    line: int | None
+    """First invalid line, from 1; None if the whole file is invalid."""
+    reason: str | None
+    """What is wrong there."""
+
+
+class Verification(TypedDict):
+    """Result of a verification; nothing was changed."""
+
+    kind: Annotated[str, Literal["run", "receipts", "plan", "issue", "conversation"]]
+    """Kind of what was verified."""
+    id: str
+    """Id of the run; otherwise the name of the file or folder in the data directory."""
+    state: Annotated[str, Literal["sound", "damaged", "unreadable"]]
+    """`unreadable`: no damage is known, but a file cannot be read now."""
+    ok: bool
+    """Whether it is sound."""
+    run_id: NotRequired[str | None]
+    """The same as `id`; of runs only."""
+    files: list[FileVerified]
+    """Result of each file."""
+    advice: str | None
+    """What to do about damage."""
+
+
+class JournalRepaired(TypedDict):
+    """Result of the repair of a journal."""
+
+    file: Annotated[str, Literal["steps.jsonl", "control.jsonl"]]
+    """The journal."""
+    kept: int
+    """Number of lines that are kept."""
+    lost: int
+    """Number of lines that are cut off."""
+    aside: str | None
+    """File in the same folder that keeps the whole damaged journal; None if nothing is cut off."""
+    reason: str | None
+    """What is wrong after the kept lines."""
+
+
+class Repaired(TypedDict):
+    """Result of a repair, or of its dry run."""
+
+    run_id: str
+    """Id of the run."""
+    changed: bool
+    """Whether anything needs repair."""
+    dry_run: bool
+    """Whether nothing was changed, and this is what a repair would do."""
+    status: Annotated[str, RunState]
+    """State of the run afterwards."""
+    files: list[JournalRepaired]
+    """Result of each journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """A page of what was found when everything was checked."""
 
-    reports: Sequence[Mapping[str, plain.Json]]
-    """`{kind, id, state, ok, files, advice}` of each thing, `run_id` too of a run."""
+    reports: Sequence[Verification]
+    """One for each run, receipts file, plan, issue or conversation."""
     cursor: str | None
     """Where the next page begins; None behind the last thing."""
 
@@ -23,7 +90,7 @@ class Verified:
 class Maintenance(Protocol):
     """Check what is stored, and repair runs."""
 
-    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+    async def verify(self, run_id: str) -> Verification:
         """Report on each file of a run's authority; nothing is changed.
 
         Raises:
@@ -38,7 +105,7 @@ class Maintenance(Protocol):
             most: How many at most; less where checking them takes long.
         """
 
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> Repaired:
         """Cut a damaged run back to what can be believed, and leave it paused; the damaged files are kept aside.
 
         Args:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from app.domain import plain
+from app.domain import plain, shapes
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
 from app.domain.receipts import ListedReceipt, ReceiptQuery
 from app.domain.records import BlobRef, Record
 from app.domain.runs import RunStart, Transition
+from app.domain.states import RunState
 from app.domain.unreadable import Readable, Unreadable, Waiting
 from app.engine.maintenance import KeptUp
 from app.engine.missing_lines import MissingLines
@@ -137,29 +138,29 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(shapes.Shape):
     """A run as lists show it."""
 
-    run_id: str
+    run_id: shapes.RunId
     """Id of the run."""
     recipe_id: str
     """Recipe it executes."""
     dialect: str
     """Language of the recipe."""
-    status: str
-    """Where it stands, as far as the index knows."""
-    created_at: str
+    status: Annotated[str, RunState]
+    """State of the run, as far as the index knows."""
+    created_at: shapes.Instant
     """When it was accepted."""
-    updated_at: str
-    """When it last moved."""
-    completed_at: str | None
+    updated_at: shapes.Instant
+    """When its state last changed."""
+    completed_at: shapes.Instant | None
     """When it ended."""
     description: str
     """Its task, as text."""
     labels: Mapping[str, str]
     """Labels for finding it again."""
     priority: int
-    """-100 to 100; higher goes first."""
+    """-100 to 100; higher starts first."""
     session_id: str
     """Work session that its receipts belong to."""
     parent_run_id: str | None
@@ -167,19 +168,13 @@ class RunSummary:
     error_code: str | None
     """Code of the error of a failed or parked run."""
     owner: str
-    """`service`, `process`, or `foreign` for a folder that is listed and never started unasked."""
+    """`service`, `process`, or `foreign` for a folder that is listed but never started automatically."""
     working_dir: str = ""
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
     """Whether it holds its workspace alone from start to end."""
     unreadable: Unreadable | None = None
-    """File of it that cannot be read now; what is shown of the run is what was known last."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the summary as plain JSON."""
-        unreadable = self.unreadable.to_json() if self.unreadable else None
-        names = (name for name in self.__slots__ if name != "unreadable")
-        return {name: plain.plain(getattr(self, name)) for name in names} | {"unreadable": unreadable}
+    """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import library, plain, states
+from app.domain import library, plain
 from app.engine import stores
 from app.flows import conference
 from app.flows.conference import schema
+from app.services import requests
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import StartRequest
 from app.services.runs import Runs
@@ -60,21 +61,13 @@ class NewConference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What came of a request for a conference."""
+class Started(requests.Started):
+    """A conference that was accepted, as a run."""
 
-    run_id: str
-    """Its run; everything else of the conference is asked of that."""
+    published_as: ClassVar[str] = "ConferenceStarted"
+
     session_id: str
-    """Work session that its receipts belong to."""
-    status: states.RunState
-    """Where it stands: `running` if it has a slot at once, else `pending`."""
-    existed: bool
-    """Whether an earlier request had made it."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return what callers are told."""
-        return {"run_id": self.run_id, "session_id": self.session_id, "status": self.status.value}
+    """Work session of its receipts."""
 
 
 class Conferences:

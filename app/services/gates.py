@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from app import errors
-from app.domain import gates, plain, records, runs, views
+from app.domain import gates, plain, records, runs, shapes, views
 from app.engine import ports, run_engine, stores
 from app.services import faults
 from app.services.gate_inbox import GateInbox, GateQuery
@@ -35,36 +35,75 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateShown:
-    """A gate as people see it."""
+class GateShown(shapes.Shape):
+    """A question to a person, and its answer if it has one."""
 
-    gate: gates.OpenGate
-    """The question."""
+    published_as: ClassVar[str] = "GateListed"
+
+    gate_id: str
+    """Its id; the same after every restart."""
+    run_id: shapes.RunId
+    """Run that asks."""
+    recipe_id: str
+    """Recipe of the run."""
+    key: str
+    """Step that asks."""
     status: Status
-    """Where it stands."""
-    answer: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Its answer, as recorded."""
-    decided_at: str | None = None
-    """When that was recorded."""
+    """`paused`: its run is paused, and asks again when it continues; `lapsed`: an earlier step ran again."""
+    prompt: str
+    """The question."""
+    options: tuple[str, ...]
+    """Decisions that can be given."""
+    asked_at: shapes.Instant | None
+    """When it was asked first; the same after a restart."""
+    expires_at: shapes.Instant | None
+    """When the default is taken; None: never."""
+    default: str | None
+    """Decision that is taken if no answer arrives in time."""
+    shown_sha256: str
+    """Hash of what is decided on; send it back to decide on nothing else."""
+    decision: str | None
+    """The decision."""
+    message: str | None
+    """Message of the person who decided."""
+    by_default: bool | None
+    """Whether the default was taken because no answer arrived in time."""
+    denied: bool | None
+    """Whether the decision is a denial, which is final: no resume continues past it."""
+    decided_at: shapes.Instant | None
+    """When the decision was recorded."""
+    gate: gates.OpenGate = shapes.internal()
+    """The question."""
+    answer: Mapping[str, plain.Json] = shapes.internal()
+    """The answer, as recorded."""
 
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the gate as plain JSON."""
-        asked, question = self.gate, self.gate.gate
-        return {
-            "gate_id": asked.gate_id,
-            "run_id": asked.run_id,
-            "recipe_id": asked.start.recipe_id,
-            "key": asked.key,
-            "status": self.status,
-            "prompt": question.prompt,
-            "options": list(question.options),
-            "asked_at": asked.asked_at,
-            "expires_at": asked.expires_at,
-            "default": question.default,
-            "shown_sha256": asked.shown_sha256,
-            **{name: self.answer.get(name) for name in ("decision", "message", "by_default", "denied")},
-            "decided_at": self.decided_at,
-        }
+    @classmethod
+    def of(
+        cls,
+        asked: gates.OpenGate,
+        status: Status,
+        answer: Mapping[str, plain.Json] | None = None,
+        decided_at: str | None = None,
+    ) -> GateShown:
+        """Return a question with its recorded answer, if it has one."""
+        answer = answer or {}
+        return cls(
+            gate_id=asked.gate_id,
+            run_id=asked.run_id,
+            recipe_id=asked.start.recipe_id,
+            key=asked.key,
+            status=status,
+            prompt=asked.gate.prompt,
+            options=asked.gate.options,
+            asked_at=asked.asked_at,
+            expires_at=asked.expires_at,
+            default=asked.gate.default,
+            shown_sha256=asked.shown_sha256,
+            **{name: answer.get(name) for name in ("decision", "message", "by_default", "denied")},
+            decided_at=decided_at,
+            gate=asked,
+            answer=answer,
+        )
 
 
 class Gates:
@@ -160,12 +199,8 @@ class Gates:
         return next((self._shown(gate, status) for gate in asked if gate.gate_id == gate_id), None)
 
     async def _decided(self, start: runs.RunStart, record: records.Record, *, lapsed: bool) -> GateShown:
-        return GateShown(
-            gate=gates.restored(start, record, await self._question(start.run_id, record)),
-            status="lapsed" if lapsed else "decided",
-            answer=gates.answer_in(record) or {},
-            decided_at=record.completed_at,
-        )
+        asked = gates.restored(start, record, await self._question(start.run_id, record))
+        return GateShown.of(asked, "lapsed" if lapsed else "decided", gates.answer_in(record), record.completed_at)
 
     async def _question(self, run_id: str, record: records.Record) -> Mapping[str, Any]:
         operation: Any = record.line["operation"]
@@ -175,7 +210,7 @@ class Gates:
         return dict(kept)
 
     def _shown(self, asked: gates.OpenGate, status: Status) -> GateShown:
-        return GateShown(gate=asked.masked(self._masker), status=status)
+        return GateShown.of(asked.masked(self._masker), status)
 
     async def _refuse_lapsed(self, gate_id: str) -> None:
         run_id = _run_of(gate_id)

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from app import errors
-from app.domain import plain, states
+from app.domain import shapes, states
 from app.engine import run_engine, stores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness(shapes.Shape):
+    """New runs are accepted."""
+
+    status: Literal["ready"]
+    """`ready`."""
+    running: int
+    """Runs that occupy a worker slot."""
+    queued: int
+    """Runs that wait for one."""
+    resting: int
+    """Runs that wait for something else, and parked ones."""
+    limit: int
+    """Worker slots in all."""
 
 
 class Health:
@@ -20,7 +38,7 @@ class Health:
         self._engine = engine
         self._working = working
 
-    async def ready(self) -> dict[str, plain.Json]:
+    async def ready(self) -> Readiness:
         """Return how busy the service is.
 
         Raises:
@@ -32,13 +50,9 @@ class Health:
         if not await self._store.has_space():
             raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
         self._working()
-        return {
-            "status": "ready",
-            "running": status.running,
-            "queued": status.queued,
-            "resting": status.resting,
-            "limit": status.limit,
-        }
+        return Readiness(
+            status="ready", running=status.running, queued=status.queued, resting=status.resting, limit=status.limit
+        )
 
     def busy(self) -> run_engine.EngineStatus:
         """Return how busy the engine is."""

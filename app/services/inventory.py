@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from app.domain import library, operations, plain, states, views
 from app.engine import run_engine, stores
 
-_IDLE: dict[str, plain.Json] = {"state": "idle", "run": None, "key": None}
+_IDLE: dict[str, Any] = {"state": "idle", "run": None, "key": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentListed(library.Agent):
+    """An agent with its activity."""
+
+    state: Literal["executing", "processing", "idle"]
+    """`executing`: tools run for it; `processing`: it works on a prompt without tools."""
+    run: str | None
+    """Run that it works in."""
+    key: str | None
+    """Step that it works in."""
 
 
 class Inventory:
@@ -22,21 +36,18 @@ class Inventory:
 
     def tools(self) -> list[dict[str, plain.Json]]:
         """Return every tool with the JSON Schema of its arguments, by name."""
-        tools = self._library().tools
-        return [
-            {"name": tool.name, "description": tool.description, "args_schema": plain.plain(tool.args_schema)}
-            for _, tool in sorted(tools.items())
-        ]
+        return [tool.to_json() for _, tool in sorted(self._library().tools.items())]
 
     async def agents(self) -> list[dict[str, plain.Json]]:
         """Return every agent with its state: `executing`, `processing` or `idle`, and the run and step that it works
         in.
         """
         working = await self._working()
-        return [agent.to_json() | working.get(agent.id, _IDLE) for agent in self._library().agents]
+        agents = ((agent.to_json(), working.get(agent.id, _IDLE)) for agent in self._library().agents)
+        return [AgentListed(**agent, **activity).to_json() for agent, activity in agents]
 
-    async def _working(self) -> dict[str, dict[str, plain.Json]]:
-        working: dict[str, dict[str, plain.Json]] = {}
+    async def _working(self) -> dict[str, dict[str, Any]]:
+        working: dict[str, dict[str, Any]] = {}
         async for row in stores.every_run(self._store, stores.RunQuery(status=states.RunState.RUNNING)):
             shown = self._engine.view(row.run_id) or self._engine.standing(row.run_id)
             for step in shown.open if shown else ():

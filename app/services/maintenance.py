@@ -25,7 +25,7 @@ class Maintenance:
             errors.NotFound: there is no such run.
         """
         run_reader.check_run_id(run_id)
-        return await self._store.maintenance.verify(run_id)
+        return dict(await self._store.maintenance.verify(run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
         """Report on the next runs, receipts, plans, issues and conversations; nothing is changed.
@@ -48,9 +48,9 @@ class Maintenance:
         with faults.told():
             told = await self._store.maintenance.repair(run_id, dry_run=True)
             if dry_run or not told["changed"]:
-                return told | {"dry_run": dry_run}
+                return {**told, "dry_run": dry_run}
             # One that is queued or asleep leaves, since it cannot be loaded.
             await self._engine.reload(run_id)
             told = await self._store.maintenance.repair(run_id)
         self._forget(run_id)
-        return told
+        return dict(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.domain import plain, states
@@ -13,6 +14,16 @@ KEPT_RUNS = 10_000
 """Ended runs whose progress is kept in memory."""
 
 Row: TypeAlias = dict[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListed(stores.RunSummary):
+    """A run as lists show it, with its progress."""
+
+    current_step_index: int | None
+    """Number of finished steps; None if it cannot be read."""
+    total_steps: int | None
+    """Steps of the recipe; None if its flow can loop."""
 
 
 class Progress:
@@ -35,13 +46,15 @@ class Progress:
         return [self._row(run, (known | read).get(run.run_id)) for run in found]
 
     def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> Row:
-        row, view = run.to_json() | _shown(progress), self._engine.view(run.run_id) if run.unreadable else None
+        fields = {name: getattr(run, name) for name in run.__slots__}
+        view = self._engine.view(run.run_id) if run.unreadable else None
         if view is not None:
             # Its row waits until everything is in its files, which may take long.
             code = view.error.get("code") if view.error else None
-            row |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
-            row |= {"completed_at": view.completed_at}
-        return row
+            fields |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
+            fields |= {"completed_at": view.completed_at}
+        done, total = (progress.finished_steps, progress.total_steps) if progress else (None, None)
+        return RunListed(**fields, current_step_index=done, total_steps=total).to_json()
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
         view = self._engine.view(run.run_id)
@@ -49,9 +62,3 @@ class Progress:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
         return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
-
-
-def _shown(progress: stores.Progress | None) -> Row:
-    if progress is None:
-        return {"current_step_index": None, "total_steps": None}
-    return {"current_step_index": progress.finished_steps, "total_steps": progress.total_steps}

@@ -19,7 +19,7 @@ from app.domain import library, plain
 from app.engine import ports
 from app.services import recipe_texts
 from app.services.readiness import Readiness
-from app.services.recipe_entries import Entry, Examined
+from app.services.recipe_entries import Entry, Examined, RecipeDetail, RecipeListed
 from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import RecipeVersion
 
@@ -127,7 +127,7 @@ class Catalogue:
 
     def listed(self) -> list[dict[str, plain.Json]]:
         """Return what lists show of every recipe, with what a run of it would lack here."""
-        return [self._shown(entry) for entry in self.all()]
+        return [self._shown(entry).to_json() for entry in self.all()]
 
     def refuse_unready(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
         """Refuse a run that is known to lack a backend or program.
@@ -157,12 +157,13 @@ class Catalogue:
             entry = self.find(recipe_id)
         except errors.UnknownRecipe as error:
             raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
-        recipe = entry.recipe
-        return self._shown(entry) | {
-            "args_schema": plain.plain(recipe.args_schema) if recipe else None,
-            "document": plain.plain(recipe.document) if recipe else None,
-            "graph": self.dialect(entry.dialect).graph(recipe) if recipe else None,
-        }
+        recipe, listed = entry.recipe, self._shown(entry)
+        return RecipeDetail(
+            **{name: getattr(listed, name) for name in listed.__slots__},
+            args_schema=recipe.args_schema if recipe else None,
+            document=recipe.document if recipe else None,
+            graph=self.dialect(entry.dialect).graph(recipe) if recipe else None,
+        ).to_json()
 
     def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
         """Look at a recipe's text without keeping it.
@@ -176,12 +177,12 @@ class Catalogue:
         definition_cache = self._stocked()
         if recipe is None:
             unsound = self._unsound(dialect, composed.source, stem, definition_cache)
-            return Examined(recipe_version=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
+            return Examined.of(None, recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
         recipe_version = RecipeVersion(
             self._readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect]
         )
         lacks = self._readiness.lacks(recipe_version, {}, self._startable)
-        return Examined(recipe_version=recipe_version, flaws=recipe_version.flaws, lacks=tuple(lacks))
+        return Examined.of(recipe_version, recipe_version.flaws, lacks)
 
     def dialect(self, name: str) -> ports.Dialect:
         """Return a dialect.
@@ -204,9 +205,10 @@ class Catalogue:
         except errors.RequestInvalid:
             return None
 
-    def _shown(self, entry: Entry) -> dict[str, plain.Json]:
-        lacks = self._readiness.lacks(self._recipe_versions[entry.path], {}, self._startable) if entry.usable else []
-        return entry.to_json() | {"ready": entry.usable and not lacks, "lacks": [lack.to_json() for lack in lacks]}
+    def _shown(self, entry: Entry) -> RecipeListed:
+        if not entry.usable:
+            return entry.listed(())
+        return entry.listed(self._readiness.lacks(self._recipe_versions[entry.path], {}, self._startable))
 
     def _stocked(self) -> library.Library:
         recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}

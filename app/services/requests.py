@@ -6,10 +6,10 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import json_text, plain, states
+from app.domain import json_text, plain, shapes, states
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 """Form of a session id; receipts are kept in a folder of that name."""
@@ -102,32 +102,27 @@ class ResumeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What came of a request for a new run."""
+class Moved(shapes.Shape):
+    """State of a run after a request."""
 
-    run_id: str
-    """The new run, or the one that the idempotency key found."""
+    published_as: ClassVar[str] = "Accepted"
+
+    run_id: shapes.RunId
+    """Id of the run."""
     status: states.RunState
-    """Where it stands: `running` if it has a slot at once, else `pending`."""
-    existed: bool
-    """Whether an earlier request had made it."""
+    """State of the run; of a new one `running` if a worker slot is free, else `pending`."""
+    reason: str | None = shapes.omitted()
+    """Why it is in this state, if there is a reason: `pausing` until the steps in flight end, `cancelling`,
+    `paused_by_person`, `workspace_busy`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """Where a run stands after an order, as it is shown from then on."""
+class Started(Moved):
+    """Result of a request for a new run."""
 
-    run_id: str
-    """The run."""
-    status: states.RunState
-    """Its state."""
-    reason: str | None = None
-    """Why it stands there: `pausing` until its steps in flight are over, `paused_by_person`, `workspace_busy`, …"""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return `{run_id, status}`, and `reason` where there is one."""
-        told: dict[str, plain.Json] = {"run_id": self.run_id, "status": self.status.value}
-        return told if self.reason is None else told | {"reason": self.reason}
+    existed: bool = shapes.internal()
+    """Whether an earlier request with the same idempotency key made it."""
 
 
 def check(request: StartRequest) -> None:

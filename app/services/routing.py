@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import re2
 
-from app.domain import library, plain, task_patterns
+from app.domain import library, plain, shapes, task_patterns
 
 MAX_CHARACTERS = 20_000
 """Beginning of a description that is looked at."""
@@ -26,8 +26,10 @@ _PATH = re2.compile(rf".*{_FILE}|(\w[\w.-]*/)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingResult:
-    """What the router says to a description."""
+class RoutingResult(shapes.Shape):
+    """The router's choice for a description."""
+
+    published_as: ClassVar[str] = "Routed"
 
     recipe_id: str | None
     """Recipe to execute; None if none fits."""
@@ -39,16 +41,6 @@ class RoutingResult:
     """Why this recipe, or why none."""
     questions: Mapping[str, str] = field(default_factory=dict)
     """What is to be asked about arguments that neither the description nor the project gives."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the result as plain JSON."""
-        return {
-            "recipe_id": self.recipe_id,
-            "initial_args": dict(self.initial_args),
-            "routable": self.routable,
-            "reason": self.reason,
-            "questions": dict(self.questions),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

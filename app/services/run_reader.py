@@ -170,7 +170,7 @@ class RunReader:
             there = list(view.board.slots)
             message = f"run {run_id} has no slot {name!r:.80}; there are {', '.join(there) or 'none yet'}"
             raise errors.NotFound(message, code="slot_not_found", detail={"slots": there})
-        return {"slot": name} | await self._slot_facts(run_id, found)
+        return await self._slot(run_id, name, found)
 
     def forget(self, run_id: str) -> None:
         """Drop what is kept of a run; who is about to be answered still is, but not from memory again."""
@@ -264,12 +264,12 @@ class RunReader:
             unreadable=unreadable,
         )
 
-    async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:
-        facts = slot.to_json()
-        facts.pop("blob", None)
-        if slot.blob is not None:
-            facts["text"] = await self._store.read_blob(run_id, slot.blob)
-        return facts
+    async def _slot(self, run_id: str, name: str, slot: slots.Slot) -> dict[str, plain.Json]:
+        facts: dict[str, Any] = {"slot": name, "sha256": slot.sha256, "summary": slot.summary}
+        if slot.type == "pointer":
+            return slots.PointerSlot(**facts, type="pointer", receipt_id=slot.receipt_id).to_json()
+        text = slot.text if slot.blob is None else await self._store.read_blob(run_id, slot.blob)
+        return slots.ArtifactSlot(**facts, type="artifact", agent_id=slot.agent_id, text=text).to_json()
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:

@@ -179,7 +179,7 @@ class Starter:
     def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else request.runs_above or 0
         if depth > self._rules.max_depth:
-            message = f"runs may start runs {self._rules.max_depth} deep; this one would be {depth} deep"
+            message = f"maximum run depth is {self._rules.max_depth}; this run would be at depth {depth}"
             flaw = errors.Flaw(path="$.parent_run_id", code="too_deep", message=message)
             raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
         return depth

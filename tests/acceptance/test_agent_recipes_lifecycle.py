@@ -227,7 +227,7 @@ def test_depth_counts_over_projects(project: Project, tmp_path: Path):
     start = other.start()
 
     assert (start["depth"], start["parent_run_id"]) == (2, None)
-    assert refused.stderr == "agent-recipes: runs may start runs 1 deep; this one would be 2 deep [depth_exceeded]\n"
+    assert refused.stderr == "agent-recipes: maximum run depth is 1; this run would be at depth 2 [depth_exceeded]\n"
 
 
 def _read_terminal(descriptor: int) -> bytes:

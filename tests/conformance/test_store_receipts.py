@@ -10,7 +10,7 @@ from tests.conformance.store_harness import StoreHarness
 async def ids(harness: StoreHarness, **asked: object) -> list[str]:
     """Return the ids of the receipts that a query finds."""
     found = await harness.store.list_receipts(ReceiptQuery(**asked))  # type: ignore[arg-type]
-    return [str(receipt.facts["receipt_id"]) for receipt in found]
+    return [receipt.receipt_id for receipt in found]
 
 
 async def two_runs(harness: StoreHarness) -> None:
@@ -54,5 +54,5 @@ async def test_a_lost_line_is_still_listed(harness: StoreHarness) -> None:
     harness.files().write(f"audit/sessions/{store_harness.SESSION}/tool_receipts.jsonl", b"", sync=True)
     found = await harness.store.list_receipts(ReceiptQuery(run_id=store_harness.RUN, limit=1))
 
-    assert found[0].facts["receipt_id"] == "rcpt_a"
-    assert found[0].facts["tool"] is None
+    assert found[0].receipt_id == "rcpt_a"
+    assert found[0].tool is None

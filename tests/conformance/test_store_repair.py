@@ -9,6 +9,7 @@ import pytest
 from app import errors
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
+from app.engine.maintenance import Verification
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
 
@@ -35,7 +36,7 @@ def line_changed(number: int) -> Any:
     return change
 
 
-def states(told: dict[str, Any]) -> dict[str, str]:
+def states(told: Verification) -> dict[str, str]:
     """Return the state of each file in a report."""
     return {file["file"]: file["state"] for file in told["files"]}
 
@@ -94,7 +95,7 @@ async def test_a_repair_keeps_what_is_before_the_damage(harness: StoreHarness, n
     assert not found["ok"]
     assert next(item for item in found["files"] if item["file"] == name)["line"] == 2
     assert (file["kept"], file["lost"] + file["kept"]) == (kept, damaged.count(b"\n"))
-    assert harness.content(file["aside"]) == damaged
+    assert harness.content(str(file["aside"])) == damaged
     assert log.loaded.decisions.status is RunState.PAUSED
     assert log.loaded.decisions.paused == "repaired"
     assert again.position == (1 if name == "steps.jsonl" else 3)

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from app.engine import maintenance
 from app.storage.disk import os_disk
 from app.storage.runs import repair
 from tests.integration import project as projects
@@ -137,12 +137,12 @@ WAYS: dict[str, Callable[[Path], None]] = {
 """Ways to damage a file, by their names."""
 
 
-def report(runs: Runs, state: str) -> dict[str, Any]:
+def report(runs: Runs, state: str) -> maintenance.Verification:
     """Return what a look at the files of a run finds, while nobody else does anything."""
     return repair.verify(os_disk.OsDisk(runs.project.data), runs.ids[state])
 
 
-def is_seen(runs: Runs, state: str, name: str, found: dict[str, Any]) -> bool:
+def is_seen(runs: Runs, state: str, name: str, found: maintenance.Verification) -> bool:
     """Tell whether a report says what is so: damage or a torn end where what is believed was
     changed, and nothing else.
     """

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from app.engine.maintenance import Verification
 from tests.integration import damaging, served
 
 ORDERS = ("cancel", "resume", "repair", "delete")
@@ -77,7 +78,7 @@ def is_written(state: str, live: bool) -> bool:
     return live and state in ("waiting", "interrupted")
 
 
-def damaged(runs: damaging.Runs, damage: dict[str, tuple[str, str]], *, live: bool) -> dict[str, dict[str, Any]]:
+def damaged(runs: damaging.Runs, damage: dict[str, tuple[str, str]], *, live: bool) -> dict[str, Verification]:
     """Damage a file of each run, and return what a look at each finds, which is what is so."""
     found = {}
     for state, (name, way) in damage.items():

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.api import problem_codes, problems, published
+from app.api import problems, published, refusals
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ def test_only_unroutable_tasks_are_a_422() -> None:
     assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
 
 
-@pytest.mark.parametrize("code", sorted(problem_codes.EXAMPLES))
+@pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
 def test_an_example_is_a_problem_document(code: str) -> None:
     """Every example of a refusal has the documented form, and some operation uses it."""
     example = DOCUMENT["components"]["examples"][code]["value"]

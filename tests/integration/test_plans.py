@@ -145,7 +145,7 @@ async def test_a_hundred_plans_go_on_at_a_start(project: Project) -> None:
         for plan in made:
             await application.plans.start(plan.session_id)
     async with life(project, toolbox) as application:
-        assert (await application.health.ready())["status"] == "ready"
+        assert (await application.health.ready()).status == "ready"
 
         done = [await ends(application, plan.session_id) for plan in made]
 

@@ -11,8 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Sent
 
 from app import errors
-from app.api import errors as http_errors
-from app.api import guards, problems
+from app.api import guards, problems, refusals
 from app.domain import json_text, plain
 
 DRAINED_BYTES = 64 * 1024 * 1024
@@ -81,7 +80,7 @@ class BodyLimits:
 
     def _refusal(self, headers: Headers, body: bytes, size: int) -> problems.Problem | None:
         if size > self._max_bytes:
-            return http_errors.problem(_too_large(self._max_bytes))
+            return refusals.problem(_too_large(self._max_bytes))
         if not body:
             return None
         if not _is_json(headers.get("content-type", "")):
@@ -89,8 +88,8 @@ class BodyLimits:
         try:
             check(body)
         except errors.InputRefused as error:
-            return http_errors.problem(error)
-        return http_errors.problem(_NULL) if body.strip() == b"null" else None
+            return refusals.problem(error)
+        return refusals.problem(_NULL) if body.strip() == b"null" else None
 
 
 def check(body: bytes) -> None:

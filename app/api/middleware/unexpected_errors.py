@@ -9,8 +9,7 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors
-from app.api import errors as http_errors
-from app.api import problems
+from app.api import problems, refusals
 
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _LOG = logging.getLogger("control_room.api")
@@ -46,7 +45,7 @@ class UnexpectedErrors:
             await problem.response()(scope, receive, noted)
 
     def _problem(self, scope: Scope, error: Exception | errors.Fault) -> problems.Problem:
-        known = http_errors.problem(error) if isinstance(error, errors.ControlRoomError | errors.Fault) else None
+        known = refusals.problem(error) if isinstance(error, errors.ControlRoomError | errors.Fault) else None
         if known is not None:
             return known
         incident = self._ids.token("inc_")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app import errors
-from app.domain import plain
 from app.engine import maintenance
 from app.storage import layout
 from app.storage.disk import worker_threads
@@ -44,13 +43,13 @@ class Maintenance:
         self._reconciliation.ended.pop(run_id, None)
         context.probes.reach("storage.delete.after_row")
 
-    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
         """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
         if dry_run:
             return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
         return await worker_threads.uncut(self._repair(run_id))
 
-    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+    async def verify(self, run_id: str) -> maintenance.Verification:
         """Report on each file of a run's authority."""
         return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
 
@@ -72,7 +71,7 @@ class Maintenance:
         """Remove what lies in the trash."""
         await deletion.sweep(self._context, stopping)
 
-    async def _repair(self, run_id: str) -> dict[str, plain.Json]:
+    async def _repair(self, run_id: str) -> maintenance.Repaired:
         context = self._context
         self._opener.new_runs.let_go(run_id)
         lock = await context.workers.run(lambda: opening.take(context.disk, run_id))

@@ -7,7 +7,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import decisions, plain, states
-from app.engine import missing_lines
+from app.engine import maintenance, missing_lines
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
@@ -33,7 +33,7 @@ class _Journal:
     further: dict[str, plain.Json] | None = None
 
 
-def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
+def verify(files: Disk, run_id: str) -> maintenance.Verification:
     """Report on each file of a run's authority; nothing is changed.
 
     Raises:
@@ -50,29 +50,36 @@ def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
     return report("run", run_id, [entry(layout.START, "ok"), *journals])
 
 
-def report(kind: str, name: str, files: list[dict[str, plain.Json]]) -> dict[str, plain.Json]:
+def report(kind: str, name: str, files: list[maintenance.FileVerified]) -> maintenance.Verification:
     """Return what was found in all files of one thing: damage tells more than what cannot be read now."""
     states = {file["state"] for file in files}
     state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
-    told: dict[str, plain.Json] = {"kind": kind, "id": name, "state": state, "ok": state == "sound"}
-    told |= {"run_id": name} if kind == "run" else {}
-    return told | {"files": list(files), "advice": _advice(kind, name, files) if state == "damaged" else None}
+    advice = _advice(kind, name, files) if state == "damaged" else None
+    found: maintenance.Verification = {
+        "kind": kind,
+        "id": name,
+        "state": state,
+        "ok": state == "sound",
+        "files": files,
+        "advice": advice,
+    }
+    return found if kind != "run" else {**found, "run_id": name}
 
 
 def entry(
     file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
-) -> dict[str, plain.Json]:
+) -> maintenance.FileVerified:
     """Return what was found in one file."""
     told = str(reason) if reason else None
     return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
 
 
-def unreadable(fault: errors.Unreadable) -> dict[str, plain.Json]:
+def unreadable(fault: errors.Unreadable) -> maintenance.FileVerified:
     """Return that a file cannot be read now, of which nothing else is known."""
     return entry(str(fault.detail.get("file")), "unreadable", f"cannot be read now ({fault.detail.get('errno')})")
 
 
-def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
+def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
     """Keep what can be believed of a run that is held; what was there is put aside, whole.
 
     The run is left paused, so that nothing goes on before a person has looked.
@@ -96,7 +103,7 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> di
         _Journal(name=layout.STEPS, reading=found.steps, kept=prefix.steps),
         _Journal(name=layout.CONTROL, reading=found.control, kept=prefix.control, further=further),
     )
-    told: list[plain.Json] = [_keep(context, run_id, journal, dry_run=dry_run) for journal in journals]
+    told = [_keep(context, run_id, journal, dry_run=dry_run) for journal in journals]
     after = decided.ended.status if decided.ended else states.RunState.PAUSED
     status = decided.status if sound else after
     return {"run_id": run_id, "changed": not sound, "dry_run": dry_run, "status": status.value, "files": told}
@@ -127,7 +134,7 @@ def _pause(context: StorageContext, lines: int) -> dict[str, plain.Json]:
     return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.REPAIRED, "lines": lines}
 
 
-def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> dict[str, plain.Json]:
+def _keep(context: StorageContext, run_id: str, journal: _Journal, *, dry_run: bool) -> maintenance.JournalRepaired:
     files, path = context.disk, f"{layout.run_folder(run_id)}/{journal.name}"
     missing = not files.has_file(path)
     old = b"" if missing else files.read(path)
@@ -166,7 +173,7 @@ def _free_name(files: Disk, path: str) -> str:
     return f"{path}.damaged-{count}"
 
 
-def _file(found: Authority, file: str, reading: Reading, further: list[authority.Damage]) -> dict[str, plain.Json]:
+def _file(found: Authority, file: str, reading: Reading, further: list[authority.Damage]) -> maintenance.FileVerified:
     damages = [damage for damage in (*found.damages, *further) if damage.file == file]
     state = "corrupt" if damages else "torn" if reading.verdict is Verdict.TORN else "ok"
     first = damages[0] if damages else None
@@ -190,7 +197,7 @@ def _gone(file: str, told_by: str) -> authority.Damage:
     return authority.Damage(file=file, line=None, reason=f"has lost lines at its end, of which {told_by} tells")
 
 
-def _advice(kind: str, name: str, files: list[dict[str, plain.Json]]) -> str:
+def _advice(kind: str, name: str, files: list[maintenance.FileVerified]) -> str:
     if kind != "run":
         return "put the file back from a backup, or remove it"
-    return damage.advice(name, next(str(file["file"]) for file in files if file["state"] == "corrupt"))
+    return damage.advice(name, next(file["file"] for file in files if file["state"] == "corrupt"))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.domain import plain
 from app.engine import maintenance
 from app.storage import agent_sessions, issues, layout, plans
 from app.storage.disk.disk_port import Disk
@@ -32,7 +31,7 @@ def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool])
     Raises:
         errors.RequestInvalid: the cursor is not one of these.
     """
-    found: list[dict[str, plain.Json]] = []
+    found: list[maintenance.Verification] = []
     last: _Place | None = None
     for place in _places(files, _place(after)):
         if last is not None and (len(found) >= most or is_over()):
@@ -60,7 +59,7 @@ def _places(files: Disk, after: _Place | None) -> Iterator[_Place]:
             yield from ((kind, name) for name in _ENTRIES[kind](files) if (number, name) > begin)
 
 
-def _report(files: Disk, kind: str, name: str) -> dict[str, plain.Json] | None:
+def _report(files: Disk, kind: str, name: str) -> maintenance.Verification | None:
     try:
         if kind == "run":
             return repair.verify(files, name)
@@ -74,7 +73,7 @@ def _report(files: Disk, kind: str, name: str) -> dict[str, plain.Json] | None:
         return repair.report(kind, name, [repair.entry(name, "corrupt", f"is not a regular file ({error.strerror})")])
 
 
-def _checked(files: Disk, kind: str, name: str) -> Iterator[dict[str, plain.Json]]:
+def _checked(files: Disk, kind: str, name: str) -> Iterator[maintenance.FileVerified]:
     match kind:
         case "receipts":
             count, line, reason = receipts.check(files, name)
@@ -87,7 +86,7 @@ def _checked(files: Disk, kind: str, name: str) -> Iterator[dict[str, plain.Json
             yield from (_entry(file, reason) for file, reason in agent_sessions.check(files, name))
 
 
-def _entry(file: str, reason: str | None, **place: int | None) -> dict[str, plain.Json]:
+def _entry(file: str, reason: str | None, **place: int | None) -> maintenance.FileVerified:
     return repair.entry(file, "corrupt" if reason else "ok", reason, **place)
 
 

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import clock, errors
 from app.api import errors as http_errors
+from app.api import refusals
 from app.api.middleware import unexpected_errors
 
 STATUSES = {
@@ -46,7 +47,7 @@ def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
 @pytest.mark.parametrize("kind", [*tree(errors.ControlRoomError), *tree(errors.Fault)], ids=lambda kind: kind.__name__)
 def test_every_error_has_its_status(kind: type[errors.ControlRoomError]) -> None:
     """An error that a client can cause has the status of the contract; every other one is the service's own fault."""
-    problem = http_errors.problem(kind())
+    problem = refusals.problem(kind())
 
     assert (problem.status if problem else None) == STATUSES.get(kind.__name__)
 
@@ -54,9 +55,7 @@ def test_every_error_has_its_status(kind: type[errors.ControlRoomError]) -> None
 def test_a_problem_tells_what_the_error_knows() -> None:
     """Message, code, flaws and facts of an error stand in its problem document."""
     flaw = errors.Flaw(path="$.args.x", code="missing_arg", message="is required", line=3)
-    problem = http_errors.problem(
-        errors.ArgsInvalid("it needs x", flaws=[flaw], key="draft", detail={"missing": ["x"]})
-    )
+    problem = refusals.problem(errors.ArgsInvalid("it needs x", flaws=[flaw], key="draft", detail={"missing": ["x"]}))
 
     assert problem is not None
     assert problem.to_json() == {

@@ -97,7 +97,8 @@ def test_any_recipe_is_good_or_told_what_is_wrong(
     recipe = examined.recipe_version.recipe
     entry = recipe_entries.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
     graph = catalogue.dialect(dialect).graph(recipe)
-    shown = formats.recipe(entry.to_json() | {"args_schema": plain.plain(recipe.args_schema), "graph": graph})
+    more = {"args_schema": plain.plain(recipe.args_schema), "graph": graph}
+    shown = formats.recipe(entry.listed(()).to_json() | more)
 
     assert json.loads(json.dumps(examined.recipe_version.frozen()))["dialect"] == dialect
     assert recipe.recipe_id in shown

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.domain.decisions import DecisionKind
+from app.engine.maintenance import Verification
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
 
@@ -54,9 +55,11 @@ async def found(name: str, change: Change) -> tuple[list[dict[str, Any]], list[d
     return before, after, sound
 
 
-def is_sound(report: dict[str, Any]) -> bool:
+def is_sound(report: Verification) -> bool:
     """Tell whether nothing is wrong but that confirmed lines were at the end that is gone."""
-    return all("has lost lines at its end" in file["reason"] for file in report["files"] if file["state"] == "corrupt")
+    return all(
+        "has lost lines at its end" in str(file["reason"]) for file in report["files"] if file["state"] == "corrupt"
+    )
 
 
 def confirmed(lines: list[dict[str, Any]]) -> int:

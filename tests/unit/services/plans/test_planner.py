@@ -463,4 +463,4 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
     await harness.application.plans.resume(session_id)
 
     assert (await harness.rested(session_id)).status is plans.PlanState.DONE
-    assert (await harness.application.health.ready())["status"] == "ready"
+    assert (await harness.application.health.ready()).status == "ready"

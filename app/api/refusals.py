@@ -1,0 +1,304 @@
+"""Refusals: the status of each error, and every code that a client can receive, with an example."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from app import errors
+from app.api import problems
+from app.domain import plain
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+"""`responses` of a route."""
+
+STATUS: Mapping[type[BaseException], int] = {
+    errors.Unroutable: 422,
+    errors.NotReady: 409,
+    errors.TooLarge: 413,
+    errors.InputRefused: 400,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.JournalCorrupt: 409,
+    errors.DiskFull: 507,
+    errors.StorageFault: 507,
+    errors.Unreadable: 503,
+    errors.Unavailable: 503,
+    errors.InterruptionFault: 503,
+}
+"""Status by error; an error has the status of its nearest ancestor here. Every other error is a 500."""
+
+ALWAYS = ("unknown_host", "unauthorized", "foreign_origin", "internal_error", "stopping", "unreadable")
+"""Codes that every address can answer with."""
+
+BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")
+"""Codes of every address that takes a body."""
+
+WRITE = (*BODY, "no_room")
+"""Codes of every address that writes."""
+
+RECIPE = ("unknown_recipe", "args_invalid", "recipe_invalid")
+"""Codes of a request that names a recipe and its arguments."""
+
+START = (
+    *WRITE,
+    "backend_not_ready",
+    "working_dir_refused",
+    "working_dir_missing",
+    "unknown_parent",
+    "depth_exceeded",
+    "idempotency_conflict",
+)
+"""Codes of every address that starts runs."""
+
+COMMAND = (*WRITE, "run_not_found", "wrong_state", "run_busy", "journal_corrupt")
+"""Codes of every command to a run."""
+
+
+def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem | None:
+    """Return the problem that describes an error, or None for one that no client caused."""
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    if status is None:
+        return None
+    retry_after = {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
+    return problems.Problem(
+        status=status,
+        code=error.code,
+        title=(inspect.getdoc(type(error)) or type(error).__name__).splitlines()[0],
+        detail=error.message,
+        flaws=error.flaws if isinstance(error, errors.InputRefused) else (),
+        facts=error.detail if error.key is None else {**error.detail, "key": error.key},
+        headers=retry_after if isinstance(error, errors.Unreadable) else {},
+    )
+
+
+def documented(codes: Iterable[str]) -> Responses:
+    """Return what a route declares about the problems that it can answer with."""
+    responses: Responses = {}
+    for code in dict.fromkeys((*codes, *ALWAYS)):
+        example = EXAMPLES[code]
+        content = responses.setdefault(example.status, _response(example.status))["content"]
+        content[problems.MEDIA_TYPE]["examples"][code] = {"$ref": f"#/components/examples/{code}"}
+    return responses
+
+
+def components() -> dict[str, Any]:
+    """Return the examples that the declarations refer to."""
+    return {code: {"summary": example.title, "value": example.to_json()} for code, example in EXAMPLES.items()}
+
+
+def _response(status: int) -> dict[str, Any]:
+    reference = {"$ref": "#/components/schemas/Problem"}
+    content = {problems.MEDIA_TYPE: {"schema": reference, "examples": {}}}
+    return {"description": problems.of_status(status, "").title, "content": content}
+
+
+def _invalid(code: str, path: str, message: str, **facts: plain.Json) -> errors.RequestInvalid:
+    flaw = errors.Flaw(path=path, code=code, message=message)
+    return errors.RequestInvalid(message, code=code, flaws=[flaw], detail=facts)
+
+
+_RUN = "20260210T143000Z-k3x9af"
+_GATE = f"{_RUN}.738619ff239d"
+_ISSUE = "iss_5h2m9q0x7c1v8b3n"
+_PLAN = "sp_5h2m9q0x7c1v8b3n"
+_NEAREST = {"recipe_id": "creative_draft", "nearest": ["creative_draft_scene"]}
+_NO_RECIPE = "there is no recipe 'creative_draft'; the nearest are creative_draft_scene"
+_NOT_READY = "Claude Code cannot be used: it is not installed here."
+_UNREADABLE = {
+    "run_id": _RUN,
+    "file": "start.json",
+    "path": f"runs/{_RUN}/start.json",
+    "errno": "EIO",
+    "since": "2026-02-10T14:30:00.000Z",
+    "next_try_at": "2026-02-10T14:30:04.000Z",
+    "retry_after_seconds": 4,
+}
+
+_ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
+    # -- requests
+    errors.RequestInvalid(
+        "the body is not JSON: Expecting value (line 1, column 1)",
+        code="malformed_body",
+        flaws=[errors.Flaw(path="$", code="syntax", message="is not JSON: Expecting value", line=1)],
+    ),
+    errors.RequestInvalid(
+        "$.recipe: is not known; did you mean recipe_id?",
+        flaws=[errors.Flaw(path="$.recip", code="unknown_field", message="is not known; did you mean recipe?")],
+    ),
+    errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
+    _invalid("bad_cursor", "query.cursor", "the cursor is not one of this list"),
+    # -- recipes and their arguments
+    errors.UnknownRecipe(_NO_RECIPE, detail=_NEAREST),
+    errors.NotFound(_NO_RECIPE, code="recipe_not_found", detail=_NEAREST),
+    errors.ArgsInvalid(
+        "recipe creative_draft_scene needs scene_path, canon_paths",
+        flaws=[
+            errors.Flaw(path="$.args.scene_path", code="missing_arg", message="argument scene_path is required"),
+            errors.Flaw(path="$.args.canon_paths", code="missing_arg", message="argument canon_paths is required"),
+        ],
+        detail={"missing": ["scene_path", "canon_paths"]},
+    ),
+    errors.RecipeInvalid(
+        "recipe mine in mine.json cannot be started: $.phase_a[0].tool: there is no tool file_locater",
+        flaws=[errors.Flaw(path="$.phase_a[0].tool", code="unknown_tool", message="there is no tool file_locater")],
+    ),
+    errors.NotReady(
+        f"recipe rebase cannot run here: {_NOT_READY}",
+        flaws=[errors.Flaw(path="$.args.backend", code="backend_not_ready", message=_NOT_READY)],
+    ),
+    _invalid(
+        "inline_recipes_off",
+        "$.recipe",
+        "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it",
+    ),
+    _invalid("unknown_dialect", "$.dialect", "there is no dialect 'yaml'; there are control_room"),
+    errors.Unroutable("no recipe's patterns match the description"),
+    # -- runs
+    _invalid(
+        "working_dir_refused",
+        "$.working_dir",
+        "working_dir '/etc' lies outside of the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS",
+    ),
+    _invalid("working_dir_missing", "$.working_dir", "working_dir 'chapters' is no folder"),
+    _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
+    _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
+    errors.Conflict(
+        f"recipe creative_draft_scene is running already: {_RUN}", code="recipe_busy", detail={"run_id": _RUN}
+    ),
+    errors.Conflict(
+        "this Idempotency-Key was used with another body", code="idempotency_conflict", detail={"run_id": _RUN}
+    ),
+    errors.NotFound(f"there is no run {_RUN}", code="run_not_found"),
+    errors.WrongState(f"run {_RUN} is done", detail={"run_id": _RUN, "status": "done"}),
+    errors.Conflict(f"another process writes run {_RUN}", code="run_busy"),
+    errors.JournalCorrupt(
+        "steps.jsonl line 3 does not follow the one before", detail={"file": "steps.jsonl", "line": 3}
+    ),
+    _invalid(
+        "unknown_step", "$.from", "the run has no finished step 'drafts' to go back to", steps=["discover", "draft"]
+    ),
+    _invalid(
+        "recipe_differs",
+        "$.recipe",
+        "the steps that the run keeps do not fit: draft was recorded with another operation",
+    ),
+    _invalid(
+        "resume_unchangeable",
+        "$.args",
+        "a run of conference goes on as it was asked for; to ask for something else, start another one",
+    ),
+    _invalid(
+        "no_conversation",
+        "$.conversation",
+        f"run {_RUN} speaks in no conversation that could be begun again; leave `conversation` out",
+    ),
+    errors.NotFound(
+        f"run {_RUN} has no slot 'drafts'; there are discovery, draft",
+        code="slot_not_found",
+        detail={"slots": ["discovery", "draft"]},
+    ),
+    errors.NotFound("there is no log draft.1.reply.md", code="log_not_found"),
+    errors.NotFound("there is no receipt rcpt_00000000000000000000", code="receipt_not_found"),
+    # -- gates
+    errors.NotFound(f"there is no gate '{_GATE}'", code="gate_not_found"),
+    _invalid(
+        "unknown_decision",
+        "$.decision",
+        "'yes' is none of the gate's options: approve, deny",
+        options=["approve", "deny"],
+    ),
+    errors.Conflict(
+        f"the gate {_GATE} is decided already: approve",
+        code="gate_decided",
+        detail={"gate": {"gate_id": _GATE, "status": "decided", "decision": "approve"}},
+    ),
+    errors.Conflict(f"the gate {_GATE} has lapsed: something else is shown now", code="gate_lapsed"),
+    errors.Conflict(
+        "the gate 'ship' was denied, which is final: no resume goes past it; start a new run",
+        code="gate_denied",
+        key="ship",
+        detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
+    ),
+    errors.Conflict("the run came to rest before the answer was written", code="not_recorded", key="ship"),
+    # -- issues
+    errors.NotFound(f"there is no issue '{_ISSUE}'", code="issue_not_found"),
+    _invalid("unknown_run", "$.run_id", f"there is no run {_RUN}"),
+    _invalid("unknown_session", "$.session_id", "there is no session 'book-one'"),
+    _invalid("unknown_receipt", "$.receipts[0]", "there is no receipt 'rcpt_00000000000000000000'"),
+    _invalid("session_mismatch", "$.receipts[0]", "$.receipts[0] belongs to the session 'book-two', not to 'book-one'"),
+    errors.Conflict(
+        f"the issue {_ISSUE} has been changed meanwhile: its revision is 3",
+        code="issue_changed",
+        detail={"issue": {"issue_id": _ISSUE, "status": "open", "revision": 3}},
+    ),
+    errors.Conflict(
+        f"the file of the issue '{_ISSUE}' cannot be read; nothing was changed",
+        code="issue_damaged",
+        detail={"file": f"issues/{_ISSUE}.json"},
+    ),
+    errors.Conflict(f"the issue {_ISSUE} has 1000 notes", code="too_many_notes"),
+    # -- session plans
+    errors.NotFound(f"there is no plan '{_PLAN}'", code="plan_not_found"),
+    errors.NotFound(f"the plan {_PLAN} has no task 9", code="task_not_found", detail={"task": 9}),
+    _invalid(
+        "no_chief", "$.intent", "no agent of agents.json has the archetype chief, who splits an intent into tasks"
+    ),
+    errors.RequestInvalid(
+        "$.tasks[0].deps[0]: these tasks wait for one another: 1 → 2 → 1",
+        code="tasks_invalid",
+        flaws=[
+            errors.Flaw(
+                path="$.tasks[0].deps[0]",
+                code="dependency_cycle",
+                message="these tasks wait for one another: 1 → 2 → 1",
+            )
+        ],
+    ),
+    _invalid("order_incomplete", "$.order", "names every task once; missing: 3"),
+    _invalid("order_unknown_task", "$.order[3]", "there is no task 9"),
+    _invalid("order_repeats_task", "$.order[1]", "task 1 is named twice"),
+    _invalid("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot stand before"),
+    errors.Conflict(
+        f"the plan {_PLAN} has been changed meanwhile: its revision is 7",
+        code="plan_changed",
+        detail={"plan": {"session_id": _PLAN, "status": "running", "revision": 7}},
+    ),
+    errors.Conflict(
+        f"the file of the plan '{_PLAN}' cannot be read; nothing was changed",
+        code="plan_damaged",
+        detail={"file": f"sessions/{_PLAN}/plan.json"},
+    ),
+    errors.Conflict("task 1 is done and no more changed", code="task_begun", detail={"task": 1}),
+    errors.Conflict("task 1 is needed by 2 and 3", code="task_needed", detail={"task": 1, "needed_by": [2, 3]}),
+    errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
+    errors.Unavailable(f"the planner broke over {_PLAN}; the log tells why", code="planner_broken"),
+    # -- the service
+    errors.Unavailable("the service is stopping", code="stopping"),
+    errors.Unavailable("the service is starting", code="starting"),
+    errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing"),
+    errors.DiskFull("No space left on device"),
+    errors.Unreadable(
+        f"runs/{_RUN}/start.json cannot be read now: Input/output error; nothing was changed, and it is tried again",
+        detail=_UNREADABLE,
+    ),
+)
+
+_PROBLEMS = (
+    *filter(None, map(problem, _ERRORS)),
+    problems.of_status(400, "Host example.org is not served", code="unknown_host"),
+    problems.of_status(401, "the header `Authorization: Bearer TOKEN` is missing or wrong"),
+    problems.of_status(403, "Origin https://example.org may not call", code="foreign_origin"),
+    problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json"),
+    problems.Problem(
+        status=500,
+        code="internal_error",
+        title="Something went wrong in the service.",
+        detail="the service's log tells more under this incident",
+        facts={"incident_id": "inc_5h2m9q0x7c1v8b3n"},
+    ),
+)
+
+EXAMPLES: Mapping[str, problems.Problem] = {example.code: example for example in _PROBLEMS}
+"""An example of each problem, by code."""

@@ -1,0 +1,130 @@
+"""Responses: JSON as bytes, lists that a client can wait for, and what routes declare about their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import Header, Query
+from starlette.responses import Response
+
+from app.api import polling, refusals, schemas
+from app.api.dependencies import Services
+from app.domain import plain, shapes
+from app.services import requests
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Repeating a request with the same key returns the result of the first one.",
+        pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+    ),
+]
+"""Header that makes a request safe to repeat."""
+
+IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304.")
+]
+"""Entity tags that the client has."""
+
+# A list depends on many runs, on files that people edit and on other processes, so no single event says that it
+# changed: a waiting list is read twice a second.
+Wait = Annotated[
+    float | None,
+    Query(
+        description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
+        "seconds at the latest; it is checked twice a second.",
+        ge=0,
+        le=polling.MOST_WAIT_SECONDS,
+    ),
+]
+"""How long the client waits for a change of a list."""
+
+WaitForChange = Annotated[
+    float | None,
+    Query(
+        description="Long poll: return at the next change, or after this many seconds.",
+        ge=0,
+        le=polling.MOST_WAIT_SECONDS,
+    ),
+]
+"""How long the client waits for a change of one resource."""
+
+Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
+"""Elements of a list, and further headers of the answer."""
+
+NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
+"""What a route declares that compares entity tags."""
+
+_ETAG = {"ETag": "Changes whenever the list does."}
+_LINK = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
+
+
+def as_json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer of plain JSON."""
+    content = value.to_json() if isinstance(value, shapes.Shape) else value
+    return Response(plain.encode(content), status, dict(headers or {}), media_type="application/json")
+
+
+def declared(
+    shape: Any, *codes: str, status: int = 200, meaning: str = "The answer.", headers: Mapping[str, str] | None = None
+) -> refusals.Responses:
+    """Return the `responses` of a route: the shape of its answer, and the problems that it can answer with.
+
+    Args:
+        headers: Meaning of each header of the answer.
+    """
+    answer: dict[str, Any] = {"description": meaning}
+    if shape is not None:
+        answer["content"] = {"application/json": {"schema": schemas.reference(shape)}}
+    if headers:
+        answer["headers"] = {
+            name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()
+        }
+    return {status: answer, **refusals.documented(codes)}
+
+
+def created(
+    shape: Any, *codes: str, meaning: str, repeated: str, headers: Mapping[str, str] | None = None
+) -> refusals.Responses:
+    """Return the `responses` of a route that creates something, once for each idempotency key.
+
+    Args:
+        repeated: Meaning of the answer to a repeated request.
+    """
+    responses = declared(shape, *codes, "idempotency_conflict", status=201, meaning=meaning, headers=headers)
+    return {**responses, 200: responses[201] | {"description": repeated}}
+
+
+def whole(shape: Any, *codes: str, meaning: str = "The list.") -> refusals.Responses:
+    """Return the `responses` of a route that answers with a whole list."""
+    return declared(shape, *codes, "request_invalid", meaning=meaning, headers=_ETAG) | NOT_MODIFIED
+
+
+def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
+    """Return the `responses` of a route that answers page by page."""
+    codes = (*codes, "request_invalid", "bad_cursor")
+    return declared(shape, *codes, meaning=meaning, headers=_ETAG | _LINK) | NOT_MODIFIED
+
+
+async def listed(
+    services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
+) -> Response:
+    """Return a list, or 304 to a client that has it; with `wait`, as soon as it has changed."""
+    known = polling.entity_tags(if_none_match)
+
+    async def look() -> tuple[bytes, Mapping[str, str], str]:
+        rows, headers = await read()
+        body = plain.encode([row.to_json() if isinstance(row, shapes.Shape) else row for row in rows])
+        return body, headers, f'"{plain.sha256(body + headers.get("Link", "").encode())[:32]}"'
+
+    found = await look()
+    if wait:
+        old = known or {found[2]}
+        found = await services.runs.look(found, look, wait, lambda seen: seen[2] not in old and "*" not in old)
+    body, further, etag = found
+    headers = {**further, "ETag": etag, "Cache-Control": "no-cache"}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")

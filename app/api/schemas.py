@@ -1,0 +1,128 @@
+"""Schemas: the published JSON Schema of each shape, made from its class, attribute docstrings and type hints."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from app.domain import shapes
+
+PREFIX = "#/components/schemas/"
+"""Beginning of a reference to a schema."""
+
+_SCALARS: Mapping[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    types.NoneType: "null",
+}
+_declared: dict[str, type] = {}
+
+
+def reference(shape: Any) -> dict[str, Any]:
+    """Return the schema of an answer, and remember the shapes in it for `components`."""
+    return _schema(shape)
+
+
+def components() -> dict[str, Any]:
+    """Return the schemas of all shapes that answers refer to, by name."""
+    made: dict[str, Any] = {}
+    while missing := [name for name in _declared if name not in made]:
+        made |= {name: _component(_declared[name]) for name in missing}
+    return made
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _annotated(inner[0], inner[1:])
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_schema(each) for each in inner]}
+    if origin is typing.Literal:
+        only = {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
+        return {"type": "string", **only}
+    if origin in (list, tuple, Sequence):
+        return {"type": "array", "items": _schema(inner[0])}
+    if origin in (dict, Mapping):
+        names = {} if inner[0] is str else {"propertyNames": _schema(inner[0])}
+        return {"type": "object", "additionalProperties": _schema(inner[1]) or True, **names}
+    if hint is Any:
+        return {}
+    return {"type": _SCALARS[hint]} if hint in _SCALARS else _named(hint)
+
+
+def _annotated(hint: Any, notes: Sequence[Any]) -> dict[str, Any]:
+    published = [note for note in notes if not isinstance(note, shapes.Keywords)]
+    schema = _schema(published[0] if published else hint)
+    for note in notes:
+        schema |= note.keywords if isinstance(note, shapes.Keywords) else {}
+    return schema
+
+
+def _named(shape: type) -> dict[str, Any]:
+    name = getattr(shape, "published_as", shape.__name__)
+    assert _declared.setdefault(name, shape) is shape, f"two shapes are published as {name}"
+    return {"$ref": PREFIX + name}
+
+
+def _component(shape: type) -> dict[str, Any]:
+    name, text = getattr(shape, "published_as", shape.__name__), inspect.getdoc(shape)
+    if issubclass(shape, StrEnum):
+        return {"title": name, "type": "string", "description": text, "enum": [state.value for state in shape]}
+    hints = typing.get_type_hints(shape, include_extras=True)
+    required = _required(shape, hints)
+    schema = {
+        "title": name,
+        "type": "object",
+        "description": text,
+        "properties": {each: _property(shape, each, hints[each]) for each in required},
+        "additionalProperties": getattr(shape, "is_open_ended", False),
+    }
+    names = [each for each, is_required in required.items() if is_required]
+    return schema | ({"required": names} if names else {})
+
+
+def _required(shape: type, hints: Mapping[str, Any]) -> dict[str, bool]:
+    if dataclasses.is_dataclass(shape):
+        return {each.name: not shapes.is_omitted(each) for each in shapes.published(shape)}
+    return {name: typing.get_origin(hint) is not typing.NotRequired for name, hint in hints.items()}
+
+
+def _property(shape: type, name: str, hint: Any) -> dict[str, Any]:
+    if typing.get_origin(hint) is typing.NotRequired:
+        (hint,) = typing.get_args(hint)
+    text = next(filter(None, (_attributes(each).get(name) for each in shape.__mro__)), None)
+    titled = {"title": name.replace("_", " ").title()} if "$ref" not in (schema := _schema(hint)) else {}
+    return titled | schema | ({"description": text} if text else {})
+
+
+@functools.cache
+def _attributes(shape: type) -> dict[str, str]:
+    """Return the docstrings of a class's attributes."""
+    return dict(_described(_classes(shape.__module__).get(shape.__name__)))
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):
+        return {}
+    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+
+
+def _described(defined: ast.ClassDef | None) -> Iterator[tuple[str, str]]:
+    body = defined.body if defined else []
+    for field, text in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            yield ast.unparse(field.target), inspect.cleandoc(str(text.value.value))

@@ -1,0 +1,83 @@
+"""Shapes: values that are published, each with one definition of its fields, its JSON and its schema."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from app import errors
+from app.domain import plain
+
+_Class = TypeVar("_Class", bound=type)
+
+
+class Shape:
+    """A dataclass whose JSON is its fields; its attribute docstrings describe them in the OpenAPI document."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """Return the fields as plain JSON, without internal ones and those that may be omitted at their default."""
+        shown: dict[str, plain.Json] = {}
+        for each in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if not each.metadata or (_is_published(each) and not (is_omitted(each) and value == each.default)):
+                shown[each.name] = _plain(value)
+        return shown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keywords:
+    """Further keywords of the schema of a field, as a note in its type."""
+
+    keywords: Mapping[str, Any]
+    """Keywords of JSON Schema."""
+
+
+Instant = Annotated[str, Keywords({"format": "date-time", "examples": ["2026-02-10T14:30:00.000Z"]})]
+"""A point in time in UTC."""
+
+RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]
+"""Id of a run."""
+
+
+def omitted(default: Any = None) -> Any:
+    """Return a field that is left out of the JSON while it has its default."""
+    return field(default=default, metadata={"omitted": True})
+
+
+def internal(**how: Any) -> Any:
+    """Return a field that is never published."""
+    return field(metadata={"internal": True}, **how)
+
+
+def open_ended(shape: _Class) -> _Class:
+    """Mark a shape whose JSON may have further fields."""
+    shape.is_open_ended = True  # type: ignore[attr-defined]
+    return shape
+
+
+def published(shape: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that its JSON has."""
+    return [each for each in dataclasses.fields(shape) if _is_published(each)]
+
+
+def is_omitted(each: dataclasses.Field[Any]) -> bool:
+    """Tell whether a field is left out while it has its default."""
+    return bool(each.metadata.get("omitted"))
+
+
+def _is_published(each: dataclasses.Field[Any]) -> bool:
+    return not each.metadata.get("internal")
+
+
+def _plain(value: Any) -> plain.Json:
+    match value:
+        case Shape() | errors.Flaw():
+            return value.to_json()
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return plain.plain(value)
