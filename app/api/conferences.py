@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api import conference_requests, refusals, responses
+from app.api import refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.services import conferences
 
@@ -24,7 +24,7 @@ _STARTED = responses.created(
 @router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
 async def start_conference(
     services: ServicesDep,
-    body: conference_requests.ConferenceBody,
+    body: request_models.ConferenceBody,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Ask several agents for an opinion on the same evidence, gathered by the chief with tools."""

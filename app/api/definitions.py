@@ -14,13 +14,13 @@ from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import library, receipts
-from app.services import inventory, recipe_entries, routing
+from app.services import inventory, recipe_versions, routing
 
 router = APIRouter(prefix="/api")
 
 
 @router.get(
-    "/recipes", tags=["recipes"], summary="List recipes", responses=responses.whole(list[recipe_entries.RecipeListed])
+    "/recipes", tags=["recipes"], summary="List recipes", responses=responses.whole(list[recipe_versions.RecipeListed])
 )
 async def list_recipes(
     services: ServicesDep,
@@ -41,7 +41,9 @@ async def list_recipes(
     "/recipes/validate",
     tags=["recipes"],
     summary="Validate a recipe",
-    responses=declared(recipe_entries.Examined, *refusals.BODY, "unknown_dialect", meaning="Its flaws, if it has any."),
+    responses=declared(
+        recipe_versions.Examined, *refusals.BODY, "unknown_dialect", meaning="Its flaws, if it has any."
+    ),
 )
 async def validate_recipe(services: ServicesDep, body: request_models.ValidateBody) -> Response:
     """Validate a recipe without storing it."""
@@ -54,7 +56,7 @@ async def validate_recipe(services: ServicesDep, body: request_models.ValidateBo
     "/recipes/{recipe_id}",
     tags=["recipes"],
     summary="Show a recipe",
-    responses=declared(recipe_entries.RecipeDetail, "recipe_not_found"),
+    responses=declared(recipe_versions.RecipeDetail, "recipe_not_found"),
 )
 async def show_recipe(
     services: ServicesDep,

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import document, known_fields, problems, refusals, validation_messages
+from app.api import document, problems, refusals, request_flaws
 from app.domain import json_text
 
 _MOST_FLAWS = 200
@@ -22,9 +22,9 @@ _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_i
 
 def install(app: FastAPI) -> None:
     """Answer errors of routes with problem documents."""
-    app.add_exception_handler(errors.ControlRoomError, _told)
-    app.add_exception_handler(RequestValidationError, _unfit)
-    app.add_exception_handler(HTTPException, _named)
+    app.add_exception_handler(errors.ControlRoomError, _answer)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http)
 
 
 def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.RequestInvalid:
@@ -34,28 +34,28 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
         shape: What it should have been, for hints at the names of its fields.
     """
     flaws = [
-        _flaw({**item, "loc": ("body", *item["loc"])}, known_fields.fields_in(shape, item["loc"]))
+        _flaw({**item, "loc": ("body", *item["loc"])}, request_flaws.fields_in(shape, item["loc"]))
         for item in itertools.islice(found, _MOST_FLAWS)
     ]
     return _refused(flaws)
 
 
-async def _told(_: Request, error: Exception) -> Response:
+async def _answer(_: Request, error: Exception) -> Response:
     found = refusals.problem(error) if isinstance(error, errors.ControlRoomError) else None
     if found is None:
         raise error
     return found.response()
 
 
-async def _unfit(request: Request, error: Exception) -> Response:
+async def _answer_invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     route = request.scope["route"]
-    found = [(item, known_fields.fields_at(route, item["loc"])) for item in error.errors()[:_MOST_FLAWS]]
-    return await _told(request, _refused([_flaw(item, known) for item, known in found]))
+    found = [(item, request_flaws.fields_at(route, item["loc"])) for item in error.errors()[:_MOST_FLAWS]]
+    return await _answer(request, _refused([_flaw(item, known) for item, known in found]))
 
 
-async def _named(request: Request, error: Exception) -> Response:
+async def _answer_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     details = {
@@ -74,12 +74,11 @@ def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
 
 
 def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:
-    kind = str(item["type"])
+    kind, loc = str(item["type"]), item["loc"]
     code = _FLAW_CODES.get(kind, "wrong_type" if kind.endswith("_type") else "invalid")
-    message = (
-        known_fields.told(str(item["loc"][-1]), known) if code == "unknown_field" else validation_messages.told(item)
-    )
-    return errors.Flaw(path=_path(item["loc"]), code=code, message=message)
+    unknown = code == "unknown_field"
+    message = request_flaws.unknown_field(str(loc[-1]), known) if unknown else request_flaws.message(item)
+    return errors.Flaw(path=_path(loc), code=code, message=message)
 
 
 def _path(loc: Sequence[str | int]) -> str:

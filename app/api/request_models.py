@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from app import errors
 from app.domain import issues as engine_issues
-from app.services import gates, issues, requests
+from app.services import conferences, gates, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
@@ -255,3 +255,52 @@ def seen_revision(named: int | None, matched: int | None) -> int | None:
         flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
         raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
     return named if matched is None else matched
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ConferenceBody(BaseModel):
+    """A conference: a message to several agents, and what they may judge it by."""
+
+    model_config = strict(
+        {"message": "Is the lantern's light in scene 21 what the canon says of it?"},
+        {
+            "message": "Does the arrival hold up beside the outline?",
+            "agents": ["critic", "continuity-001"],
+            "allowed_tools": ["file_locator", "outline_analyzer"],
+            "require_tool": True,
+        },
+    )
+
+    message: Annotated[str, Field(min_length=1, max_length=conferences.MESSAGE_CHARACTERS, pattern=r"\S")] = Field(
+        description="What the team is asked."
+    )
+    agents: Annotated[list[_Name], Field(max_length=conferences.MOST_AGENTS)] | None = Field(
+        None,
+        description="Agents to ask, by id or archetype, the chief too if named; by default all others that confer.",
+    )
+    allowed_tools: Annotated[list[_Name], Field(max_length=200)] | None = Field(
+        None, description="Tools that the chief may call; by default all, an empty list: none."
+    )
+    require_tool: bool = Field(False, description="Whether at least one call of the chief must bring something.")
+    max_tool_calls: int = Field(
+        conferences.USUAL_TOOL_CALLS,
+        ge=1,
+        le=conferences.MOST_TOOL_CALLS,
+        description="Calls that the chief may make, refused ones included.",
+    )
+    session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
+        None, description="Work session that receipts belong to; by default the parent's, or a new one."
+    )
+    working_dir: str | None = Field(None, description="Workspace of the tools; by default the project.")
+    labels: dict[LabelName, LabelValue] = Field(
+        default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
+    )
+    priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
+    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: RunsAbove = None
+
+    def conference(self, idempotency_key: str | None) -> conferences.NewConference:
+        """Return the conference that the body and its header ask for."""
+        return conferences.NewConference(**dict(self), idempotency_key=idempotency_key)

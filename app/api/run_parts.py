@@ -15,7 +15,7 @@ from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
 from app.domain import plain, records, slots
-from app.services import event_feeds
+from app.services import event_streams
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -80,7 +80,7 @@ async def _followed(
     after: Annotated[
         int, Query(description="Same as `Last-Event-ID`, for clients that cannot set headers.", ge=0, le=_LAST_SEQ)
     ] = 0,
-) -> AsyncGenerator[event_feeds.Batch, None]:
+) -> AsyncGenerator[event_streams.Batch, None]:
     return await services.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
 
 
@@ -91,7 +91,9 @@ async def _followed(
     response_class=streaming.EventStream,
     responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
 )
-async def follow_events(following: Annotated[AsyncGenerator[event_feeds.Batch, None], Depends(_followed)]) -> Response:
+async def follow_events(
+    following: Annotated[AsyncGenerator[event_streams.Batch, None], Depends(_followed)],
+) -> Response:
     """Stream a run's events as Server-Sent Events, from the first or after `Last-Event-ID`, until it ends."""
     return streaming.EventStream(following)
 

@@ -22,18 +22,17 @@ from app.api import (
     guards,
     health,
     issues,
-    known_fields,
     maintenance,
     polling,
+    request_flaws,
     run_parts,
     runs,
     session_tasks,
     sessions,
-    ticket_routes,
     tickets,
     ws,
 )
-from app.api.middleware import body_limits, head_requests, metrics, unexpected_errors
+from app.api.middleware import body_limits, responses
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
 """Headers that pages of allowed origins can read."""
@@ -68,11 +67,11 @@ def create(
         session_tasks.router,
         conferences.router,
         definitions.router,
-        ticket_routes.router,
+        tickets.router,
         maintenance.router,
         health.router,
     ):
-        api.include_router(router, dependencies=[Depends(known_fields.check_parameters)])
+        api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
     api.state.tickets = issued
     api.state.warnings = warnings
@@ -89,12 +88,12 @@ def _middleware(
         CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=EXPOSED_HEADERS
     )
     return [
-        Middleware(metrics.RequestMetrics, clock=clock.SystemClock()),
-        Middleware(unexpected_errors.UnexpectedErrors, ids=clock.RandomIds()),
+        Middleware(responses.RequestMetrics, clock=clock.SystemClock()),
+        Middleware(responses.UnexpectedErrors, ids=clock.RandomIds()),
         Middleware(guards.SiteGuard, server=server, warnings=warnings),
         *([shared] if origins else []),
         Middleware(guards.TokenGuard, token=server.token, issued=issued, warnings=warnings),
         Middleware(body_limits.BodyLimits, max_bytes=server.max_body_bytes),
-        Middleware(head_requests.HeadRequests),
+        Middleware(responses.HeadRequests),
         Middleware(polling.Polls),
     ]

@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Send
 
 from app.domain import events, plain
-from app.services import event_feeds
+from app.services import event_streams
 
 ITEM_SCHEMA = {
     "type": "object",
@@ -32,7 +32,7 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, told: AsyncGenerator[event_feeds.Batch, None]) -> None:
+    def __init__(self, told: AsyncGenerator[event_streams.Batch, None]) -> None:
         super().__init__((), headers=_HEADERS)
         self._told = told
 

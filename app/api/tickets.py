@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
 
+from fastapi import APIRouter, Body
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope
 
 from app import clock
-from app.domain import plain
+from app.api import refusals, request_models
+from app.api.responses import as_json, declared
+from app.domain import plain, shapes
 
 LIFE_SECONDS = 60
 """How long a ticket counts."""
@@ -64,3 +71,32 @@ def taken_out(scope: Scope) -> tuple[Scope, str | None]:
 
 def _hash(ticket: str) -> str:
     return plain.sha256(ticket.encode("utf-8", "replace"))
+
+
+router = APIRouter(prefix="/api/tickets", tags=["service"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket(shapes.Shape):
+    """A ticket for one stream."""
+
+    ticket: str
+    """Sent once, as `?ticket=`, to `/ws` or a run's events."""
+    expires_at: shapes.Instant
+    """When it becomes invalid."""
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Issue a ticket for a stream",
+    responses=declared(Ticket, *refusals.BODY, status=201, meaning="A ticket that opens one stream."),
+)
+async def issue_ticket(
+    request: Request, _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None
+) -> Response:
+    """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
+    issued: Tickets = request.app.state.tickets
+    ticket, expires = issued.issue()
+    headers = {"Cache-Control": "no-store"}
+    return as_json(Ticket(ticket=ticket, expires_at=clock.stamp(expires)), status=201, headers=headers)

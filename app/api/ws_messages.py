@@ -11,7 +11,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import errors
-from app.api import validation_messages
+from app.api import request_flaws
 from app.domain import json_text, plain
 from app.services import requests
 
@@ -179,7 +179,7 @@ def _unfit(error: pydantic.ValidationError, model: type[BaseModel], meant: Mappi
     for fault in found[:_SHOWN_FAULTS]:
         first, *rest = (str(part)[:_SHOWN_CHARACTERS] for part in fault["loc"])
         unknown = fault["type"] == "extra_forbidden"
-        wrong = f"is not known{_nearest(first, fields)}" if unknown else validation_messages.told(fault)
+        wrong = f"is not known{_nearest(first, fields)}" if unknown else request_flaws.message(fault)
         told.append(f"{json_text.json_path((meant.get(first, first), *rest))}: {wrong}")
     if len(found) > _SHOWN_FAULTS:
         told.append(f"{len(found) - _SHOWN_FAULTS} more")

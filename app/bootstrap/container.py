@@ -34,14 +34,12 @@ from app.engine import conversation_claims, ports, refusals, runner
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
-    child_runs,
     conferences,
     conversation_binding,
     health,
     inventory,
     recipes,
     routing,
-    run_started,
     runs,
     starting,
 )
@@ -295,10 +293,10 @@ def _application(
     talks: conversation_claims.ConversationClaims,
     sessions: agent_sessions.StoredAgentSessions,
 ) -> Application:
-    metrics, begun = telemetry.Metrics(), run_started.RunStartedListeners()
+    metrics, begun = telemetry.Metrics(), runs.RunStartedListeners()
 
     async def start_child(call: ports.Call) -> str:
-        return await offspring.start(call)
+        return await use_cases.start_child(call)
 
     engine = _pool(chosen, platform, equipment, kept, metrics, start_child)
     use_cases = runs.Runs(
@@ -310,7 +308,6 @@ def _application(
         clock=platform.clock,
         started_listeners=begun,
     )
-    offspring = child_runs.Children(runs=use_cases, engine=engine)
     plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker)
     return Application(
         runs=use_cases,
@@ -372,7 +369,7 @@ def _conversation_service(
     kept: Store,
     sessions: agent_sessions.StoredAgentSessions,
     reference: Definitions,
-    begun: run_started.RunStartedListeners,
+    begun: runs.RunStartedListeners,
     platform: Platform,
 ) -> control_talks.ConversationService:
     return control_talks.ConversationService(

@@ -12,7 +12,7 @@ from app.agents import agent_files, backend_context, backends, configuration, ro
 from app.bootstrap.platform import Platform
 from app.domain import secret_spellings
 from app.processes import concealment, supervisor
-from app.services import definition_cache, prompts, readiness, recipes, routing, starting
+from app.services import definition_cache, prompts, recipe_versions, recipes, routing, starting
 from app.services import workspaces as control_workspaces
 from app.storage import agent_sessions
 from app.tools import registry as tools
@@ -56,9 +56,9 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
         layers=recipes.layers(resources.bundled("recipes"), project.data_directory, platform.dialects),
         dialects=platform.dialects,
         library=shelved.library,
-        readiness=readiness.Readiness(
+        readiness=recipe_versions.Readiness(
             backend_lack=lambda name, continues: unused.lack(name, continues=continues),
-            program_lack=readiness.program_lack,
+            program_lack=recipe_versions.program_lack,
             default_backend=people.default_backend,
             clock=platform.clock,
         ),

@@ -6,7 +6,7 @@ from app.bootstrap.definitions import Definitions
 from app.bootstrap.platform import Platform, Store
 from app.domain import plain
 from app.engine import run_engine
-from app.services import run_started, runs
+from app.services import runs
 from app.services.plans import adopt_tasks, advancing, facts, making, planner, plans, repository, scoping, waiting
 
 
@@ -15,7 +15,7 @@ def planning_of(
     kept: Store,
     engine: run_engine.RunEngine,
     reference: Definitions,
-    begun: run_started.RunStartedListeners,
+    begun: runs.RunStartedListeners,
     platform: Platform,
     masker: plain.Masker,
 ) -> tuple[plans.Plans, planner.Planner]:

@@ -9,7 +9,7 @@ from app import bootstrap, errors, settings
 from app.cli import terminal
 from app.cli.client import Access, Answer, P, T, UseCase
 from app.engine import stores
-from app.services import workspace_claims
+from app.services import workspaces
 from app.storage import workspace_locks
 from app.worker import stop_signals
 
@@ -24,7 +24,7 @@ class FolderClient:
     def __init__(
         self,
         application: bootstrap.Application,
-        claims: workspace_claims.WorkspaceClaims,
+        claims: workspaces.WorkspaceClaims,
         signals: stop_signals.StopSignals | None,
     ) -> None:
         """Args: signals: Stops what executes here; None: nothing executes."""
@@ -98,7 +98,7 @@ async def connect(
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
     with contextlib.closing(locks):
         async with bootstrap.build(chosen, mode, platform) as application:
-            claims = workspace_claims.WorkspaceClaims(application.store, locks.take)
+            claims = workspaces.WorkspaceClaims(application.store, locks.take)
             if access is Access.READ:
                 yield FolderClient(application, claims, None)
                 return

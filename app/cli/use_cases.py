@@ -206,7 +206,7 @@ async def edit_issue(folder: FolderClient, issue_id: str, edit: issue_requests.E
 async def list_receipts(folder: FolderClient, query: receipts.ReceiptQuery) -> list[Answer]:
     """Return receipts of tool executions, without their payloads."""
     found, _ = await folder.application.runs.receipts(query)
-    return [dict(receipt.facts) for receipt in found]
+    return [receipt.to_json() for receipt in found]
 
 
 @use_case("GET /api/audit/receipts/{receipt_id}")

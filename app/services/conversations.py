@@ -15,12 +15,10 @@ from app.engine import conversation_claims, stores
 from app.flows import prompt
 from app.services.conversation_binding import conversation
 from app.services.conversation_messages import Message, Narrator
-from app.services.recipe_entries import Entry
-from app.services.recipe_versions import RecipeVersion
+from app.services.recipe_versions import Entry, RecipeVersion
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
-from app.services.run_started import Listener, RunStartedListeners
-from app.services.runs import Runs
+from app.services.runs import Listener, Runs, RunStartedListeners
 
 NEWEST_KEPT = 4096
 """Conversations whose newest run is remembered; of others, their claims tell."""

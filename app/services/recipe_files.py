@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -16,7 +20,129 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 from app import clock, errors
 from app.domain import library
 from app.engine import ports
-from app.services import folder_listings, recipe_texts
+from app.services import definition_cache
+
+UNREADABLE = "unreadable"
+"""Code of the flaw of a file that the system does not let be read now."""
+
+MAX_RECIPE_BYTES = 1024 * 1024
+"""Largest recipe file that is read."""
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+_log = logging.getLogger(__name__)
+
+
+class Shared:
+    """The files that recipes of one language can take parts from, and which of them were looked for."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Args: folders: Folders of recipes; the first that has a file gives it."""
+        self._folders = folders
+        self.looked_for: dict[str, definition_cache.Mark] = {}
+        """Marks of all files that were looked for, by path."""
+
+    def read(self, name: str) -> str:
+        """Return the text of a file.
+
+        Raises:
+            errors.InputRefused: there is none, it lies outside its folder, or it is no text.
+        """
+        for folder in self._folders:
+            path = folder / name
+            mark = self.looked_for[str(path)] = definition_cache.mark_of(str(path))
+            if mark.fault not in _ABSENT or path.is_symlink():
+                return _inside(path, folder)
+        looked = ", ".join(str(folder / name) for folder in self._folders)
+        raise errors.InputRefused(f"there is no such file; looked for {looked:.500}", code="file_not_found")
+
+
+@contextmanager
+def looked_at(name: str, dialect: str) -> Iterator[None]:
+    """Keep what goes wrong in a language's own code to the one recipe that it was met in; the log tells where it was.
+
+    Raises:
+        errors.RecipeInvalid: `dialect_fault`, or `too_deep`.
+    """
+    try:
+        yield
+    except errors.InputRefused as error:
+        if error.flaws:
+            raise
+        raise _refused(flaw(error.code, error.message)) from error
+    except RecursionError as error:
+        raise _refused(flaw("too_deep", "is nested too deeply")) from error
+    except Exception as error:
+        _log.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
+        told = f"met a fault of this program ({type(error).__name__}), which its log tells of"
+        raise _refused(flaw("dialect_fault", told)) from error
+
+
+def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> ports.Composition:
+    """Return a recipe's text with what it takes from shared files, where its language knows of such.
+
+    Args:
+        stem: What the recipe is called as long as its text is unread.
+    """
+    if not isinstance(dialect, ports.ComposingDialect):
+        return ports.Composition(source=source)
+    try:
+        with looked_at(stem, dialect.name):
+            return dialect.compose(source, shared.read)
+    except errors.InputRefused as error:
+        return ports.Composition(source=source, flaws=error.flaws)
+
+
+def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
+    """Return what could not be put in and what else is wrong; of a place that has both, the first is told."""
+    told = {flaw.path: flaw for flaw in composing}
+    return (*told.values(), *(flaw for flaw in others if flaw.path not in told))
+
+
+def source_of(path: Path) -> str:
+    """Return the text of a recipe's file.
+
+    Raises:
+        errors.RecipeInvalid: it cannot be read, or is no text of decent size; its one flaw says so.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _unusable("not_a_file", "is not a regular file")
+        with path.open("rb") as file:
+            content = file.read(MAX_RECIPE_BYTES + 1)
+        if len(content) > MAX_RECIPE_BYTES:
+            raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        if error.errno in (*_ABSENT, errno.ELOOP):
+            raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
+        raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _unusable("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
+
+
+def flaw(code: str, message: str) -> errors.Flaw:
+    """Make a flaw of a file as a whole."""
+    return errors.Flaw(path="$", code=code, message=f"the file {message}")
+
+
+def _inside(path: Path, folder: Path) -> str:
+    try:
+        outside = not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        outside = True
+    if outside:
+        raise errors.InputRefused("it leads out of the folder of the recipes", code="outside")
+    return source_of(path)
+
+
+def _unusable(code: str, message: str) -> errors.RecipeInvalid:
+    return _refused(flaw(code, message))
+
+
+def _refused(found: errors.Flaw) -> errors.RecipeInvalid:
+    return errors.RecipeInvalid(found.message, flaws=[found])
+
 
 _Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw, ...]]]
 
@@ -68,16 +194,16 @@ class RecipeFile:
     """Text of a broken file, as far as it can be read and put together."""
     is_long: bool = False
     """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
-    beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
+    beside: Mapping[str, definition_cache.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they stood then."""
 
     @property
     def stands(self) -> bool:
         """Tell whether those other files are as they were, and it could be read."""
-        if any(flaw.code == recipe_texts.UNREADABLE for flaw in self.flaws):
+        if any(flaw.code == UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
             return False
-        return all(folder_listings.mark(path) == mark for path, mark in self.beside.items())
+        return all(definition_cache.mark_of(path) == mark for path, mark in self.beside.items())
 
 
 @runtime_checkable
@@ -91,7 +217,7 @@ class NestingDialect(Protocol):
 class _Found(NamedTuple):
     path: str
     dialect: str
-    mark: folder_listings.Mark
+    mark: definition_cache.Mark
 
 
 class RecipeFiles:
@@ -114,9 +240,9 @@ class RecipeFiles:
         self._dialects = dialects
         self._adapted = adapted
         self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
-        self._listings = [(folder.dialect, folder_listings.Listing(folder.path, clock)) for folder in layer.folders]
+        self._listings = [(folder.dialect, definition_cache.Listing(folder.path, clock)) for folder in layer.folders]
         self._clock = clock
-        self._inner: dict[str, folder_listings.Listing] = {}
+        self._inner: dict[str, definition_cache.Listing] = {}
         self._known: dict[_Found, RecipeFile] = {}
         self._files: tuple[RecipeFile, ...] | None = None
 
@@ -143,7 +269,7 @@ class RecipeFiles:
     def _standing(self) -> dict[_Found, RecipeFile]:
         return {file: known for file, known in self._known.items() if known.stands}
 
-    def _found(self, dialect: str, listing: folder_listings.Listing, depth: int) -> Iterator[_Found]:
+    def _found(self, dialect: str, listing: definition_cache.Listing, depth: int) -> Iterator[_Found]:
         written_in = self._dialects[dialect]
         # A file with the ending of another language was put into the wrong folder, and is listed as that.
         suffixes = written_in.file_suffixes if self.layer.fixed else self._suffixes
@@ -152,21 +278,21 @@ class RecipeFiles:
             if name.startswith("."):
                 continue
             if name.endswith(suffixes):
-                yield _Found(path, dialect, folder_listings.mark(path))
-            elif depth and isinstance(written_in, NestingDialect) and folder_listings.mark(path).is_folder:
-                inner = self._inner.setdefault(path, folder_listings.Listing(path, self._clock))
+                yield _Found(path, dialect, definition_cache.mark_of(path))
+            elif depth and isinstance(written_in, NestingDialect) and definition_cache.mark_of(path).is_folder:
+                inner = self._inner.setdefault(path, definition_cache.Listing(path, self._clock))
                 yield from self._found(dialect, inner, depth - 1)
 
     def _read(self, found: _Found) -> RecipeFile:
         path, dialect = Path(found.path), found.dialect
         try:
-            source = recipe_texts.source(path)
+            source = source_of(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
         if not path.name.endswith(self._dialects[dialect].file_suffixes):
             return _broken(path, dialect, *self._misplaced(path, dialect, source))
-        shared = recipe_texts.Shared(folders(dialect, self._sharing))
-        composed = recipe_texts.compose(self._dialects[dialect], source, shared, path.stem)
+        shared = Shared(folders(dialect, self._sharing))
+        composed = compose(self._dialects[dialect], source, shared, path.stem)
         parse: _Parse = _parsed_once if self.layer.fixed else parsed
         recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
         if recipe is None:
@@ -196,7 +322,7 @@ class RecipeFiles:
 
     def _unlikeness(self, name: str, path: Path, source: str) -> tuple[int, int]:
         try:
-            with recipe_texts.looked_at(path.stem, name):
+            with looked_at(path.stem, name):
                 flaws: Sequence[errors.Flaw] = self._dialects[name].flaws(source, path.stem, library.Library())
         except errors.InputRefused as error:
             flaws = error.flaws
@@ -215,10 +341,10 @@ def parsed(
 ) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
     """Return the recipe that a text holds, or None and its flaws."""
     try:
-        with recipe_texts.looked_at(stem, dialect.name):
+        with looked_at(stem, dialect.name):
             recipe = dialect.parse(composed.source, stem)
     except errors.InputRefused as error:
-        return None, recipe_texts.all_flaws(composed.flaws, error.flaws)
+        return None, all_flaws(composed.flaws, error.flaws)
     return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 

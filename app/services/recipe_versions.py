@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-from collections.abc import Mapping
-from typing import Any
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from app import errors
-from app.domain import library, plain
+from app import clock, errors
+from app.domain import library, plain, shapes
 from app.engine import ports
-from app.services import arguments, recipe_texts
+from app.services import arguments, recipe_files
 from app.services.story_args import Question
 
 
@@ -31,7 +34,7 @@ class RecipeVersion:
     def flaws(self) -> tuple[errors.Flaw, ...]:
         """Return everything wrong with it that shows only beside the shelf."""
         try:
-            with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+            with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
                 return tuple(self._dialect.check(self.recipe, self.definition_cache))
         except errors.InputRefused as error:
             return error.flaws
@@ -48,7 +51,7 @@ class RecipeVersion:
         Raises:
             errors.RecipeInvalid: `dialect_fault`.
         """
-        with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+        with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
             _ = self._encoded, self._validator
 
     def fit(
@@ -73,7 +76,7 @@ class RecipeVersion:
     def _uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
         if not isinstance(self._dialect, ports.AskingDriver):
             return ()
-        with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+        with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
             return tuple(self._dialect.uses(self.recipe, self.definition_cache, args))
 
     @functools.cached_property
@@ -91,3 +94,234 @@ class RecipeVersion:
             "frozen": plain.plain(self._dialect.freeze(self.recipe, self.definition_cache)),
         }
         return plain.encode(fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A recipe as lists show it."""
+
+    recipe_id: str
+    """Id; of a broken file the one that it seems to claim."""
+    dialect: str
+    """Language."""
+    layer: str
+    """`bundled` or `project`."""
+    path: str
+    """File it stands in."""
+    recipe: library.Recipe | None
+    """The recipe; None where the file cannot be parsed."""
+    flaws: tuple[errors.Flaw, ...] = ()
+    """What keeps it from being started."""
+    shadows: tuple[str, ...] = ()
+    """Layers that have a recipe of the same id, hidden by this one."""
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether it can be started."""
+        return self.recipe is not None and not self.flaws
+
+    def listed(self, lacks: Sequence[errors.Flaw]) -> RecipeListed:
+        """Return the recipe as lists show it.
+
+        Args:
+            lacks: Backends and programs that a run would need and that cannot be used here.
+        """
+        recipe = self.recipe
+        return RecipeListed(
+            recipe_id=self.recipe_id,
+            label=recipe.label if recipe else None,
+            dialect=self.dialect,
+            layer=self.layer,
+            path=self.path,
+            shadows=self.shadows,
+            task_patterns=recipe.task_patterns if recipe else (),
+            total_steps=recipe.total_steps if recipe else None,
+            valid=self.usable,
+            flaws=self.flaws,
+            ready=self.usable and not lacks,
+            lacks=tuple(lacks),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeListed(shapes.Shape):
+    """A recipe as lists show it; an invalid one with its flaws."""
+
+    recipe_id: str
+    """Id of the recipe."""
+    label: str | None
+    """Name for people."""
+    dialect: str
+    """Language of the recipe."""
+    layer: str
+    """`bundled` or `project`."""
+    path: str
+    """Its file."""
+    shadows: tuple[str, ...]
+    """Layers whose recipe of the same id this one hides."""
+    task_patterns: tuple[str, ...]
+    """Phrases and `/expressions/` that route a task to it."""
+    total_steps: int | None
+    """Number of its steps; None if its flow can loop."""
+    valid: bool
+    """Whether it has no flaws."""
+    flaws: tuple[errors.Flaw, ...]
+    """Everything wrong with it."""
+    ready: bool
+    """Whether it is valid and every backend that a run could need can be used here."""
+    lacks: tuple[errors.Flaw, ...]
+    """Backends and programs that a run would need and that cannot be used here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeDetail(RecipeListed):
+    """Everything about a recipe."""
+
+    args_schema: Mapping[str, plain.Json] | None
+    """JSON Schema of its arguments."""
+    document: Mapping[str, plain.Json] | None
+    """The recipe itself."""
+    graph: Mapping[str, plain.Json] | None
+    """Its flow, as `nodes` and `edges`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined(shapes.Shape):
+    """Result of the validation of a recipe."""
+
+    valid: bool
+    """Whether it has no flaws."""
+    recipe_id: str | None
+    """Its id; None if it cannot be parsed."""
+    flaws: tuple[errors.Flaw, ...]
+    """Everything wrong with it."""
+    ready: bool
+    """Whether it is valid and every backend that a run could need can be used here."""
+    lacks: tuple[errors.Flaw, ...]
+    """Backends and programs that a run would need and that cannot be used here."""
+    args_schema: Mapping[str, plain.Json] | None
+    """JSON Schema of its arguments."""
+    recipe_version: RecipeVersion | None = shapes.internal()
+    """The recipe, ready to be started; None if it cannot be parsed."""
+
+    @classmethod
+    def of(
+        cls, version: RecipeVersion | None, flaws: Sequence[errors.Flaw], lacks: Sequence[errors.Flaw] = ()
+    ) -> Examined:
+        """Return the result for a recipe, or for a text that cannot be parsed."""
+        recipe = version.recipe if version else None
+        return cls(
+            valid=recipe is not None and not flaws,
+            recipe_id=recipe.recipe_id if recipe else None,
+            flaws=tuple(flaws),
+            ready=recipe is not None and not flaws and not lacks,
+            lacks=tuple(lacks),
+            args_schema=recipe.args_schema if recipe else None,
+            recipe_version=version,
+        )
+
+
+TRUSTED_SECONDS = 5.0
+"""Time for which a backend that worked is not looked at again; one that lacks something always is."""
+
+Lack: TypeAlias = Callable[[str, bool], str | None]
+"""Says what keeps a backend from working here; the second argument is whether a conversation continues."""
+
+Find: TypeAlias = Callable[[str], RecipeVersion | None]
+"""Returns another recipe of the project; None where there is none that can be started."""
+
+_Asked: TypeAlias = library.BackendUse | library.ProgramUse
+
+
+# Conditions are not evaluated: a step that might run counts. A backend that worked is trusted for five seconds; a
+# missing one is checked every time.
+class Readiness:
+    """Look for what a run would lack, through the recipes that it runs as well."""
+
+    def __init__(
+        self,
+        *,
+        backend_lack: Lack,
+        program_lack: Callable[[str], str | None],
+        default_backend: str | None,
+        clock: clock.Clock,
+    ) -> None:
+        """Args:
+        backend_lack: Looks at a backend.
+        program_lack: Looks at a program that is called by its name.
+        default_backend: Backend that the project's recipes ask where nothing names another one.
+        """
+        self._backend_lack = backend_lack
+        self._program_lack = program_lack
+        self._clock = clock
+        self._default_backend = default_backend
+        self._worked: dict[tuple[str, bool], float] = {}
+
+    def adapted(self, recipe: library.Recipe) -> library.Recipe:
+        """Return the recipe with the project's default backend in the schema of its arguments."""
+        name, schema = recipe.speaks_through, recipe.args_schema
+        if name is None or self._default_backend is None:
+            return recipe
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        described = {**properties.get(name, {}), "default": self._default_backend}
+        return dataclasses.replace(recipe, args_schema={**schema, "properties": {**properties, name: described}})
+
+    def lacks(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
+        """Return everything that is known to be missing, each backend and program once.
+
+        Args:
+            args: The run's arguments; the default backend counts where they name none.
+        """
+        name = recipe_version.recipe.speaks_through
+        if name is not None and self._default_backend is not None:
+            args = {name: self._default_backend, **args}
+        found: dict[_Asked, tuple[str, int]] = {}
+        for use, path in _reached(recipe_version, args, find):
+            first, count = found.get(use, (path, 0))
+            found[use] = first, count + 1
+        told = ((self._lack(use), path, count) for use, (path, count) in found.items())
+        line_of = recipe_version.recipe.line_of
+        return [_flaw(lack, path, line_of(path), count) for lack, path, count in told if lack is not None]
+
+    def _lack(self, use: _Asked) -> str | None:
+        if isinstance(use, library.ProgramUse):
+            return self._program_lack(use.program)
+        lacks = [lack for name in use.backends if (lack := self._of_backend(name, use.continues)) is not None]
+        return " ".join(lacks) if lacks and len(lacks) == len(use.backends) else None
+
+    def _of_backend(self, name: str, continues: bool) -> str | None:
+        now = self._clock.monotonic()
+        if now - self._worked.get((name, continues), -TRUSTED_SECONDS) < TRUSTED_SECONDS:
+            return None
+        lack = self._backend_lack(name, continues)
+        if lack is None:
+            self._worked[name, continues] = now
+        return lack
+
+
+def program_lack(program: str) -> str | None:
+    """Return what keeps a program from being called by its name; None where nothing does."""
+    # A path may name a program that an earlier step makes.
+    if "/" in program or shutil.which(program) is not None:
+        return None
+    return f"The program {program} is not installed: no folder of PATH contains it."
+
+
+def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
+    """Return each use without its place, and the place, which names the recipe where it is another one."""
+    waiting, seen = [(recipe_version, args, "")], {recipe_version.recipe.recipe_id}
+    while waiting:
+        at, given, through = waiting.pop()
+        for use in at.uses(given):
+            if not isinstance(use, library.ChildUse):
+                yield dataclasses.replace(use, path=""), through or use.path
+                continue
+            child = find(use.recipe_id) if use.recipe_id not in seen else None
+            if child is not None and child.recipe.speaks_through not in use.computed:
+                seen.add(use.recipe_id)
+                waiting.append((child, use.args, through or use.path))
+
+
+def _flaw(lack: str, path: str, line: int | None, count: int) -> errors.Flaw:
+    others = f" It is needed at {count} places." if count > 1 else ""
+    return errors.Flaw(path=path, line=line, code=errors.NotReady.default_code, message=lack + others)

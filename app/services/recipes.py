@@ -17,11 +17,9 @@ from pathlib import Path
 from app import clock, errors
 from app.domain import library, plain
 from app.engine import ports
-from app.services import recipe_texts
-from app.services.readiness import Readiness
-from app.services.recipe_entries import Entry, Examined, RecipeDetail, RecipeListed
+from app.services import recipe_files
 from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
-from app.services.recipe_versions import RecipeVersion
+from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
 PROJECT_DIALECT = "control_room"
 """Dialect of the recipes that lie directly in a project's `recipes/`."""
@@ -110,7 +108,7 @@ class Catalogue:
         entry = self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
-            if unread := next((flaw for flaw in entry.flaws if flaw.code == recipe_texts.UNREADABLE), None):
+            if unread := next((flaw for flaw in entry.flaws if flaw.code == recipe_files.UNREADABLE), None):
                 told = f"recipe {recipe_id} cannot be started now: {entry.path}: {unread.message}"
                 detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
                 raise errors.Unreadable(told, detail=detail)
@@ -171,13 +169,13 @@ class Catalogue:
         Raises:
             errors.RequestInvalid: `unknown_dialect`.
         """
-        shared = recipe_texts.Shared(folders(dialect, self._sharing))
-        composed = recipe_texts.compose(self.dialect(dialect), source, shared, stem)
+        shared = recipe_files.Shared(folders(dialect, self._sharing))
+        composed = recipe_files.compose(self.dialect(dialect), source, shared, stem)
         recipe, flaws = parsed(self.dialect(dialect), composed, stem)
         definition_cache = self._stocked()
         if recipe is None:
             unsound = self._unsound(dialect, composed.source, stem, definition_cache)
-            return Examined.of(None, recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
+            return Examined.of(None, recipe_files.all_flaws(composed.flaws, unsound) or flaws)
         recipe_version = RecipeVersion(
             self._readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect]
         )
@@ -274,7 +272,7 @@ class Catalogue:
     ) -> Entry:
         if file.recipe is None:
             unsound = self._unsound(file.dialect, file.source, file.path.stem, definition_cache) if file.source else ()
-            return dataclasses.replace(entry, flaws=recipe_texts.all_flaws(file.unmade, unsound) or file.flaws)
+            return dataclasses.replace(entry, flaws=recipe_files.all_flaws(file.unmade, unsound) or file.flaws)
         recipe_version = self._recipe_versions[entry.path]
         judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *recipe_version.flaws))
         if not (judged.usable and file.is_long):
@@ -289,7 +287,7 @@ class Catalogue:
         self, dialect: str, source: str, stem: str, definition_cache: library.Library
     ) -> tuple[errors.Flaw, ...]:
         try:
-            with recipe_texts.looked_at(stem, dialect):
+            with recipe_files.looked_at(stem, dialect):
                 return tuple(self._dialects[dialect].flaws(source, stem, definition_cache))
         except errors.InputRefused as error:
             return error.flaws

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from app import clock, errors
-from app.domain import events, plain, receipts, records, runs, states, views
+from app.domain import events, operations, plain, receipts, records, runs, states, views
 from app.engine import ports, run_engine, stores
-from app.services import aio, conversation_binding, event_feeds, faults, run_reader
+from app.services import aio, conversation_binding, event_streams, faults, run_reader
 from app.services.conversation_binding import ConversationBinding
 from app.services.event_streams import EventFollower
 from app.services.long_polls import LongPolls
@@ -17,8 +17,31 @@ from app.services.progress import Progress
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Moved, ResumeRequest, Started, StartRequest
 from app.services.run_reader import Ready, RunReader
-from app.services.run_started import RunStartedListeners
 from app.services.starting import Starter
+
+Listener: TypeAlias = Callable[[runs.RunStart], None]
+"""Is told what begins; it may not wait."""
+
+
+class RunStartedListeners:
+    """Hand on what begins."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Tell somebody from now on."""
+        self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Tell somebody no more."""
+        self._listeners.remove(listener)
+
+    def tell(self, start: runs.RunStart) -> None:
+        """Tell everybody who listens."""
+        for listener in tuple(self._listeners):
+            listener(start)
+
 
 T = TypeVar("T")
 
@@ -72,6 +95,17 @@ class Runs:
         status = await self._engine.submit(created.run_id)
         self._started_listeners.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
+
+    async def start_child(self, call: ports.Call) -> str:
+        """Start the run that a `ChildRun` requests, or find the one of an earlier attempt; return its id.
+
+        Raises:
+            errors.ControlRoomError: the child cannot be started.
+        """
+        started = await self.start(_child_request(call))
+        if started.existed and not started.status.finished:
+            await self._engine.submit(started.run_id)
+        return started.run_id
 
     async def check(self, request: StartRequest) -> int:
         """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
@@ -170,7 +204,7 @@ class Runs:
         await self._reader.status(run_id)
         return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
 
-    async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[event_feeds.Batch, None]:
+    async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[event_streams.Batch, None]:
         """Return the same in portions that are shared by all who follow; an empty one is a sign of life.
 
         Raises:
@@ -330,3 +364,18 @@ class Runs:
 
     async def _has_ended(self, run_id: str) -> bool:
         return (await self._reader.status(run_id)).finished
+
+
+def _child_request(call: ports.Call) -> StartRequest:
+    operation, parent = call.operation, call.run
+    assert isinstance(operation, operations.ChildRun)
+    return StartRequest(
+        recipe_id=operation.recipe_id,
+        args=operation.args,
+        description=operation.description or None,
+        working_dir=parent.working_dir,
+        priority=parent.priority,
+        parent_run_id=parent.run_id,
+        owner=parent.owner,
+        idempotency_key=f"child:{parent.run_id}:{plain.sha256(call.key.encode())[:32]}",
+    )

@@ -14,7 +14,7 @@ import pytest
 from app import bootstrap, errors, settings
 from app.domain import operations, records, runs, states
 from app.engine import ports, stores
-from app.services import child_runs, requests
+from app.services import requests
 from app.storage.runs import disk_store
 from tests.acceptance import programs
 
@@ -149,13 +149,12 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
     """The same step of the same parent finds the child that it started before, also in a later process."""
     call = await _call(project, "small", {"words": "gate"})
     async with bootstrap.build(chosen(project), SERVE) as application:
-        offspring = child_runs.Children(runs=application.runs, engine=application.engine)
-        first, again = await offspring.start(call), await offspring.start(call)
-        other = await offspring.start(dataclasses.replace(call, key="another"))
+        first, again = await application.runs.start_child(call), await application.runs.start_child(call)
+        other = await application.runs.start_child(dataclasses.replace(call, key="another"))
         await asyncio.gather(application.engine.ended(first), application.engine.ended(other))
         child = await application.store.read(first)
     async with bootstrap.build(chosen(project), SERVE) as application:
-        later = await child_runs.Children(runs=application.runs, engine=application.engine).start(call)
+        later = await application.runs.start_child(call)
 
     assert first == again == later
     assert other != first
@@ -165,11 +164,10 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
 async def test_child_that_cannot_be_started_says_why(project: programs.Project):
     """An unknown recipe or unfit arguments of a child are an error of its step."""
     async with bootstrap.build(chosen(project), SERVE) as application:
-        offspring = child_runs.Children(runs=application.runs, engine=application.engine)
         with pytest.raises(errors.UnknownRecipe):
-            await offspring.start(await _call(project, "absent", {}, application))
+            await application.runs.start_child(await _call(project, "absent", {}, application))
         with pytest.raises(errors.ArgsInvalid):
-            await offspring.start(await _call(project, "small", {}, application))
+            await application.runs.start_child(await _call(project, "small", {}, application))
 
 
 async def test_changed_prompt_counts_at_the_next_start(project: programs.Project):

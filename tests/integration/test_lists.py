@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.api.middleware import head_requests
+from app.api.middleware import responses
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -108,7 +108,7 @@ async def test_a_head_needs_no_server_to_drop_the_body() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": scope["method"].encode()})
 
-    transport = httpx.ASGITransport(head_requests.HeadRequests(app))
+    transport = httpx.ASGITransport(responses.HeadRequests(app))
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
         assert ((await http.head("/")).content, (await http.get("/")).content) == (b"", b"GET")
 

@@ -54,11 +54,11 @@ class Workflow:
     def lacks(self) -> list[errors.Flaw]:
         """Return each provider that a step names and whose program is not installed."""
         from app import clock
-        from app.services import readiness
+        from app.services import recipe_versions
 
-        looking = readiness.Readiness(
+        looking = recipe_versions.Readiness(
             backend_lack=lambda *_: None,
-            program_lack=readiness.program_lack,
+            program_lack=recipe_versions.program_lack,
             default_backend=None,
             clock=clock.SystemClock(),
         )
@@ -107,10 +107,10 @@ def source(path: Path, shown: str) -> str:
     Raises:
         errors.RecipeInvalid: it cannot be read.
     """
-    from app.services import recipe_texts
+    from app.services import recipe_files
 
     try:
-        return recipe_texts.source(path)
+        return recipe_files.source_of(path)
     except errors.RecipeInvalid as error:
         message = f"{shown} {error.message.removeprefix('the file ')}"
         raise errors.RecipeInvalid(message, code=error.flaws[0].code) from error

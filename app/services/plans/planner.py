@@ -16,7 +16,7 @@ from app.services.plans.advancing import Advance
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
 from app.services.plans.rules import RunFact
-from app.services.run_started import RunStartedListeners
+from app.services.runs import RunStartedListeners
 
 FIRST_PAUSE_SECONDS = 1.0
 """Time after which a plan is tried again that could not go on; it doubles from try to try."""

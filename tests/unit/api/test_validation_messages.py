@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from app import errors
-from app.api import conference_requests, plan_requests, queries, request_models, validation_messages
 from app.api import errors as http_errors
+from app.api import plan_requests, queries, request_flaws, request_models
 
 MODELS: list[type[BaseModel]] = [
     found
-    for module in (request_models, conference_requests, plan_requests, queries)
+    for module in (request_models, plan_requests, queries)
     for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, BaseModel) and found.__module__ == module.__name__
 ]
@@ -82,4 +82,4 @@ def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> 
 
 def test_what_is_not_known_keeps_its_words() -> None:
     """A flaw of a kind that nobody foresaw is told as it was found."""
-    assert validation_messages.told({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"
+    assert request_flaws.message({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"

@@ -10,7 +10,7 @@ import pytest
 
 from app import errors
 from app.engine import stores
-from app.services import workspace_claims
+from app.services import workspaces
 from app.storage import layout, workspace_locks
 
 HERE = "/srv/here"
@@ -62,7 +62,7 @@ async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | Non
 async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary, **asked: Any) -> str | None:
     store: Any = Rows(*rows)
     try:
-        await workspace_claims.WorkspaceClaims(store, locks.take).take(HERE, **asked)
+        await workspaces.WorkspaceClaims(store, locks.take).take(HERE, **asked)
     except errors.Conflict as conflict:
         return conflict.detail["holder"] or "nobody"
     return None

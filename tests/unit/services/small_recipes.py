@@ -8,7 +8,7 @@ from typing import Any
 
 from app import clock
 from app.domain import library
-from app.services import readiness
+from app.services import recipe_versions
 
 TOOLS = {
     "file_locator": library.ToolSpec(
@@ -27,7 +27,7 @@ TOOLS = {
 LIBRARY = library.Library(tools=TOOLS)
 """What these recipes may refer to."""
 
-READY = readiness.Readiness(
+READY = recipe_versions.Readiness(
     backend_lack=lambda *_: None, program_lack=lambda _: None, default_backend=None, clock=clock.FakeClock()
 )
 """A machine on which every backend works."""

@@ -19,7 +19,7 @@ from app import settings as app_settings
 from app.bootstrap import definitions
 from app.cli import formats
 from app.domain import plain
-from app.services import recipe_entries, recipes, routing
+from app.services import recipe_versions, recipes, routing
 from tests.architecture import sources
 
 DIALECTS = ("control_room", "agent_recipes", "amplifier", "orchestrate")
@@ -95,7 +95,7 @@ def test_any_recipe_is_good_or_told_what_is_wrong(
     if examined.recipe_version is None or examined.flaws:
         return
     recipe = examined.recipe_version.recipe
-    entry = recipe_entries.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
+    entry = recipe_versions.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
     graph = catalogue.dialect(dialect).graph(recipe)
     more = {"args_schema": plain.plain(recipe.args_schema), "graph": graph}
     shown = formats.recipe(entry.listed(()).to_json() | more)

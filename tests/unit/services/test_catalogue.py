@@ -11,7 +11,7 @@ import pytest
 from app import clock, errors
 from app.dialects import registry
 from app.domain import library, plain
-from app.services import recipe_texts, recipes
+from app.services import recipe_files, recipes
 from tests.unit.services import small_recipes
 
 
@@ -286,7 +286,7 @@ def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -
 
 def test_a_file_too_large_is_not_read(project: Project) -> None:
     """A file over the limit is a fault."""
-    small_recipes.write(project.own, "huge.json", " " * (recipe_texts.MAX_RECIPE_BYTES + 1))
+    small_recipes.write(project.own, "huge.json", " " * (recipe_files.MAX_RECIPE_BYTES + 1))
 
     assert [entry.flaws[0].code for entry in project.catalogue.all()] == ["too_large"]
 

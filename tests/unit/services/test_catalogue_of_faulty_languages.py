@@ -81,7 +81,7 @@ def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, plac
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY, **broken))
     small_recipes.write(tmp_path / "recipes", "good.json", small_recipes.recipe("lucky"))
     catalogue = _catalogue(tmp_path, control_room=FaultyControlRoom(place))
-    with caplog.at_level(logging.ERROR, "app.services.recipe_texts"):
+    with caplog.at_level(logging.ERROR, "app.services.recipe_files"):
         told = {entry.recipe_id: [flaw.code for flaw in entry.flaws] for entry in catalogue.all()}
 
     assert told == {"lucky": [], UNLUCKY: ["dialect_fault"]}

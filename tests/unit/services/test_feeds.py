@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.api import streaming
 from app.domain import events, states
-from app.services import event_feeds, event_streams
+from app.services import event_streams
 from app.storage import memory_store
 from tests.unit.worker import pools, toys
 
@@ -48,7 +48,7 @@ class Following:
         """Tell whether the run has ended."""
         return states.RunState(await self._bench.status(self._run_id)).finished
 
-    def batches(self, after: int = 0) -> AsyncGenerator[event_feeds.Batch, None]:
+    def batches(self, after: int = 0) -> AsyncGenerator[event_streams.Batch, None]:
         """Follow the run."""
         return self.follower.batches(self._run_id, after, self.finished)
 
@@ -134,8 +134,8 @@ async def test_who_is_slow_reads_for_itself_what_is_not_kept(
     bench: pools.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower who takes longer than anything is kept still gets each event once, in order."""
-    monkeypatch.setattr(event_feeds, "KEPT_EVENTS", 2)
-    monkeypatch.setattr(event_feeds, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(event_streams, "KEPT_EVENTS", 2)
+    monkeypatch.setattr(event_streams, "BATCH_EVENTS", 2)
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
     shared = Following(bench, run_id)
     slow = shared.batches()
@@ -151,7 +151,7 @@ async def test_who_is_slow_reads_for_itself_what_is_not_kept(
 async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     """A long run is never read as a whole, and whoever follows alone or with others gets everything in order."""
     monkeypatch.setattr(event_streams, "PAGE_EVENTS", page)
-    monkeypatch.setattr(event_feeds, "KEPT_EVENTS", 1)
+    monkeypatch.setattr(event_streams, "KEPT_EVENTS", 1)
     held = bench.toolbox.hold("three")
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
     await bench.executed("three/1")
@@ -195,7 +195,7 @@ async def test_a_long_silence_is_broken_by_a_sign_of_life(bench: pools.Bench) ->
     await bench.executed("one/1")
     stream = Following(bench, run_id).batches()
     first = await pools.soon(anext(stream))
-    waiting: asyncio.Future[event_feeds.Batch] = asyncio.ensure_future(anext(stream))
+    waiting: asyncio.Future[event_streams.Batch] = asyncio.ensure_future(anext(stream))
     for _ in range(int(event_streams.SILENCE_SECONDS) - 1):
         bench.advance(event_streams.TICK_SECONDS)
         await pools.idle()
@@ -271,9 +271,9 @@ def test_a_feed_tells_each_event_once(told: list[list[int]], position: int, kept
 
 async def _tell_each_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_feeds, "KEPT_EVENTS", kept)
-        patch.setattr(event_feeds, "BATCH_EVENTS", portion)
-        feed, number = event_feeds.Feed(0), 0
+        patch.setattr(event_streams, "KEPT_EVENTS", kept)
+        patch.setattr(event_streams, "BATCH_EVENTS", portion)
+        feed, number = event_streams.Feed(0), 0
         for steps in told:
             written = []
             for step in steps:

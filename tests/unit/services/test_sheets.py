@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import plain, records, slots, states, views
-from app.services import run_responses
+from app.services import run_reader
 from tests.unit.engine import samples
 
 
@@ -79,7 +79,7 @@ CHANGES = st.lists(
 @given(CHANGES)
 def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[str, Any]]) -> None:
     """Whatever happens to a run between two polls, the bytes are those of the whole value in its order."""
-    sheet, lines, opened, filled = run_responses.RunResponseCache(), list[records.Record](), 0, dict[str, slots.Slot]()
+    sheet, lines, opened, filled = run_reader.RunResponseCache(), list[records.Record](), 0, dict[str, slots.Slot]()
     for kind, amount in changes:
         if kind == "step":
             lines += [record(len(lines) + number, output_preview='ü"\n') for number in range(amount)]
@@ -102,7 +102,7 @@ def _error() -> dict[str, Any]:
 
 def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
     """A poll of a long run stays small."""
-    answer = json.loads(run_responses.RunResponseCache().written(view([record(number) for number in range(250)]), None))
+    answer = json.loads(run_reader.RunResponseCache().written(view([record(number) for number in range(250)]), None))
 
     assert answer["steps_total"] == 250
     assert len(answer["steps"]) == views.NEWEST_STEPS
@@ -126,7 +126,7 @@ def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "finished_step", finished_step)
     monkeypatch.setattr(views, "slot_summary", slot_summary)
     sheet, lines, filled = (
-        run_responses.RunResponseCache(),
+        run_reader.RunResponseCache(),
         [record(number) for number in range(1000)],
         {"a": slot("first")},
     )

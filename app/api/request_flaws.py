@@ -1,10 +1,10 @@
-"""Known fields: what a request may say at each address, for refusals of what it may not, with the nearest name."""
+"""Flaws of requests: unknown fields with the nearest known name, and wrong values in our words."""
 
 from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,7 +23,7 @@ async def check_parameters(request: Request) -> None:
     """Refuse query parameters that the address does not have.
 
     Raises:
-        errors.RequestInvalid: with each of them, and the nearest that there is.
+        errors.RequestInvalid: with each unknown parameter, and the nearest known one.
     """
     if not request.scope["query_string"]:
         return
@@ -31,14 +31,14 @@ async def check_parameters(request: Request) -> None:
     unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
     if unknown:
         flaws = [
-            errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=told(name, known))
+            errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=unknown_field(name, known))
             for name in unknown[:_MOST_FLAWS]
         ]
         raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
 
 
-def told(name: str, known: Iterable[str]) -> str:
-    """Return what is wrong with a field that is not known: the nearest name, or all that there are."""
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """Return the message about an unknown field, with the nearest known name or all known names."""
     names = sorted(known)
     plain_name = _plain(name[:_SHOWN_CHARACTERS])
     begun = [one for one in names if plain_name and _plain(one).startswith(plain_name)]
@@ -101,3 +101,47 @@ def _query(dependant: Any) -> Iterator[str]:
 
 def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").casefold()
+
+
+_TYPES = {
+    "string_type": "must be a text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "missing": "is required",
+}
+
+_LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "string_too_short": lambda limits: "must say something",
+    "string_too_long": lambda limits: f"has more than {limits['max_length']} characters",
+    "string_pattern_mismatch": lambda limits: f"must match {limits['pattern']}",
+    "too_short": lambda limits: "must not be empty",
+    "too_long": lambda limits: f"has more than {limits['max_length']} entries",
+    "greater_than_equal": lambda limits: f"must be at least {limits['ge']}",
+    "less_than_equal": lambda limits: f"must be at most {limits['le']}",
+    "enum": lambda limits: f"must be {limits['expected']}",
+    "literal_error": lambda limits: f"must be {limits['expected']}",
+    "value_error": lambda limits: str(limits["error"]),
+}
+
+
+def message(item: Mapping[str, Any]) -> str:
+    """Return the message about a value that pydantic rejected, in our words.
+
+    Args:
+        item: One of its errors, with the context; an error of an unknown kind keeps pydantic's message.
+    """
+    kind, limits = str(item["type"]), item.get("ctx") or {}
+    if kind in _TYPES:
+        return _TYPES[kind]
+    return _LIMITS[kind](limits) if kind in _LIMITS else str(item["msg"])
