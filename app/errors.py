@@ -89,7 +89,7 @@ class _Told(BaseException):
 
 
 class ControlRoomError(_Told, Exception):
-    """Something went wrong."""
+    """An error occurred."""
 
 
 class InputRefused(ControlRoomError):
@@ -109,13 +109,13 @@ class RequestInvalid(InputRefused):
 
 
 class UnknownRecipe(RequestInvalid):
-    """There is no such recipe."""
+    """The recipe does not exist."""
 
     default_code = "unknown_recipe"
 
 
 class ArgsInvalid(RequestInvalid):
-    """The arguments do not fit the recipe."""
+    """The arguments do not match the recipe."""
 
     default_code = "args_invalid"
 
@@ -127,7 +127,7 @@ class RecipeInvalid(RequestInvalid):
 
 
 class NotReady(InputRefused):
-    """A backend or program that the run needs cannot work here."""
+    """A backend or program that the run needs cannot be used here."""
 
     default_code = "backend_not_ready"
 
@@ -145,19 +145,19 @@ class TooLarge(InputRefused):
 
 
 class NotFound(ControlRoomError):
-    """There is no such thing."""
+    """The resource does not exist."""
 
     default_code = "not_found"
 
 
 class Conflict(ControlRoomError):
-    """The request does not fit the present state."""
+    """The request conflicts with the current state."""
 
     default_code = "conflict"
 
 
 class WrongState(Conflict):
-    """It is not in a state that allows this."""
+    """The current state does not allow this."""
 
     default_code = "wrong_state"
 
@@ -181,7 +181,7 @@ class DiskFull(ControlRoomError):
 
 
 class Unavailable(ControlRoomError):
-    """The service cannot answer this now."""
+    """The service is temporarily unavailable."""
 
     default_code = "unavailable"
 
@@ -242,7 +242,7 @@ class StorageFault(Fault):
 
 
 class Unreadable(StorageFault):
-    """A file cannot be read now; nothing was changed, and it is read again."""
+    """A file cannot be read now; nothing was changed, and reading is retried."""
 
     default_code = "unreadable"
 

@@ -109,7 +109,7 @@ def _told(error: Any) -> list[tuple[str, str, str]]:
             known = list(error.schema.get("properties", {}))
             unknown = [name for name in instance if name not in known]
             return [
-                (f"{place}.{name:.80}", "unknown", f"is not known here; {nearest(name, known)}") for name in unknown
+                (f"{place}.{name:.80}", "unknown", f"is not a known field; {nearest(name, known)}") for name in unknown
             ]
         case "type":
             names = [rule] if isinstance(rule, str) else rule

@@ -59,7 +59,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     details = {
-        404: f"there is nothing at {request.url.path:.200}",
+        404: f"there is no resource at {request.url.path:.200}",
         405: f"{request.method} is not allowed at {request.url.path:.200}",
     }
     detail = details.get(error.status_code, str(error.detail))

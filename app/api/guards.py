@@ -26,7 +26,7 @@ BEARER_PREFIX = "control-room.bearer."
 """Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
 
 _UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
-_TICKET_REFUSED = "the ticket is used up, expired or unknown; POST /api/tickets issues another one"
+_TICKET_REFUSED = "the ticket was used, has expired or is unknown; get another one with POST /api/tickets"
 _HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,253}))(?::(?P<port>[0-9]{0,5}))?"
 )
@@ -59,10 +59,10 @@ class SiteGuard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
             shown = hosts[0][:100] if hosts else "none"
-            detail = f"Host {shown} is not served; CONTROL_ROOM_ALLOWED_HOSTS names further ones"
+            detail = f"Host {shown} is not allowed; add it to CONTROL_ROOM_ALLOWED_HOSTS"
             return problems.of_status(400, detail, code="unknown_host")
         if any(not self._is_known(origin.lower(), hosts[0].lower()) for origin in headers.getlist("origin")):
-            detail = f"Origin {headers['origin'][:100]} may not call; CONTROL_ROOM_ALLOWED_ORIGINS names those that may"
+            detail = f"Origin {headers['origin'][:100]} is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS"
             return problems.of_status(403, detail, code="foreign_origin")
         return None
 

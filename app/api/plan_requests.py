@@ -111,7 +111,7 @@ class PlanBody(BaseModel):
         le=run_requests.PRIORITIES[-1],
         description="Priority of its runs; higher goes first.",
     )
-    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
     runs_above: request_models.RunsAbove = None
 
     def plan(self, idempotency_key: str | None) -> requests.NewPlan:

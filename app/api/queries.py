@@ -197,8 +197,8 @@ def revision(etag: str | None) -> int | None:
         return None
     known = re.fullmatch(r'\s*"([1-9][0-9]{0,8})"\s*', etag)
     if known is None:
-        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag that was given here")
-        raise errors.RequestInvalid("If-Match is not an ETag that was given here", flaws=[flaw])
+        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag of this service")
+        raise errors.RequestInvalid("If-Match is not an ETag of this service", flaws=[flaw])
     return int(known[1])
 
 
@@ -291,4 +291,6 @@ def _parts(cursor: str, parts: int) -> list[str]:
 
 def _bad_cursor() -> errors.RequestInvalid:
     flaw = errors.Flaw(path="query.cursor", message="is not a cursor of this list")
-    return errors.RequestInvalid("the cursor is not one of this list", code="bad_cursor", flaws=[flaw])
+    return errors.RequestInvalid(
+        "the cursor does not belong to this list; take it from a `Link` header", code="bad_cursor", flaws=[flaw]
+    )

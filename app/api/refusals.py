@@ -128,7 +128,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         flaws=[errors.Flaw(path="$.recip", code="unknown_field", message="is not known; did you mean recipe?")],
     ),
     errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
-    _invalid("bad_cursor", "query.cursor", "the cursor is not one of this list"),
+    _invalid("bad_cursor", "query.cursor", "the cursor does not belong to this list; take it from a `Link` header"),
     # -- recipes and their arguments
     errors.UnknownRecipe(_NO_RECIPE, detail=_NEAREST),
     errors.NotFound(_NO_RECIPE, code="recipe_not_found", detail=_NEAREST),
@@ -151,7 +151,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "inline_recipes_off",
         "$.recipe",
-        "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it",
+        "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them",
     ),
     _invalid("unknown_dialect", "$.dialect", "there is no dialect 'yaml'; there are control_room"),
     errors.Unroutable("no recipe's patterns match the description"),
@@ -159,9 +159,9 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "working_dir_refused",
         "$.working_dir",
-        "working_dir '/etc' lies outside of the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS",
+        "working_dir '/etc' is outside the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS",
     ),
-    _invalid("working_dir_missing", "$.working_dir", "working_dir 'chapters' is no folder"),
+    _invalid("working_dir_missing", "$.working_dir", "working_dir 'chapters' is not a folder"),
     _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
     errors.Conflict(
@@ -187,12 +187,12 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "resume_unchangeable",
         "$.args",
-        "a run of conference goes on as it was asked for; to ask for something else, start another one",
+        "a run of conference cannot be resumed with changes; start another run instead",
     ),
     _invalid(
         "no_conversation",
         "$.conversation",
-        f"run {_RUN} speaks in no conversation that could be begun again; leave `conversation` out",
+        f"run {_RUN} has no conversation to begin again; omit `conversation`",
     ),
     errors.NotFound(
         f"run {_RUN} has no slot 'drafts'; there are discovery, draft",
@@ -206,15 +206,15 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "unknown_decision",
         "$.decision",
-        "'yes' is none of the gate's options: approve, deny",
+        "'yes' is not an option of this gate; options: approve, deny",
         options=["approve", "deny"],
     ),
     errors.Conflict(
-        f"the gate {_GATE} is decided already: approve",
+        f"the gate {_GATE} is already decided: approve",
         code="gate_decided",
         detail={"gate": {"gate_id": _GATE, "status": "decided", "decision": "approve"}},
     ),
-    errors.Conflict(f"the gate {_GATE} has lapsed: something else is shown now", code="gate_lapsed"),
+    errors.Conflict(f"the gate {_GATE} has lapsed: its question has changed", code="gate_lapsed"),
     errors.Conflict(
         "the gate 'ship' was denied, which is final: no resume goes past it; start a new run",
         code="gate_denied",
@@ -229,7 +229,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid("unknown_receipt", "$.receipts[0]", "there is no receipt 'rcpt_00000000000000000000'"),
     _invalid("session_mismatch", "$.receipts[0]", "$.receipts[0] belongs to the session 'book-two', not to 'book-one'"),
     errors.Conflict(
-        f"the issue {_ISSUE} has been changed meanwhile: its revision is 3",
+        f"the issue {_ISSUE} was changed meanwhile; its revision is now 3",
         code="issue_changed",
         detail={"issue": {"issue_id": _ISSUE, "status": "open", "revision": 3}},
     ),
@@ -261,7 +261,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid("order_repeats_task", "$.order[1]", "task 1 is named twice"),
     _invalid("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot stand before"),
     errors.Conflict(
-        f"the plan {_PLAN} has been changed meanwhile: its revision is 7",
+        f"the plan {_PLAN} was changed meanwhile; its revision is now 7",
         code="plan_changed",
         detail={"plan": {"session_id": _PLAN, "status": "running", "revision": 7}},
     ),
@@ -273,7 +273,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Conflict("task 1 is done and no more changed", code="task_begun", detail={"task": 1}),
     errors.Conflict("task 1 is needed by 2 and 3", code="task_needed", detail={"task": 1, "needed_by": [2, 3]}),
     errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
-    errors.Unavailable(f"the planner broke over {_PLAN}; the log tells why", code="planner_broken"),
+    errors.Unavailable(f"the planner broke over {_PLAN}; see the log", code="planner_broken"),
     # -- the service
     errors.Unavailable("the service is stopping", code="stopping"),
     errors.Unavailable("the service is starting", code="starting"),
@@ -287,15 +287,19 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
 
 _PROBLEMS = (
     *filter(None, map(problem, _ERRORS)),
-    problems.of_status(400, "Host example.org is not served", code="unknown_host"),
+    problems.of_status(
+        400, "Host example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_HOSTS", code="unknown_host"
+    ),
     problems.of_status(401, "the header `Authorization: Bearer TOKEN` is missing or wrong"),
-    problems.of_status(403, "Origin https://example.org may not call", code="foreign_origin"),
+    problems.of_status(
+        403, "Origin https://example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS", code="foreign_origin"
+    ),
     problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json"),
     problems.Problem(
         status=500,
         code="internal_error",
-        title="Something went wrong in the service.",
-        detail="the service's log tells more under this incident",
+        title="An internal error occurred.",
+        detail="see the service's log for this incident_id",
         facts={"incident_id": "inc_5h2m9q0x7c1v8b3n"},
     ),
 )

@@ -69,7 +69,7 @@ class StartBody(BaseModel):
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
-    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
     runs_above: RunsAbove = None
     recipe: dict[str, Any] | str | None = Field(
         None,
@@ -142,7 +142,7 @@ class AnswerBody(BaseModel):
         "", description="Message with the answer; later steps can read it."
     )
     shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        None, description="Hash of what was decided on; refused with `gate_lapsed` if something else is shown now."
+        None, description="Hash of what was decided on; refused with `gate_lapsed` if its question has changed."
     )
 
     def reply(self, idempotency_key: str | None) -> gates.Reply:
@@ -298,7 +298,7 @@ class ConferenceBody(BaseModel):
         default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
     )
     priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
-    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
     runs_above: RunsAbove = None
 
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:

@@ -68,7 +68,9 @@ class Connection:
             return
         with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._socket.close(SERVICE_RESTART, "the service stops; subscribe again when it is back")
+                await self._socket.close(
+                    SERVICE_RESTART, "the service is stopping; subscribe again after it has restarted"
+                )
 
     # -- from the client
 
@@ -159,7 +161,7 @@ class Connection:
 
     def _refuse_without_place(self) -> None:
         if not self._has_place():
-            raise errors.Conflict(f"at most {MOST_TOLD} runs are told at a time", code="too_many_subscriptions")
+            raise errors.Conflict(f"at most {MOST_TOLD} runs can be followed at a time", code="too_many_subscriptions")
 
     def _has_place(self) -> bool:
         return len(self._telling) + self._beginning < MOST_TOLD
@@ -240,12 +242,12 @@ class Connection:
             return error.code, error.message
         incident = self._ids.token("inc_")
         _LOG.error("a message failed", exc_info=error, extra={"incident_id": incident})
-        return "internal_error", f"something went wrong; the service's log tells more under {incident}"
+        return "internal_error", f"internal error; see the service's log for {incident}"
 
 
 def _with_choices(args: dict[str, Any], **chosen: str | None) -> dict[str, Any]:
     given = {name: value for name, value in chosen.items() if value is not None}
     twice = [name for name in given if name in args and args[name] != given[name]]
     if twice:
-        raise errors.RequestInvalid(f"$.{twice[0]}: args say otherwise", code="message_invalid")
+        raise errors.RequestInvalid(f"$.{twice[0]}: differs from the value in args", code="message_invalid")
     return {**args, **given}

@@ -285,7 +285,7 @@ class _Composer:
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
         if _NO_NUMBER.fullmatch(text) or (len(text) > _MAX_DIGITS and _INTEGER.fullmatch(text)):
-            self._tell("bad_number", f"{text:.80} is no number that JSON can carry", line)
+            self._tell("bad_number", f"{text:.80} is not a number that JSON can represent", line)
             return None
         if _INTEGER.fullmatch(text):
             return int(text)
@@ -294,7 +294,7 @@ class _Composer:
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
-                self._tell("bad_number", f"{text:.80} is no number that JSON can carry", line)
+                self._tell("bad_number", f"{text:.80} is not a number that JSON can represent", line)
             return number if math.isfinite(number) else None
         return self._string(text, line)
 

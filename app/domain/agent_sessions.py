@@ -167,7 +167,7 @@ class AgentSessions(Protocol):
 def locked(agent_session_id: str, holder: str) -> errors.Conflict:
     """Make the error that says who has a session."""
     return errors.Conflict(
-        f"The conversation {agent_session_id:.80} is taken: {holder} speaks in it.",
+        f"The conversation {agent_session_id:.80} is in use by {holder}.",
         code="session_locked",
         detail={"agent_session_id": agent_session_id, "holder": holder},
     )

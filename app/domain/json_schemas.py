@@ -206,7 +206,7 @@ def _told(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iter
             known = rule.get("properties", {})
             unknown = (name for name in value if name not in known)
             yield from (
-                flaw((*place, name), "unknown_field", f"is not known here{nearest(name, known)}") for name in unknown
+                flaw((*place, name), "unknown_field", f"is not a known field{nearest(name, known)}") for name in unknown
             )
         case "type":
             wanted = " or ".join(_KINDS[kind] for kind in ([limit] if isinstance(limit, str) else limit))

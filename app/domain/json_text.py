@@ -205,11 +205,11 @@ def _found(value: plain.Json, halves: bool) -> Iterator[errors.Flaw]:
                 yield from _unfit(item, trail, halves)
             case _Misfit():
                 shown = item.text[:_SHOWN_CHARACTERS]
-                yield _flaw(_parts(trail), "bad_number", f"{shown} is no number that JSON can carry")
+                yield _flaw(_parts(trail), "bad_number", f"{shown} is not a number that JSON can represent")
 
 
 def _repeated(trail: _Trail, name: str) -> errors.Flaw:
-    return _flaw(_parts((trail, name)), "repeated_name", "stands more than once in its object")
+    return _flaw(_parts((trail, name)), "repeated_name", "occurs more than once in its object")
 
 
 def _unfit(text: str, trail: _Trail, halves: bool) -> Iterator[errors.Flaw]:

@@ -30,10 +30,10 @@ _COUNTS = {
 _OTHERS = {
     "contains": "does not have as many items of the kind `contains` as it must",
     "items": "has more items than it may",
-    "unevaluatedItems": "has items that are not known here",
-    "unevaluatedProperties": "has fields that are not known here",
-    "not": "has the form that it must not have",
-    "anyOf": "has none of the forms that are possible",
+    "unevaluatedItems": "has unknown items",
+    "unevaluatedProperties": "has unknown fields",
+    "not": "matches a schema that is not allowed",
+    "anyOf": "matches none of the allowed schemas",
 }
 
 
@@ -69,7 +69,7 @@ def breach(error: ValidationError) -> str:
             return f"lacks {', '.join(name for name in limit if name not in value)}"
         case "additionalProperties":
             unknown = [name for name in value if name not in error.schema.get("properties", {})]  # type: ignore[union-attr]
-            return f"has fields that are not known here: {_cut(', '.join(unknown))}"
+            return f"has unknown fields: {_cut(', '.join(unknown))}"
         case "dependentRequired":
             lacks = [name for given, names in limit.items() if given in value for name in names if name not in value]
             return f"lacks {', '.join(dict.fromkeys(lacks))}, which its other fields need"
@@ -79,7 +79,7 @@ def breach(error: ValidationError) -> str:
             return f"{shown(value)} has non-unique elements"
         case "oneOf":
             many = "none" if error.context else "more than one"
-            return f"has {many} of the forms of which it must have one"
+            return f"has {many} of the schemas of which it must match exactly one"
         case "None":
             return "must not be here"
     return _OTHERS.get(keyword, f"does not fit `{keyword}`")

@@ -177,7 +177,7 @@ def _sentence(
         return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
     if undeclared:
         return f"recipe {recipe.recipe_id} does not take {_listed(undeclared)}"
-    return f"the arguments do not fit recipe {recipe.recipe_id}: {flaws[0].path} {flaws[0].message}"
+    return f"the arguments do not match recipe {recipe.recipe_id}: {flaws[0].path} {flaws[0].message}"
 
 
 def _listed(names: list[str]) -> str:

@@ -88,9 +88,7 @@ def begun_again(view: views.RunView) -> dict[str, plain.Json]:
     """
     session_id, before = _present(view), view.start.begun_again
     if session_id is None:
-        message = (
-            f"run {view.start.run_id} speaks in no conversation that could be begun again; leave `conversation` out"
-        )
+        message = f"run {view.start.run_id} has no conversation to begin again; omit `conversation`"
         flaw = errors.Flaw(path="$.conversation", code="no_conversation", message=message)
         raise errors.RequestInvalid(message, code="no_conversation", flaws=[flaw])
     return {**before, session_id: before.get(session_id, 0) + 1}

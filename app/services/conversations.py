@@ -135,7 +135,7 @@ class ConversationService:
         try:
             await self._runs.cancel(run_id)
         except errors.WrongState as error:
-            message = f"nothing runs in the conversation {agent_session_id:.80}"
+            message = f"no run is active in the conversation {agent_session_id:.80}"
             raise errors.WrongState(message, code="session_idle", detail={"run_id": run_id}) from error
         return run_id
 
@@ -148,7 +148,7 @@ class ConversationService:
         if run_id is None:
             return [await self._newest_run(agent_session_id)]
         if conversation((await self._runs.view(run_id)).start) is None:
-            raise errors.NotFound(f"run {run_id} speaks in no conversation", code="unknown_agent_session")
+            raise errors.NotFound(f"run {run_id} has no conversation", code="unknown_agent_session")
         newest = await self._find_newest(agent_session_id)
         return [run_id] if newest in (None, run_id) else [run_id, newest]
 
@@ -218,7 +218,7 @@ class ConversationService:
     async def _newest_run(self, agent_session_id: str) -> str:
         found = await self._find_newest(agent_session_id)
         if found is None:
-            message = f"no run has spoken in the conversation {agent_session_id:.80}"
+            message = f"no run has used the conversation {agent_session_id:.80}"
             raise errors.NotFound(message, code="unknown_agent_session")
         return found
 

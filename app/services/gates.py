@@ -153,7 +153,7 @@ class Gates:
         Raises:
             errors.NotFound: `gate_not_found`.
             errors.RequestInvalid: `unknown_decision`, all options named.
-            errors.Conflict: `gate_decided`; `gate_lapsed`, also if something else is shown now; `not_recorded`.
+            errors.Conflict: `gate_decided`; `gate_lapsed`, also if its question has changed; `not_recorded`.
             errors.WrongState: the run is paused, or not executed here.
             errors.NoRoom, errors.Unavailable: it cannot be written down now.
         """
@@ -220,7 +220,7 @@ class Gates:
             return
         known = ((key, attempt) for key, most in tried.items() for attempt in range(1, most + 1))
         if any(gates.gate_id(run_id, key, attempt) == gate_id for key, attempt in known):
-            raise _lapsed(gate_id, "its run has ended, or has asked anew since")
+            raise _lapsed(gate_id, "its run has ended or has asked again since")
 
 
 def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | None:
@@ -232,25 +232,25 @@ def _repeated(found: GateShown, reply: Reply) -> GateShown:
     """Return a gate that was answered just so by the same request before."""
     gate_id, answer = found.gate.gate_id, found.answer
     if found.status == "lapsed":
-        raise _lapsed(gate_id, "what came before it ran again")
+        raise _lapsed(gate_id, "an earlier step ran again")
     if found.status == "paused":
-        told = f"the run {found.gate.run_id} is paused; it asks again when it goes on"
+        told = f"the run {found.gate.run_id} is paused; it asks again when it continues"
         raise errors.WrongState(told, detail={"run_id": found.gate.run_id, "status": "paused"})
     given = (reply.decision, reply.message, reply.idempotency_key)
     known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
     if reply.idempotency_key is None or given != known:
-        how = "by default, since its time is over" if answer.get("by_default") else "already"
-        told = f"the gate {gate_id} is decided {how}: {answer.get('decision')}"
-        raise errors.Conflict(told, code="gate_decided", detail={"gate": found.to_json()})
+        how = ", by default, because it expired" if answer.get("by_default") else ""
+        message = f"the gate {gate_id} is already decided{how}: {answer.get('decision')}"
+        raise errors.Conflict(message, code="gate_decided", detail={"gate": found.to_json()})
     return found
 
 
 def _refuse_unfit(asked: gates.OpenGate, reply: Reply) -> None:
     options, shown = asked.gate.options, asked.shown_sha256
     if reply.shown_sha256 not in (None, shown):
-        raise _lapsed(asked.gate_id, "something else is shown now", shown_sha256=shown)
+        raise _lapsed(asked.gate_id, "its question has changed", shown_sha256=shown)
     if reply.decision not in options:
-        told = f"{reply.decision!r:.80} is none of the gate's options: {', '.join(options)}"
+        told = f"{reply.decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
         flaw = errors.Flaw(path="$.decision", code="unknown_decision", message=told)
         raise errors.RequestInvalid(told, code="unknown_decision", flaws=[flaw], detail={"options": list(options)})
 

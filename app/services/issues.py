@@ -173,7 +173,7 @@ class Issues:
             errors.NoRoom: it cannot be written.
         """
         if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
-            _refuse([errors.Flaw(path="$", code="missing", message="names nothing that is to be changed")])
+            _refuse([errors.Flaw(path="$", code="missing", message="contains no change")])
         _refuse(_flaws(edit.title, edit.body, edit.note, None))
         at, said = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
         with faults.told():
@@ -223,7 +223,7 @@ def _keyed(idempotency_key: str) -> str:
 
 def _repeated(known: issues.Issue, asked: str | None) -> issues.Issue:
     if asked is None or known.get("request_sha256") != asked:
-        told = f"the idempotency key belongs to another request, which made the issue {known['issue_id']}"
+        told = f"this idempotency key was used for another request, which made the issue {known['issue_id']}"
         raise errors.Conflict(told, code="idempotency_conflict", detail={"issue_id": known["issue_id"]})
     return known
 
@@ -233,7 +233,7 @@ def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: st
         return None
     present: dict[str, Any] = issues.whole(known)
     if edit.revision not in (None, present["revision"]):
-        told = f"the issue {present['issue_id']} has been changed meanwhile: its revision is {present['revision']}"
+        told = f"the issue {present['issue_id']} was changed meanwhile; its revision is now {present['revision']}"
         raise errors.Conflict(told, code="issue_changed", detail={"issue": present})
     texts = {name: said[name] for name in ("title", "body") if name in said}
     changed = present | texts | ({} if edit.severity is None else {"severity": edit.severity})
@@ -268,11 +268,11 @@ def _unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
 
 def _flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:
     if title is not None and not (len(title) <= TITLE_CHARACTERS and re.fullmatch(TITLE_PATTERN, title)):
-        yield _flaw("title", f"must be one line that says something, of at most {TITLE_CHARACTERS} characters")
+        yield _flaw("title", f"must be one line that is not blank, of at most {TITLE_CHARACTERS} characters")
     if body is not None and len(body) > BODY_CHARACTERS:
         yield _flaw("body", f"has more than {BODY_CHARACTERS} characters")
     if note is not None and not 0 < len(note.strip()) <= len(note) <= NOTE_CHARACTERS:
-        yield _flaw("note", f"must say something, in at most {NOTE_CHARACTERS} characters")
+        yield _flaw("note", f"must not be blank, and must have at most {NOTE_CHARACTERS} characters")
     if kind is not None and not re.fullmatch(KIND_PATTERN, kind):
         yield _flaw("kind", "must be a word of small letters, digits, '_', '.' and '-', of at most 64 characters")
 

@@ -131,7 +131,7 @@ def _variants(
 def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[errors.Flaw]]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
-        return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is no path inside the folder")]
+        return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is not a path inside the folder")]
     broken: list[errors.Flaw] = []
     for file in (folder / path for folder in reversed(folders)):
         if recipe_texts.is_absent(file):
@@ -168,7 +168,7 @@ def _text(file: Path, limit_bytes: int) -> str:
     if len(content) > limit_bytes:
         raise _refused("too_large", f"is larger than {limit_bytes} bytes")
     if "\x00" in text:
-        raise _refused("not_text", "holds a NUL character")
+        raise _refused("not_text", "contains a NUL character")
     return text
 
 

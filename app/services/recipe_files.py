@@ -54,7 +54,7 @@ class Shared:
             if mark.fault not in _ABSENT or path.is_symlink():
                 return _inside(path, folder)
         looked = ", ".join(str(folder / name) for folder in self._folders)
-        raise errors.InputRefused(f"there is no such file; looked for {looked:.500}", code="file_not_found")
+        raise errors.InputRefused(f"the file does not exist; searched {looked:.500}", code="file_not_found")
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def looked_at(name: str, dialect: str) -> Iterator[None]:
         raise _refused(flaw("too_deep", "is nested too deeply")) from error
     except Exception as error:
         _log.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
-        told = f"met a fault of this program ({type(error).__name__}), which its log tells of"
+        told = f"made Control Room fail ({type(error).__name__}); see the log"
         raise _refused(flaw("dialect_fault", told)) from error
 
 
@@ -132,7 +132,7 @@ def _inside(path: Path, folder: Path) -> str:
     except (OSError, RuntimeError):
         outside = True
     if outside:
-        raise errors.InputRefused("it leads out of the folder of the recipes", code="outside")
+        raise errors.InputRefused("its path leads outside the folder of the recipes", code="outside")
     return source_of(path)
 
 

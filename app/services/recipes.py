@@ -346,7 +346,7 @@ def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
     nearest = difflib.get_close_matches(recipe_id[:_SHOWN_CHARACTERS], sorted(set(known)), _NEAREST, _RESEMBLANCE)
     hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
     if " " in recipe_id[:_SHOWN_CHARACTERS]:
-        hint += "; to find the recipe for a task in words, ask the router (control-room route, POST /api/route)"
+        hint += "; to find the recipe for a description, use the router (control-room route, POST /api/route)"
     return errors.UnknownRecipe(
         f"there is no recipe {recipe_id!r:.80}{hint}",
         detail={"recipe_id": recipe_id[:80], "nearest": nearest},

@@ -1,5 +1,4 @@
-"""Reading: a run as polls see it, from memory while it lives and by dry replay while it rests,
-never from projections."""
+"""Reading runs: from memory while they are loaded, by dry replay while they rest, never from projections."""
 
 from __future__ import annotations
 
@@ -18,58 +17,6 @@ from app.domain import unreadable as unreadables
 from app.engine import dry_replay, ports, run_engine, stores
 from app.services import aio, requests
 
-
-# The ETag is the hash of the whole response, so that the same response has the same tag after a restart; encoding
-# is therefore the part worth saving.
-class RunResponseCache:
-    """The answer of one run, from view to view: encoding costs what has changed since the last, however long the run
-    is.
-    """
-
-    def __init__(self) -> None:
-        self._steps: deque[bytes] = deque(maxlen=views.NEWEST_STEPS)
-        self._counted = 0
-        self._newest: records.Record | None = None
-        self._slots: dict[str, tuple[slots.Slot, bytes]] = {}
-
-    def written(self, view: views.RunView, holder: str | None) -> bytes:
-        """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
-        are.
-
-        Args:
-            holder: Run that holds the workspace which this one waits for.
-        """
-        living = view.living()
-        self._catch_up(living)
-        opened = [plain.encode(views.open_step(step, view.start.run_id)) for step in view.open]
-        shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b,"unreadable":%b}' % (
-            plain.encode(views.manifest(view))[:-1],
-            b",".join(shown),
-            len(living) + len(opened),
-            b",".join(self._summary(name, slot) for name, slot in view.board.slots.items()),
-            plain.encode(holder),
-            plain.encode(view.unreadable.to_json() if view.unreadable else None),
-        )
-
-    def _catch_up(self, living: Sequence[records.Record]) -> None:
-        # Records only come in behind the others, except where a run was read anew: then they are others.
-        if self._counted and (len(living) < self._counted or living[self._counted - 1] is not self._newest):
-            self._steps.clear()
-            self._counted = 0
-        fresh = living[max(self._counted, len(living) - views.NEWEST_STEPS) :]
-        self._steps.extend(plain.encode(views.finished_step(record)) for record in fresh)
-        self._counted = len(living)
-        self._newest = living[-1] if living else None
-
-    def _summary(self, name: str, slot: slots.Slot) -> bytes:
-        known, encoded = self._slots.get(name, (None, b""))
-        if known is not slot:
-            encoded = plain.encode({name: views.slot_summary(slot)})[1:-1]
-            self._slots[name] = slot, encoded
-        return encoded
-
-
 READY_ANSWERS = 256
 """Runs whose last answer is kept as bytes."""
 
@@ -85,7 +32,7 @@ class Ready:
     """The consolidated answer of a run, as bytes."""
 
     body: bytes
-    """JSON, as a `Sheet` writes it."""
+    """JSON, as `RunResponseCache` encodes it."""
     etag: str
     """Entity tag: the quoted hash of the body."""
     finished: bool
@@ -96,7 +43,7 @@ class Ready:
 class _Kept:
     number: int
     answer: Ready
-    sheet: RunResponseCache | None
+    cache: RunResponseCache | None
 
 
 class RunReader:
@@ -139,12 +86,12 @@ class RunReader:
         view, holder, keep = await self._shown(run_id, last)
         if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
-        sheet = (kept.sheet if kept else None) or RunResponseCache()
-        body = sheet.written(view, holder)
+        cache = (kept.cache if kept else None) or RunResponseCache()
+        body = cache.encoded(view, holder)
         finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
-            self._answers[run_id] = _Kept(number=number, answer=answer, sheet=None if finished else sheet)
+            self._answers[run_id] = _Kept(number=number, answer=answer, cache=None if finished else cache)
             _limit(self._answers, READY_ANSWERS)
         return answer
 
@@ -322,11 +269,60 @@ class RunReader:
         return slots.ArtifactSlot(**facts, type="artifact", agent_id=slot.agent_id, text=text).to_json()
 
 
+# The ETag is the hash of the whole response, so that the same response has the same tag after a restart; encoding
+# is therefore the part worth saving.
+class RunResponseCache:
+    """Encodes the consolidated answer of one run; each encoding costs only what has changed since the last one."""
+
+    def __init__(self) -> None:
+        self._steps: deque[bytes] = deque(maxlen=views.NEWEST_STEPS)
+        self._counted = 0
+        self._newest: records.Record | None = None
+        self._slots: dict[str, tuple[slots.Slot, bytes]] = {}
+
+    def encoded(self, view: views.RunView, holder: str | None) -> bytes:
+        """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
+        are.
+
+        Args:
+            holder: Run that holds the workspace which this one waits for.
+        """
+        living = view.living()
+        self._catch_up(living)
+        opened = [plain.encode(views.open_step(step, view.start.run_id)) for step in view.open]
+        shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b,"unreadable":%b}' % (
+            plain.encode(views.manifest(view))[:-1],
+            b",".join(shown),
+            len(living) + len(opened),
+            b",".join(self._summary(name, slot) for name, slot in view.board.slots.items()),
+            plain.encode(holder),
+            plain.encode(view.unreadable.to_json() if view.unreadable else None),
+        )
+
+    def _catch_up(self, living: Sequence[records.Record]) -> None:
+        # Records only come in behind the others, except where a run was read anew: then they are others.
+        if self._counted and (len(living) < self._counted or living[self._counted - 1] is not self._newest):
+            self._steps.clear()
+            self._counted = 0
+        fresh = living[max(self._counted, len(living) - views.NEWEST_STEPS) :]
+        self._steps.extend(plain.encode(views.finished_step(record)) for record in fresh)
+        self._counted = len(living)
+        self._newest = living[-1] if living else None
+
+    def _summary(self, name: str, slot: slots.Slot) -> bytes:
+        known, encoded = self._slots.get(name, (None, b""))
+        if known is not slot:
+            encoded = plain.encode({name: views.slot_summary(slot)})[1:-1]
+            self._slots[name] = slot, encoded
+        return encoded
+
+
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
     # The list shows the code; what else is known of the error lies in the folder.
     if row.error_code is None:
         return None
-    message = "The run's folder tells more, and cannot be read now."
+    message = "The run's folder contains the details, but cannot be read now."
     return errors.ControlRoomError(message, code=row.error_code).to_json()
 
 

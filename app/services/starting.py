@@ -243,13 +243,13 @@ class Starter:
 
     def _brought(self, request: StartRequest) -> RecipeVersion:
         if not self._rules.inline_recipes:
-            message = "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it"
+            message = "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them"
             flaw = errors.Flaw(path="$.recipe", code="inline_recipes_off", message=message)
             raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])
         source = request.recipe if isinstance(request.recipe, str) else json.dumps(request.recipe)
         examined = self._catalogue.examine(source, request.dialect, "inline")
         if examined.recipe_version is None or examined.flaws:
-            raise errors.RecipeInvalid("the recipe brought along is not valid", flaws=examined.flaws)
+            raise errors.RecipeInvalid("the inline recipe is not valid", flaws=examined.flaws)
         return examined.recipe_version
 
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
@@ -259,7 +259,7 @@ class Starter:
 
 def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:
     asked = {"args": request.args is not None, "options": request.options is not None, "recipe": request.current_recipe}
-    message = f"a run of {start.recipe_id} goes on as it was asked for; to ask for something else, start another one"
+    message = f"a run of {start.recipe_id} cannot be resumed with changes; start another run instead"
     flaws = [
         errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
         for name, given in asked.items()

@@ -34,12 +34,12 @@ class Workspaces:
         base = next((root for root in self._roots if folder.is_relative_to(root)), None)
         if base is None:
             known = "the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS"
-            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside of {known}")
+            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} is outside {known}")
         try:
             reserved.Root(path=folder, base=base, reserved=self.reserved).check()
         except errors.ToolFailed as failure:
             if failure.code == "workspace_missing":
-                raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder") from failure
+                raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is not a folder") from failure
             told = f"working_dir {asked!r:.200} is in a reserved folder: data of Control Room, or .git"
             raise _refused("working_dir_refused", told) from failure
         return str(folder)

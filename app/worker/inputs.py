@@ -132,5 +132,5 @@ def _take_default(awaited: _OpenInput) -> None:
 def _refuse_unknown(decision: str, asked: gates.OpenGate) -> None:
     options = asked.gate.options
     if decision not in options:
-        message = f"{decision!r:.80} is none of the gate's options: {', '.join(options)}"
+        message = f"{decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
         raise errors.RequestInvalid(message, code="unknown_decision", key=asked.key, detail={"options": list(options)})

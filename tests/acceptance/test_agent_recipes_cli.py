@@ -456,7 +456,7 @@ def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
     refused = agent_recipes("small", *SAID, project=project, cwd=outside, code=5, **named)
     agent_recipes("small", *SAID, project=project, cwd=outside, **named, CONTROL_ROOM_ALLOWED_ROOTS=str(outside))
 
-    assert "lies outside of the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS" in refused.stderr
+    assert "is outside the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     assert project.start()["working_dir"] == str(outside)
 

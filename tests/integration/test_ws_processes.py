@@ -78,7 +78,7 @@ def test_a_stopped_service(project: programs.Project) -> None:
             codes.append(closed.value.rcvd and (closed.value.rcvd.code, closed.value.rcvd.reason))
         code = service.ended()
 
-    assert codes == [(1012, "the service stops; subscribe again when it is back")] * 2
+    assert codes == [(1012, "the service is stopping; subscribe again after it has restarted")] * 2
     assert code == 0
     assert "Traceback" not in "\n".join(service.logged)
 

@@ -155,7 +155,7 @@ async def test_a_recipe_outlives_the_service(project: Project) -> None:
         after = await _whole(service, **known)
         again = await _whole(service, session_id=before[0]["session_id"])
 
-    assert closed.value.rcvd == Close(1012, "the service stops; subscribe again when it is back")
+    assert closed.value.rcvd == Close(1012, "the service is stopping; subscribe again after it has restarted")
     assert [message["type"] for message in after] == ["response", "recipe_exited", "turn_complete"]
     assert after[1]["reason"] == "changes-committed"
     assert again == before + after

@@ -31,8 +31,8 @@ _WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _MANY = f"holds more than {MOST_TYPED} values"
 _GONE = -1
 _NULL = errors.RequestInvalid(
-    "$: must be an object, or be left out where it may be",
-    flaws=[errors.Flaw(path="$", code="wrong_type", message="must be an object, or be left out where it may be")],
+    "$: must be an object, or be omitted where that is allowed",
+    flaws=[errors.Flaw(path="$", code="wrong_type", message="must be an object, or be omitted where that is allowed")],
 )
 
 

@@ -93,8 +93,8 @@ class UnexpectedErrors:
         return problems.Problem(
             status=500,
             code="internal_error",
-            title="Something went wrong in the service.",
-            detail="the service's log tells more under this incident",
+            title="An internal error occurred.",
+            detail="see the service's log for this incident_id",
             facts={"incident_id": incident},
         )
 

@@ -138,7 +138,7 @@ def _of_unknown(kind: str, name: str, version: str) -> tuple[str, str]:
     if later is not None:
         message = f"belongs to upstream's version {later}; Control Room runs {', '.join(fields.VERSIONS)}"
         return "later_field", f"{message}; {listed}"
-    return "unknown_field", f"is not known here{_guess(kind, name, known)}; {listed}"
+    return "unknown_field", f"is not a known field{_guess(kind, name, known)}; {listed}"
 
 
 def _guess(kind: str, name: str, known: list[str]) -> str:

@@ -134,7 +134,7 @@ class Planner:
         broken = self._broken if session_id is None else self._broken.keys() & {session_id, ""}
         if broken:
             names = ", ".join(sorted(name or "all plans" for name in broken))
-            raise errors.Unavailable(f"the planner broke over {names}; the log tells why", code="planner_broken")
+            raise errors.Unavailable(f"the planner broke over {names}; see the log", code="planner_broken")
 
     def _note(self, start: runs.RunStart) -> None:
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):

@@ -187,7 +187,7 @@ def check_edit(edit: TaskEdit) -> None:
     """
     changes = edit.changes()
     if not changes:
-        refuse([_flaw("$", "names nothing that is to be changed", "missing")])
+        refuse([_flaw("$", "contains no change", "missing")])
     refuse(_field_flaws(changes, "$"))
 
 

@@ -117,7 +117,7 @@ def expect(plan: plans.Plan, revision: int | None) -> None:
         errors.Conflict: `plan_changed`, with the plan.
     """
     if revision not in (None, plan.revision):
-        told = f"the plan {plan.session_id} has been changed meanwhile: its revision is {plan.revision}"
+        told = f"the plan {plan.session_id} was changed meanwhile; its revision is now {plan.revision}"
         raise errors.Conflict(told, code="plan_changed", detail={"plan": plan.to_json()})
 
 

@@ -48,7 +48,9 @@ def _place(cursor: str | None) -> _Place | None:
     kind, _, name = cursor.partition("/")
     if kind not in _ENTRIES:
         flaw = errors.Flaw(path="query.cursor", message="is not a cursor of this list")
-        raise errors.RequestInvalid("the cursor is not one of this list", code="bad_cursor", flaws=[flaw])
+        raise errors.RequestInvalid(
+            "the cursor does not belong to this list; take it from a `Link` header", code="bad_cursor", flaws=[flaw]
+        )
     return kind, name
 
 

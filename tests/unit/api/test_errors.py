@@ -60,7 +60,7 @@ def test_a_problem_tells_what_the_error_knows() -> None:
     assert problem is not None
     assert problem.to_json() == {
         "type": "urn:control-room:problem:args_invalid",
-        "title": "The arguments do not fit the recipe.",
+        "title": "The arguments do not match the recipe.",
         "status": 400,
         "detail": "it needs x",
         "code": "args_invalid",

@@ -93,7 +93,7 @@ SOUND = {"text": "x", "either": None}
         ]),
         ({"text": "y", "either": None}, [("$.text", "invalid_value", "'y' does not have the form ^x+$")]),
         (SOUND | {"name": "gren"}, [("$.name", "invalid_value", "'gren' is not allowed; did you mean green?")]),
-        (SOUND | {"texd": 1}, [("$.texd", "unknown_field", "is not known here; did you mean text?")]),
+        (SOUND | {"texd": 1}, [("$.texd", "unknown_field", "is not a known field; did you mean text?")]),
         (SOUND | {"count": 1}, [("$.count", "invalid_value", "1 is less than the minimum of 3")]),
         (SOUND | {"list": ["a", 1]}, [("$.list[1]", "wrong_type", "must be a text, not a number")]),
     ],

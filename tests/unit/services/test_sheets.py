@@ -93,7 +93,7 @@ def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[s
             lines = [record(number, output_preview="anew") for number in range(max(0, len(lines) - amount))]
         shown = view(lines, opened, filled)
 
-        assert sheet.written(shown, "other") == plainly(shown, "other")
+        assert sheet.encoded(shown, "other") == plainly(shown, "other")
 
 
 def _error() -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _error() -> dict[str, Any]:
 
 def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
     """A poll of a long run stays small."""
-    answer = json.loads(run_reader.RunResponseCache().written(view([record(number) for number in range(250)]), None))
+    answer = json.loads(run_reader.RunResponseCache().encoded(view([record(number) for number in range(250)]), None))
 
     assert answer["steps_total"] == 250
     assert len(answer["steps"]) == views.NEWEST_STEPS
@@ -130,10 +130,10 @@ def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         [record(number) for number in range(1000)],
         {"a": slot("first")},
     )
-    sheet.written(view(lines, counted=lines, filled=filled), None)
+    sheet.encoded(view(lines, counted=lines, filled=filled), None)
     asked.clear()
     lines.append(record(1000))
     filled |= {"b": slot("second")}
-    sheet.written(view(lines, counted=lines, filled=filled), None)
+    sheet.encoded(view(lines, counted=lines, filled=filled), None)
 
     assert asked == ["step-1000", "second"]

@@ -409,9 +409,9 @@ def test_unknown_fields_are_refused_by_name():
     assert (flaw.path, flaw.code, flaw.message) == (
         "$.steps[0].promt",
         "unknown_field",
-        "is not known here; did you mean prompt?",
+        "is not a known field; did you mean prompt?",
     )
-    assert other.message == "is not known here; did you mean description?"
+    assert other.message == "is not a known field; did you mean description?"
 
 
 def test_faults_have_lines():

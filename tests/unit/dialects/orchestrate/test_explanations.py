@@ -31,14 +31,14 @@ def message(document: Any) -> str:
 )
 def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
     """Misspelled fields, those of other tools, and those that belong one level deeper are recognised."""
-    assert f"is not known here; {guess}; its fields are " in message(workflow(made))
+    assert f"is not a known field; {guess}; its fields are " in message(workflow(made))
 
 
 def test_all_fields_are_listed() -> None:
     """A field that resembles none is answered with every field of the object, those of the version only."""
     of_step = [field.name for field in fields.KINDS["step"] if field.known_in("1.1")]
 
-    assert message(workflow(step(zzz=1), version="1.1")) == f"is not known here; its fields are {', '.join(of_step)}"
+    assert message(workflow(step(zzz=1), version="1.1")) == f"is not a known field; its fields are {', '.join(of_step)}"
     assert message({**workflow(step()), "zzz": 1}).endswith(
         "inbox_dir, processed_dir, failed_dir, task_extension, steps"
     )
