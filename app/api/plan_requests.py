@@ -11,19 +11,19 @@ from app.services import requests as run_requests
 from app.services.plans import requests
 
 
-def _told(kind: str, **limits: int) -> WithJsonSchema:
+def _documented(kind: str, **limits: int) -> WithJsonSchema:
     # These limits are checked by `requests`, whoever asks; here they are only told.
     return WithJsonSchema({"type": kind, **limits})
 
 
-TaskNumber = Annotated[int, _told("integer", minimum=requests.TASK_IDS[0], maximum=requests.TASK_IDS[-1])]
+TaskNumber = Annotated[int, _documented("integer", minimum=requests.TASK_IDS[0], maximum=requests.TASK_IDS[-1])]
 """Number of a task."""
 
-_Intent = Annotated[str, _told("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
-_Description = Annotated[str, _told("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
-_Dod = Annotated[str, _told("string", maxLength=requests.DOD_CHARACTERS)]
-_Question = Annotated[str, _told("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
-_Answer = Annotated[str, _told("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
+_Intent = Annotated[str, _documented("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
+_Description = Annotated[str, _documented("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
+_Dod = Annotated[str, _documented("string", maxLength=requests.DOD_CHARACTERS)]
+_Question = Annotated[str, _documented("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
+_Answer = Annotated[str, _documented("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
 _MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
 _RECIPE = "Recipe that does it; without it the router chooses."
@@ -33,13 +33,13 @@ _DOD = "When it is done, in words for people; what machines check stands in the 
 _QUESTION = "What must be answered before it is started."
 
 
-def _left(description: str, **limits: int) -> Any:
-    def told(schema: dict[str, Any]) -> None:
+def _optional(description: str, **limits: int) -> Any:
+    def document(schema: dict[str, Any]) -> None:
         # What is left out stays as it is; null would be something else.
         schema.pop("default", None)
         schema.update(limits)
 
-    return Field(None, description=description, json_schema_extra=told)
+    return Field(None, description=description, json_schema_extra=document)
 
 
 class RevisedBody(BaseModel):
@@ -75,8 +75,8 @@ class TaskBody(BaseModel):
 
     def task(self, idempotency_key: str | None = None) -> requests.NewTask:
         """Return the task that the body and its header describe."""
-        given = {name: getattr(self, name) for name in self.__class__.model_fields.keys() - {"revision"}}
-        return requests.NewTask(**given | {"deps": tuple(self.deps), "idempotency_key": idempotency_key})
+        fields = {name: getattr(self, name) for name in self.__class__.model_fields.keys() - {"revision"}}
+        return requests.NewTask(**fields | {"deps": tuple(self.deps), "idempotency_key": idempotency_key})
 
 
 class PlanBody(BaseModel):
@@ -141,19 +141,19 @@ class TaskEditBody(RevisedBody):
 
     model_config = request_models.strict({"description": "Write scene 22, from Mira's view", "deps": []})
 
-    description: _Description = _left("Another description.")
+    description: _Description = _optional("Another description.")
     recipe_id: _RecipeId | None = Field(None, description="Another recipe; null: the router chooses again.")
-    args: dict[str, Any] = _left("Other arguments, in place of all it has.")
-    deps: list[TaskNumber] = _left("Other tasks that must be done before.", **_MOST_TASKS)
-    dod: _Dod = _left(_DOD)
+    args: dict[str, Any] = _optional("Other arguments, in place of all it has.")
+    deps: list[TaskNumber] = _optional("Other tasks that must be done before.", **_MOST_TASKS)
+    dod: _Dod = _optional(_DOD)
     scoping_question: _Question | None = Field(
         None, description="Another question, open until it is answered; null: none."
     )
 
     def edit(self) -> requests.TaskEdit:
         """Return the change that the body describes."""
-        given = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
-        return requests.TaskEdit(**given | ({"deps": tuple(given["deps"])} if "deps" in given else {}))
+        fields = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
+        return requests.TaskEdit(**fields | ({"deps": tuple(fields["deps"])} if "deps" in fields else {}))
 
 
 class ScopingAnswerBody(RevisedBody):

@@ -51,7 +51,7 @@ class _ListQuery(BaseModel):
         "at the latest; it is looked at twice a second.",
     )
 
-    def _asked(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         return {name: value for name, value in self if name != "wait"}
 
 
@@ -135,7 +135,7 @@ class IssuesQuery(_ListQuery):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return issues.IssueQuery(**(self._asked() | {"cursor": _read_cursor(self.cursor)}))
+        return issues.IssueQuery(**(self._fields() | {"cursor": _read_cursor(self.cursor)}))
 
 
 class ReceiptsQuery(_ListQuery):
@@ -152,7 +152,7 @@ class ReceiptsQuery(_ListQuery):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return receipts.ReceiptQuery(**(self._asked() | {"cursor": _read_receipt(self.cursor)}))
+        return receipts.ReceiptQuery(**(self._fields() | {"cursor": _read_receipt(self.cursor)}))
 
 
 class PlansQuery(_ListQuery):
@@ -168,7 +168,7 @@ class PlansQuery(_ListQuery):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return plans.PlanQuery(**(self._asked() | {"cursor": _read_cursor(self.cursor)}))
+        return plans.PlanQuery(**(self._fields() | {"cursor": _read_cursor(self.cursor)}))
 
 
 def receipts_cursor(last: receipts.ListedReceipt) -> str:

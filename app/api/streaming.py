@@ -32,15 +32,15 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, told: AsyncGenerator[event_streams.Batch, None]) -> None:
+    def __init__(self, batches: AsyncGenerator[event_streams.Batch, None]) -> None:
         super().__init__((), headers=_HEADERS)
-        self._told = told
+        self._batches = batches
 
     async def stream_response(self, send: Send) -> None:
         """Send portion after portion, each as soon as the client has taken the one before."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._told) as told:
-            async for batch in told:
+        async with aclosing(self._batches) as batches:
+            async for batch in batches:
                 content = batch.encoded(server_sent) if batch.events else _SIGN_OF_LIFE
                 await send({"type": "http.response.body", "body": content, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -131,11 +131,11 @@ def read(content: str | bytes, max_bytes: int) -> Received:
     model = TYPES.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise _untyped(kind)
-    given, meant = _given(value, model)
+    fields, aliases = _renamed(value, model)
     try:
-        return model.model_validate(given)
+        return model.model_validate(fields)
     except pydantic.ValidationError as error:
-        raise _unfit(error, model, meant) from error
+        raise _unfit(error, model, aliases) from error
 
 
 def _value(text: str) -> plain.Json:
@@ -149,18 +149,18 @@ def _value(text: str) -> plain.Json:
     return value
 
 
-def _given(value: dict[str, plain.Json], model: type[BaseModel]) -> tuple[dict[str, plain.Json], dict[str, str]]:
+def _renamed(value: dict[str, plain.Json], model: type[BaseModel]) -> tuple[dict[str, plain.Json], dict[str, str]]:
     """Return the fields under our names, without those left empty, and which of them had another name."""
-    given, meant = dict(value), {}
+    fields, aliases = dict(value), {}
     for other, name in OTHER_NAMES.items():
-        if other in given and name in model.model_fields:
-            said = given.pop(other)
-            if given.get(name) is None:
-                given[name], meant[name] = said, other
-            elif said not in (None, given[name]):
+        if other in fields and name in model.model_fields:
+            item = fields.pop(other)
+            if fields.get(name) is None:
+                fields[name], aliases[name] = item, other
+            elif item not in (None, fields[name]):
                 raise _invalid(f"$.{other}: differs from {name}; send one of the two")
-    known = {name: item for name, item in given.items() if item is not None or name not in model.model_fields}
-    return known, meant
+    known = {name: item for name, item in fields.items() if item is not None or name not in model.model_fields}
+    return known, aliases
 
 
 def _untyped(kind: plain.Json) -> errors.RequestInvalid:
@@ -172,20 +172,22 @@ def _untyped(kind: plain.Json) -> errors.RequestInvalid:
     return errors.RequestInvalid(message, code="unknown_type")
 
 
-def _unfit(error: pydantic.ValidationError, model: type[BaseModel], meant: Mapping[str, str]) -> errors.RequestInvalid:
+def _unfit(
+    error: pydantic.ValidationError, model: type[BaseModel], aliases: Mapping[str, str]
+) -> errors.RequestInvalid:
     found = error.errors(include_url=False, include_input=False)
     fields = [name for name in model.model_fields if name != "type"]
-    told = []
+    faults = []
     for fault in found[:_SHOWN_FAULTS]:
         first, *rest = (str(part)[:_SHOWN_CHARACTERS] for part in fault["loc"])
         unknown = fault["type"] == "extra_forbidden"
         wrong = f"is not known{_nearest(first, fields)}" if unknown else request_flaws.message(fault)
-        told.append(f"{json_text.json_path((meant.get(first, first), *rest))}: {wrong}")
+        faults.append(f"{json_text.json_path((aliases.get(first, first), *rest))}: {wrong}")
     if len(found) > _SHOWN_FAULTS:
-        told.append(f"{len(found) - _SHOWN_FAULTS} more")
+        faults.append(f"{len(found) - _SHOWN_FAULTS} more")
     if any(fault["type"] == "extra_forbidden" for fault in found):
-        told.append(f"fields are {', '.join(fields)}" if fields else "there are no fields beside type")
-    return _invalid("; ".join(told))
+        faults.append(f"fields are {', '.join(fields)}" if fields else "there are no fields beside type")
+    return _invalid("; ".join(faults))
 
 
 def _nearest(name: plain.Json, names: Collection[str]) -> str:

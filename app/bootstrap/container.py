@@ -361,7 +361,9 @@ def _gates(
 
 
 def _issues(kept: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
-    return control_issues.Issues(kept=kept.issues, store=kept, clock=platform.clock, ids=platform.ids, masker=masker)
+    return control_issues.Issues(
+        issue_store=kept.issues, store=kept, clock=platform.clock, ids=platform.ids, masker=masker
+    )
 
 
 def _conversation_service(

@@ -109,14 +109,14 @@ def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
 
 def _is_flat(structure: str) -> bool:
     # What is not nested too deep is gone when the innermost brackets have been taken out so often.
-    left = _NO_BRACKETS.sub("", structure)
+    remaining = _NO_BRACKETS.sub("", structure)
     for _ in range(MAX_DEPTH):
-        if not left:
+        if not remaining:
             return True
-        before, left = left, left.replace("[]", "").replace("{}", "")
-        if left == before:
-            return not left
-    return not left
+        before, remaining = remaining, remaining.replace("[]", "").replace("{}", "")
+        if remaining == before:
+            return not remaining
+    return not remaining
 
 
 def _quickly(text: str) -> tuple[bool, plain.Json]:

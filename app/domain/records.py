@@ -72,8 +72,8 @@ def total_cost(prices: Iterable[float | None]) -> float | None:
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
     """Add up the amounts that were told; None where none was."""
-    told = [amount for amount in amounts if amount is not None]
-    return sum(told[1:], told[0]) if told else None
+    reported = [amount for amount in amounts if amount is not None]
+    return sum(reported[1:], reported[0]) if reported else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,26 +26,26 @@ class Adopter:
         Raises:
             errors.RequestInvalid: the recipe is unknown or broken, or the workspace is not allowed.
         """
-        told = _Manifest(manifest)
-        recipe_id = told.text("recipe_id")
+        fields = _Manifest(manifest)
+        recipe_id = fields.text("recipe_id")
         if recipe_id is None:
             raise errors.RequestInvalid("run.json names no recipe", code="recipe_id_missing")
         await self._catalogue.settle()
         recipe_version = self._catalogue.get(recipe_id)
         recipe = recipe_version.recipe
-        task = _Manifest(told.object("task"))
+        task = _Manifest(fields.object("task"))
         return runs.RunStart(
-            run_id=told.text("run_id") or "",
+            run_id=fields.text("run_id") or "",
             recipe_id=recipe_id,
-            created_at=told.instant("created_at") or clock.stamp(self._clock.now()),
+            created_at=fields.instant("created_at") or clock.stamp(self._clock.now()),
             description=task.text("description") or recipe.label,
             args=arguments.completed(task.object("initial_args"), recipe),
-            session_id=told.text("session_id") or "",
+            session_id=fields.text("session_id") or "",
             session_plan_task_id=task.number("session_plan_task_id"),
-            labels={name: value for name, value in told.object("labels").items() if isinstance(value, str)},
-            priority=told.number("priority") or 0,
-            working_dir=self._workspaces.choose(told.text("working_dir")),
-            parent_run_id=told.text("parent_run_id"),
+            labels={name: value for name, value in fields.object("labels").items() if isinstance(value, str)},
+            priority=fields.number("priority") or 0,
+            working_dir=self._workspaces.choose(fields.text("working_dir")),
+            parent_run_id=fields.text("parent_run_id"),
             **recipe_version.frozen(),
         )
 

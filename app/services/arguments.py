@@ -48,18 +48,18 @@ def fit(
         errors.RecipeInvalid: `args_schema` is itself broken.
     """
     schema = recipe.args_schema
-    filled, asked = completed(args, recipe), questions or {}
-    missing, undeclared = [*dict.fromkeys([*_missing(filled, schema), *asked])], _undeclared(filled, schema)
+    filled, open_questions = completed(args, recipe), questions or {}
+    missing, undeclared = [*dict.fromkeys([*_missing(filled, schema), *open_questions])], _undeclared(filled, schema)
     reported = {*missing, *undeclared}
     unfit = _unfit(filled, recipe, holding or validator(recipe))
     found = itertools.chain(
-        (_missing_flaw(name, asked.get(name)) for name in missing),
+        (_missing_flaw(name, open_questions.get(name)) for name in missing),
         (_undeclared_flaw(name, schema) for name in undeclared),
         (flaw for flaw in unfit if not _tells_again(flaw, reported)),
     )
     if flaws := list(itertools.islice(found, _MOST_FLAWS)):
-        sentence = _sentence(recipe, missing, undeclared, flaws, asked)
-        raise errors.ArgsInvalid(sentence, flaws=flaws, detail=_facts(missing, asked))
+        sentence = _sentence(recipe, missing, undeclared, flaws, open_questions)
+        raise errors.ArgsInvalid(sentence, flaws=flaws, detail=_facts(missing, open_questions))
     return filled
 
 
@@ -167,12 +167,12 @@ def _sentence(
     missing: list[str],
     undeclared: list[str],
     flaws: list[errors.Flaw],
-    asked: Mapping[str, Question],
+    open_questions: Mapping[str, Question],
 ) -> str:
-    if asked and not undeclared:
-        further = [name for name in missing if name not in asked]
+    if open_questions and not undeclared:
+        further = [name for name in missing if name not in open_questions]
         needs = [f"recipe {recipe.recipe_id} needs {', '.join(further)}"] if further else []
-        return " ".join([*needs, *(question.text for question in asked.values())])
+        return " ".join([*needs, *(question.text for question in open_questions.values())])
     if missing:
         return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
     if undeclared:
@@ -185,6 +185,8 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"{name:.80}" for name in names[:_MOST_NAMED]) + more
 
 
-def _facts(missing: list[str], asked: Mapping[str, Question]) -> dict[str, plain.Json]:
+def _facts(missing: list[str], open_questions: Mapping[str, Question]) -> dict[str, plain.Json]:
     facts: dict[str, plain.Json] = {"missing": list(missing)} if missing else {}
-    return facts | ({"questions": {name: asked[name].to_json() for name in asked}} if asked else {})
+    return facts | (
+        {"questions": {name: open_questions[name].to_json() for name in open_questions}} if open_questions else {}
+    )

@@ -95,8 +95,8 @@ def begun_again(view: views.RunView) -> dict[str, plain.Json]:
 
 
 def _present(view: views.RunView) -> str | None:
-    told = (view.board.progress.machine or {}).get("sessionId")
-    return told if isinstance(told, str) else conversation_claims.continued(view.start)
+    current = (view.board.progress.machine or {}).get("sessionId")
+    return current if isinstance(current, str) else conversation_claims.continued(view.start)
 
 
 def conversation(start: runs.RunStart) -> str | None:

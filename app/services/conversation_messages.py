@@ -133,8 +133,8 @@ class Narrator:
         self.over = True
         reason = (data.get("ending") or {}).get("reason") or data.get("status")
         error = data.get("error")
-        told = self._ended_prompt(data.get("status"), error) if self._plain else self._ended_recipe(reason, error)
-        return [*told, self.rest()]
+        messages = self._ended_prompt(data.get("status"), error) if self._plain else self._ended_recipe(reason, error)
+        return [*messages, self.rest()]
 
     def _ended_recipe(self, reason: str | None, error: _Object | None) -> list[Message]:
         if self._exit == reason:
@@ -155,7 +155,7 @@ class Narrator:
         if note is None:
             return []
         # What a driver notes on its way to a step that is not performed any more has not begun.
-        return [told for told in note(self, data) if not (self._cancelled and told.type in _BEGINNINGS)]
+        return [messages for messages in note(self, data) if not (self._cancelled and messages.type in _BEGINNINGS)]
 
     def _recipe_started(self, data: _Object) -> list[Message]:
         self._recipe = {"recipe_id": data.get("recipeId"), "recipe_label": data.get("recipeLabel")}

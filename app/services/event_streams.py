@@ -28,8 +28,8 @@ class Batch:
 
     __slots__ = ("_encoded", "events")
 
-    def __init__(self, told: Sequence[events.Event] = ()) -> None:
-        self.events = told
+    def __init__(self, published: Sequence[events.Event] = ()) -> None:
+        self.events = published
         """The events."""
         self._encoded: bytes | None = None
 
@@ -70,19 +70,19 @@ class Feed:
         self.failure: BaseException | None = None
         """Why it ended before the run."""
         self._batches: list[Batch] = []
-        self._kept = 0
+        self._stored = 0
         self._news = asyncio.Event()
 
-    async def tell(self, told: Sequence[events.Event]) -> None:
+    async def publish(self, published: Sequence[events.Event]) -> None:
         """Tell everybody what was written, and let them take it; nothing is a sign of life."""
-        self._batches += batches(told)
-        self._kept += len(told)
-        if told:
-            self.position = told[-1].seq
-            self.newest = told[-1].type
-        while self._kept > KEPT_EVENTS and len(self._batches) > 1:
+        self._batches += batches(published)
+        self._stored += len(published)
+        if published:
+            self.position = published[-1].seq
+            self.newest = published[-1].type
+        while self._stored > KEPT_EVENTS and len(self._batches) > 1:
             dropped = self._batches.pop(0)
-            self._kept -= len(dropped.events)
+            self._stored -= len(dropped.events)
             self.start = dropped.last
         self._wake()
         await asyncio.sleep(0)
@@ -106,9 +106,9 @@ class Feed:
         self._news = asyncio.Event()
 
 
-def batches(told: Sequence[events.Event]) -> Iterator[Batch]:
+def batches(published: Sequence[events.Event]) -> Iterator[Batch]:
     """Return events in portions."""
-    return (Batch(told[begin : begin + BATCH_EVENTS]) for begin in range(0, len(told), BATCH_EVENTS))
+    return (Batch(published[begin : begin + BATCH_EVENTS]) for begin in range(0, len(published), BATCH_EVENTS))
 
 
 def _last(batch: Batch) -> int:
@@ -130,7 +130,7 @@ LARGEST_SHARE = 1 / 3
 Finished = Callable[[], Awaitable[bool]]
 """Tells whether the run has ended."""
 
-_Told: TypeAlias = list[events.Event]
+_Events: TypeAlias = list[events.Event]
 
 
 class EventFollower:
@@ -169,8 +169,8 @@ class EventFollower:
         """Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is
         gone.
         """
-        async with aclosing(self.batches(run_id, after, finished)) as told:
-            async for batch in told:
+        async with aclosing(self.batches(run_id, after, finished)) as published:
+            async for batch in published:
                 for event in batch.events:
                     yield event
 
@@ -182,8 +182,8 @@ class EventFollower:
         while True:
             feed = None if behind else self._feed(run_id, position, finished, alone)
             began = position
-            async with aclosing(self._told(run_id, feed, position)) as told:
-                async for batch in told:
+            async with aclosing(self._published(run_id, feed, position)) as published:
+                async for batch in published:
                     yield batch
                     if batch.events:
                         position, newest = batch.events[-1].seq, batch.events[-1].type
@@ -207,7 +207,7 @@ class EventFollower:
         self._filling[feed] = asyncio.create_task(self._fill(run_id, feed, finished), name=f"feed {run_id}")
         return feed
 
-    def _told(self, run_id: str, feed: Feed | None, position: int) -> AsyncGenerator[Batch, None]:
+    def _published(self, run_id: str, feed: Feed | None, position: int) -> AsyncGenerator[Batch, None]:
         return self._own(run_id, position) if feed is None else self._shared(run_id, feed, position)
 
     async def _shared(self, run_id: str, feed: Feed, position: int) -> AsyncGenerator[Batch, None]:
@@ -243,7 +243,7 @@ class EventFollower:
                     yield batch
                 position = page[-1].seq
 
-    async def _page(self, run_id: str, position: int) -> _Told:
+    async def _page(self, run_id: str, position: int) -> _Events:
         while not self.released:
             with suppress(errors.Unreadable):
                 return await self._store.read_events(run_id, position, PAGE_EVENTS)
@@ -254,7 +254,7 @@ class EventFollower:
 
     async def _fill(self, run_id: str, feed: Feed, finished: Finished) -> None:
         try:
-            await self._tell_all(run_id, feed, finished)
+            await self._publish_all(run_id, feed, finished)
         except errors.NotFound:
             return
         except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in everybody who follows
@@ -273,20 +273,20 @@ class EventFollower:
             if not feed.followers:
                 filling.cancel()
 
-    async def _tell_all(self, run_id: str, feed: Feed, finished: Finished) -> None:
-        loop, told_at = asyncio.get_running_loop(), self._clock.monotonic()
+    async def _publish_all(self, run_id: str, feed: Feed, finished: Finished) -> None:
+        loop, published_at = asyncio.get_running_loop(), self._clock.monotonic()
         quiet_since_the_end = 0
         while quiet_since_the_end < 2:
             began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
             over = False
             # Read again in a moment; followers get signs of life meanwhile.
             with suppress(errors.Unreadable):
-                over = await self._tell_written(run_id, feed, finished)
+                over = await self._publish_written(run_id, feed, finished)
             quiet = feed.position == position
-            if quiet and self._clock.monotonic() - told_at >= SILENCE_SECONDS:
-                await feed.tell([])
+            if quiet and self._clock.monotonic() - published_at >= SILENCE_SECONDS:
+                await feed.publish([])
                 quiet = False
-            told_at = told_at if quiet else self._clock.monotonic()
+            published_at = published_at if quiet else self._clock.monotonic()
             if self.released or (over and feed.newest == events.EventType.RUN_ENDED):
                 return
             not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
@@ -295,26 +295,26 @@ class EventFollower:
             # A share of the loop's own time, whatever the clock of runs says.
             await asyncio.sleep(max(0, not_before - loop.time()))
 
-    async def _tell_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
-        ending = await self._tell_pages(run_id, feed, holds_back=True)
+    async def _publish_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
+        ending = await self._publish_pages(run_id, feed, holds_back=True)
         # Whoever hears of an ending may look at the list next; only the ending itself waits for that.
         over = await finished()
-        await (self._tell_pages(run_id, feed, holds_back=False) if over else _tell(feed, ending))
+        await (self._publish_pages(run_id, feed, holds_back=False) if over else _publish(feed, ending))
         return over
 
-    async def _tell_pages(self, run_id: str, feed: Feed, *, holds_back: bool) -> _Told:
-        held: _Told = []
+    async def _publish_pages(self, run_id: str, feed: Feed, *, holds_back: bool) -> _Events:
+        held: _Events = []
         position = feed.position
         while True:
             page = await self._store.read_events(run_id, position, PAGE_EVENTS)
-            told = [*held, *page]
-            held = [event for event in told[-1:] if holds_back and event.type == events.EventType.RUN_ENDED]
-            await _tell(feed, told[: len(told) - len(held)])
+            published = [*held, *page]
+            held = [event for event in published[-1:] if holds_back and event.type == events.EventType.RUN_ENDED]
+            await _publish(feed, published[: len(published) - len(held)])
             if len(page) < PAGE_EVENTS:
                 return held
             position = page[-1].seq
 
 
-async def _tell(feed: Feed, told: _Told) -> None:
-    if told:
-        await feed.tell(told)
+async def _publish(feed: Feed, published: _Events) -> None:
+    if published:
+        await feed.publish(published)

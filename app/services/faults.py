@@ -1,4 +1,4 @@
-"""Faults at the use cases' edge: a caller gets an error that says what to do, since a fault is none of its concern."""
+"""Faults of the engine and the storage, raised as errors that tell the caller what to do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _STOPPING = "stopping"
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn the faults that a use case can meet into errors.
+def as_errors() -> Iterator[None]:
+    """Raise the faults of a use case as errors.
 
     Raises:
         errors.NoRoom: something could not be made durable.

@@ -49,29 +49,33 @@ class GateInbox:
     async def page(self, query: GateQuery) -> tuple[list[gates.OpenGate], bool]:
         """Return a page of open gates, and whether more follow."""
         found: list[gates.OpenGate] = []
-        async for asked in self._asked(query):
-            if query.cursor is None or _is_behind(position(asked), query.cursor):
-                found.append(asked)
+        async for open_gate in self._open_gates(query):
+            if query.cursor is None or _is_behind(position(open_gate), query.cursor):
+                found.append(open_gate)
             if len(found) > query.limit:
                 break
         return found[: query.limit], len(found) > query.limit
 
-    async def asked_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
+    async def open_gates_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
         """Return the gates that wait for an answer, by a run's folder alone; those of a paused run ask again later."""
         dialect = self._dialects.get(loaded.start.dialect)
         if dialect is None:
             return []
-        return await dry_replay.asked(loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id))
+        return await dry_replay.asked(
+            loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id)
+        )
 
-    async def _asked(self, query: GateQuery) -> AsyncIterator[gates.OpenGate]:
-        living = _by_run(asked for asked in self._engine.open_gates(query.run_id) if _fits(asked.start, query))
+    async def _open_gates(self, query: GateQuery) -> AsyncIterator[gates.OpenGate]:
+        living = _by_run(
+            open_gate for open_gate in self._engine.open_gates(query.run_id) if _fits(open_gate.start, query)
+        )
         resting = [row for row in await self._resting(query) if row.run_id not in living]
         places = [(of_run[0].start.created_at, run_id) for run_id, of_run in living.items()]
         places += [(row.created_at, row.run_id) for row in resting]
         for place in sorted(places, reverse=True):
             if query.cursor is None or place <= query.cursor[:2]:
-                for asked in sorted(living.get(place[1]) or await self._asked_at_rest(place[1]), key=position):
-                    yield asked
+                for open_gate in sorted(living.get(place[1]) or await self._open_gates_at_rest(place[1]), key=position):
+                    yield open_gate
 
     async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
         """Return the runs that may have asked and whose questions nobody here knows."""
@@ -87,28 +91,28 @@ class GateInbox:
         return [row] if row.status in _ASKING and _fits(row, query) else []
 
     async def _rows(self, query: GateQuery) -> list[stores.RunSummary]:
-        asked = stores.RunQuery(recipe_id=query.recipe_id, label=query.label, session_id=query.session_id)
-        of_states = [dataclasses.replace(asked, status=state.value) for state in _ASKING]
+        wanted = stores.RunQuery(recipe_id=query.recipe_id, label=query.label, session_id=query.session_id)
+        of_states = [dataclasses.replace(wanted, status=state.value) for state in _ASKING]
         return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
 
-    async def _asked_at_rest(self, run_id: str) -> list[gates.OpenGate]:
+    async def _open_gates_at_rest(self, run_id: str) -> list[gates.OpenGate]:
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault):
             # It is gone meanwhile, or cannot be read; the run itself tells of that.
             return []
         decided = loaded.decisions
-        return [] if decided.paused or decided.cancel_requested_at else await self.asked_in(loaded)
+        return [] if decided.paused or decided.cancel_requested_at else await self.open_gates_in(loaded)
 
 
-def position(asked: gates.OpenGate) -> Position:
+def position(open_gate: gates.OpenGate) -> Position:
     """Return a gate's place in the inbox."""
-    return asked.start.created_at, asked.run_id, asked.asked_at or "", asked.key
+    return open_gate.start.created_at, open_gate.run_id, open_gate.asked_at or "", open_gate.key
 
 
-def _by_run(asked: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
+def _by_run(open_gate: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
     grouped: dict[str, list[gates.OpenGate]] = {}
-    for gate in asked:
+    for gate in open_gate:
         grouped.setdefault(gate.run_id, []).append(gate)
     return grouped
 

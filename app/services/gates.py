@@ -80,7 +80,7 @@ class GateShown(shapes.Shape):
     @classmethod
     def of(
         cls,
-        asked: gates.OpenGate,
+        open_gate: gates.OpenGate,
         status: Status,
         answer: Mapping[str, plain.Json] | None = None,
         decided_at: str | None = None,
@@ -88,20 +88,20 @@ class GateShown(shapes.Shape):
         """Return a question with its recorded answer, if it has one."""
         answer = answer or {}
         return cls(
-            gate_id=asked.gate_id,
-            run_id=asked.run_id,
-            recipe_id=asked.start.recipe_id,
-            key=asked.key,
+            gate_id=open_gate.gate_id,
+            run_id=open_gate.run_id,
+            recipe_id=open_gate.start.recipe_id,
+            key=open_gate.key,
             status=status,
-            prompt=asked.gate.prompt,
-            options=asked.gate.options,
-            asked_at=asked.asked_at,
-            expires_at=asked.expires_at,
-            default=asked.gate.default,
-            shown_sha256=asked.shown_sha256,
+            prompt=open_gate.gate.prompt,
+            options=open_gate.gate.options,
+            asked_at=open_gate.asked_at,
+            expires_at=open_gate.expires_at,
+            default=open_gate.gate.default,
+            shown_sha256=open_gate.shown_sha256,
             **{name: answer.get(name) for name in ("decision", "message", "by_default", "denied")},
             decided_at=decided_at,
-            gate=asked,
+            gate=open_gate,
             answer=answer,
         )
 
@@ -128,7 +128,7 @@ class Gates:
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
         """Return a page of open gates, those of the newest run first, and whether more follow."""
         found, more = await self._inbox.page(query)
-        return [self._shown(asked, "open") for asked in found], more
+        return [self._shown(open_gate, "open") for open_gate in found], more
 
     async def show(self, gate_id: str) -> GateShown:
         """Return a gate, open or not.
@@ -173,16 +173,16 @@ class Gates:
             return _repeated(await self.show(gate_id), reply)
         return await self.show(gate_id)
 
-    async def _decide(self, asked: gates.OpenGate, reply: Reply) -> None:
-        given = gates.Answer(decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key)
-        with faults.told():
-            await self._engine.deliver(asked.run_id, asked.key, given, asked.attempt)
+    async def _decide(self, open_gate: gates.OpenGate, reply: Reply) -> None:
+        new = gates.Answer(decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key)
+        with faults.as_errors():
+            await self._engine.deliver(open_gate.run_id, open_gate.key, new, open_gate.attempt)
 
     # -- where a gate may be found
 
     def _open(self, run_id: str, gate_id: str) -> GateShown | None:
         open_gates = self._engine.open_gates(run_id)
-        return next((self._shown(asked, "open") for asked in open_gates if asked.gate_id == gate_id), None)
+        return next((self._shown(open_gate, "open") for open_gate in open_gates if open_gate.gate_id == gate_id), None)
 
     async def _answered(self, run_id: str, gate_id: str) -> GateShown | None:
         view = await self._view(run_id)
@@ -195,22 +195,22 @@ class Gates:
         if found is not None:
             return await self._decided(loaded.start, found, lapsed=found.position in decided.dead)
         status: Status = "paused" if decided.paused else "open"
-        asked = await self._inbox.asked_in(loaded)
-        return next((self._shown(gate, status) for gate in asked if gate.gate_id == gate_id), None)
+        open_gate = await self._inbox.open_gates_in(loaded)
+        return next((self._shown(gate, status) for gate in open_gate if gate.gate_id == gate_id), None)
 
     async def _decided(self, start: runs.RunStart, record: records.Record, *, lapsed: bool) -> GateShown:
-        asked = gates.restored(start, record, await self._question(start.run_id, record))
-        return GateShown.of(asked, "lapsed" if lapsed else "decided", gates.answer_in(record), record.completed_at)
+        open_gate = gates.restored(start, record, await self._question(start.run_id, record))
+        return GateShown.of(open_gate, "lapsed" if lapsed else "decided", gates.answer_in(record), record.completed_at)
 
     async def _question(self, run_id: str, record: records.Record) -> Mapping[str, Any]:
         operation: Any = record.line["operation"]
         if "body" in operation:
             return dict(operation["body"])
-        kept: Any = await self._store.read_blob(run_id, records.BlobRef.from_json(operation["blob"]))
-        return dict(kept)
+        body: Any = await self._store.read_blob(run_id, records.BlobRef.from_json(operation["blob"]))
+        return dict(body)
 
-    def _shown(self, asked: gates.OpenGate, status: Status) -> GateShown:
-        return GateShown.of(asked.masked(self._masker), status)
+    def _shown(self, open_gate: gates.OpenGate, status: Status) -> GateShown:
+        return GateShown.of(open_gate.masked(self._masker), status)
 
     async def _refuse_lapsed(self, gate_id: str) -> None:
         run_id = _run_of(gate_id)
@@ -234,25 +234,25 @@ def _repeated(found: GateShown, reply: Reply) -> GateShown:
     if found.status == "lapsed":
         raise _lapsed(gate_id, "an earlier step ran again")
     if found.status == "paused":
-        told = f"the run {found.gate.run_id} is paused; it asks again when it continues"
-        raise errors.WrongState(told, detail={"run_id": found.gate.run_id, "status": "paused"})
-    given = (reply.decision, reply.message, reply.idempotency_key)
+        message = f"the run {found.gate.run_id} is paused; it asks again when it continues"
+        raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
+    new = (reply.decision, reply.message, reply.idempotency_key)
     known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
-    if reply.idempotency_key is None or given != known:
+    if reply.idempotency_key is None or new != known:
         how = ", by default, because it expired" if answer.get("by_default") else ""
         message = f"the gate {gate_id} is already decided{how}: {answer.get('decision')}"
         raise errors.Conflict(message, code="gate_decided", detail={"gate": found.to_json()})
     return found
 
 
-def _refuse_unfit(asked: gates.OpenGate, reply: Reply) -> None:
-    options, shown = asked.gate.options, asked.shown_sha256
+def _refuse_unfit(open_gate: gates.OpenGate, reply: Reply) -> None:
+    options, shown = open_gate.gate.options, open_gate.shown_sha256
     if reply.shown_sha256 not in (None, shown):
-        raise _lapsed(asked.gate_id, "its question has changed", shown_sha256=shown)
+        raise _lapsed(open_gate.gate_id, "its question has changed", shown_sha256=shown)
     if reply.decision not in options:
-        told = f"{reply.decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
-        flaw = errors.Flaw(path="$.decision", code="unknown_decision", message=told)
-        raise errors.RequestInvalid(told, code="unknown_decision", flaws=[flaw], detail={"options": list(options)})
+        message = f"{reply.decision!r:.80} is not an option of this gate; options: {', '.join(options)}"
+        flaw = errors.Flaw(path="$.decision", code="unknown_decision", message=message)
+        raise errors.RequestInvalid(message, code="unknown_decision", flaws=[flaw], detail={"options": list(options)})
 
 
 def _run_of(gate_id: str) -> str:

@@ -57,11 +57,11 @@ class NewIssue:
 
     def sha256(self) -> str:
         """Return the hash that tells a repetition from another issue with the same key."""
-        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        request_sha256 = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         if self.severity is None:
             # As the release before did, which knew of none.
-            del asked["severity"]
-        return plain.sha256(plain.canonical(plain.plain({**asked, "idempotency_key": None})))
+            del request_sha256["severity"]
+        return plain.sha256(plain.canonical(plain.plain({**request_sha256, "idempotency_key": None})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +98,18 @@ class Issues:
     def __init__(
         self,
         *,
-        kept: issues.IssueStore,
+        issue_store: issues.IssueStore,
         store: stores.RunStore,
         clock: clock.Clock,
         ids: clock.Ids,
         masker: plain.Masker,
     ) -> None:
         """Args:
-        kept: Where issues are.
-        store: Where the runs and receipts are that they name.
-        masker: Hides secrets in what people write.
+        issue_store: Stores issues.
+        store: Stores the runs and receipts that issues name.
+        masker: Masks secrets in texts of people.
         """
-        self._kept = kept
+        self._issues = issue_store
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -117,8 +117,8 @@ class Issues:
 
     async def page(self, query: issues.IssueQuery) -> tuple[list[issues.IssueSummary], bool]:
         """Return a page of issues, newest first, and whether more follow."""
-        with faults.told():
-            found = await self._kept.list(dataclasses.replace(query, limit=query.limit + 1))
+        with faults.as_errors():
+            found = await self._issues.list(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def show(self, issue_id: str) -> issues.Issue:
@@ -128,7 +128,7 @@ class Issues:
             errors.NotFound: `issue_not_found`.
             errors.Conflict: `issue_damaged`.
         """
-        return await self._kept.get(issue_id)
+        return await self._issues.get(issue_id)
 
     async def add(self, new: NewIssue) -> Added:
         """Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it
@@ -140,11 +140,11 @@ class Issues:
             errors.NoRoom: it cannot be written.
         """
         _refuse([*_flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
-        asked = None if new.idempotency_key is None else new.sha256()
+        request_sha256 = None if new.idempotency_key is None else new.sha256()
         issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
         # First of all, since what it names may be gone by the time that it is repeated.
-        if asked is not None and (known := await self._found(issue_id)) is not None:
-            return Added(issue=_repeated(known, asked), existed=True)
+        if request_sha256 is not None and (known := await self._found(issue_id)) is not None:
+            return Added(issue=_repeated(known, request_sha256), existed=True)
         session_id = await self._session(new)
         record: Any = issues.made(
             issue_id,
@@ -156,12 +156,14 @@ class Issues:
             run_id=new.run_id,
             session_id=session_id,
             receipts=list(dict.fromkeys(new.receipts)),
-            request_sha256=asked,
+            request_sha256=request_sha256,
         )
         record |= self._masked(title=new.title, body=new.body)
-        with faults.told():
-            kept = await self._kept.change(issue_id, lambda known: _repeated(known, asked) if known else record)
-        return Added(issue=issues.whole(kept), existed=kept is not record)
+        with faults.as_errors():
+            stored = await self._issues.change(
+                issue_id, lambda known: _repeated(known, request_sha256) if known else record
+            )
+        return Added(issue=issues.whole(stored), existed=stored is not record)
 
     async def edit(self, issue_id: str, edit: Edit) -> issues.Issue:
         """Change an issue, and return it once that is durable.
@@ -175,13 +177,13 @@ class Issues:
         if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
             _refuse([errors.Flaw(path="$", code="missing", message="contains no change")])
         _refuse(_flaws(edit.title, edit.body, edit.note, None))
-        at, said = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
-        with faults.told():
-            return await self._kept.change(issue_id, lambda known: _edited(known, edit, said, at))
+        at, masked = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
+        with faults.as_errors():
+            return await self._issues.change(issue_id, lambda known: _edited(known, edit, masked, at))
 
     async def _found(self, issue_id: str) -> issues.Issue | None:
         try:
-            return await self._kept.get(issue_id)
+            return await self._issues.get(issue_id)
         except errors.NotFound:
             return None
 
@@ -202,7 +204,7 @@ class Issues:
 
     async def _knows_session(self, session_id: str) -> bool:
         formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)
-        return formed is not None and await self._kept.knows_session(session_id)
+        return formed is not None and await self._issues.knows_session(session_id)
 
     async def _session_of_run(self, run_id: str) -> str:
         try:
@@ -221,30 +223,30 @@ def _keyed(idempotency_key: str) -> str:
     return f"iss_{plain.sha256(f'issue {idempotency_key}'.encode())[:24]}"
 
 
-def _repeated(known: issues.Issue, asked: str | None) -> issues.Issue:
-    if asked is None or known.get("request_sha256") != asked:
-        told = f"this idempotency key was used for another request, which made the issue {known['issue_id']}"
-        raise errors.Conflict(told, code="idempotency_conflict", detail={"issue_id": known["issue_id"]})
+def _repeated(known: issues.Issue, request_sha256: str | None) -> issues.Issue:
+    if request_sha256 is None or known.get("request_sha256") != request_sha256:
+        message = f"this idempotency key was used for another request, which made the issue {known['issue_id']}"
+        raise errors.Conflict(message, code="idempotency_conflict", detail={"issue_id": known["issue_id"]})
     return known
 
 
-def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: str) -> issues.Issue | None:
+def _edited(known: issues.Issue | None, edit: Edit, masked: dict[str, Any], at: str) -> issues.Issue | None:
     if known is None:
         return None
     present: dict[str, Any] = issues.whole(known)
     if edit.revision not in (None, present["revision"]):
-        told = f"the issue {present['issue_id']} was changed meanwhile; its revision is now {present['revision']}"
-        raise errors.Conflict(told, code="issue_changed", detail={"issue": present})
-    texts = {name: said[name] for name in ("title", "body") if name in said}
+        message = f"the issue {present['issue_id']} was changed meanwhile; its revision is now {present['revision']}"
+        raise errors.Conflict(message, code="issue_changed", detail={"issue": present})
+    texts = {name: masked[name] for name in ("title", "body") if name in masked}
     changed = present | texts | ({} if edit.severity is None else {"severity": edit.severity})
     if changed != present:
         changed["edited_at"] = at
     if edit.status not in (None, present["status"]):
         changed |= {"status": edit.status, "closed_at": at if edit.status == "closed" else None, "closed_by": None}
-    if "note" in said:
+    if "note" in masked:
         if len(present["notes"]) >= issues.NOTES:
             raise errors.Conflict(f"the issue {present['issue_id']} has {issues.NOTES} notes", code="too_many_notes")
-        changed["notes"] = [*present["notes"], {"at": at, "text": said["note"], "status": changed["status"]}]
+        changed["notes"] = [*present["notes"], {"at": at, "text": masked["note"], "status": changed["status"]}]
     if changed == present:
         return known
     return changed | {"updated_at": at, "revision": present["revision"] + 1}
@@ -253,17 +255,17 @@ def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: st
 def _agreed(session_id: str | None, other: str, place: str) -> str:
     if session_id in (None, other):
         return other
-    told = f"belongs to the session {other!r:.80}, not to {session_id!r:.80}"
+    message = f"belongs to the session {other!r:.80}, not to {session_id!r:.80}"
     raise errors.RequestInvalid(
-        f"{place} {told}",
+        f"{place} {message}",
         code="session_mismatch",
-        flaws=[errors.Flaw(path=place, code="session_mismatch", message=told)],
+        flaws=[errors.Flaw(path=place, code="session_mismatch", message=message)],
     )
 
 
 def _unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
-    told, code = f"there is no {what} {value!r:.120}", f"unknown_{what}"
-    return errors.RequestInvalid(told, code=code, flaws=[errors.Flaw(path=f"$.{name}", code=code, message=told)])
+    message, code = f"there is no {what} {value!r:.120}", f"unknown_{what}"
+    return errors.RequestInvalid(message, code=code, flaws=[errors.Flaw(path=f"$.{name}", code=code, message=message)])
 
 
 def _flaws(title: str | None, body: str | None, note: str | None, kind: str | None) -> Iterator[errors.Flaw]:

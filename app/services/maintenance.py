@@ -45,12 +45,12 @@ class Maintenance:
             errors.NoRoom: the disk is full or failing.
         """
         run_reader.check_run_id(run_id)
-        with faults.told():
-            told = await self._store.maintenance.repair(run_id, dry_run=True)
-            if dry_run or not told["changed"]:
-                return {**told, "dry_run": dry_run}
+        with faults.as_errors():
+            report = await self._store.maintenance.repair(run_id, dry_run=True)
+            if dry_run or not report["changed"]:
+                return {**report, "dry_run": dry_run}
             # One that is queued or asleep leaves, since it cannot be loaded.
             await self._engine.reload(run_id)
-            told = await self._store.maintenance.repair(run_id)
+            report = await self._store.maintenance.repair(run_id)
         self._forget(run_id)
-        return dict(told)
+        return dict(report)

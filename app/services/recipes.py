@@ -109,9 +109,9 @@ class Catalogue:
         if not entry.usable:
             first = entry.flaws[0]
             if unread := next((flaw for flaw in entry.flaws if flaw.code == recipe_files.UNREADABLE), None):
-                told = f"recipe {recipe_id} cannot be started now: {entry.path}: {unread.message}"
+                message = f"recipe {recipe_id} cannot be started now: {entry.path}: {unread.message}"
                 detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
-                raise errors.Unreadable(told, detail=detail)
+                raise errors.Unreadable(message, detail=detail)
             raise errors.RecipeInvalid(
                 f"recipe {recipe_id} in {entry.path} cannot be started: {first.path}: {first.message}",
                 flaws=entry.flaws,

@@ -40,7 +40,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Cached:
     number: int
     answer: Ready
     cache: RunResponseCache | None
@@ -61,7 +61,7 @@ class RunReader:
         self._clock = clock
         self._engine = engine
         self._dialects = dialects
-        self._answers: OrderedDict[str, _Kept] = OrderedDict()
+        self._answers: OrderedDict[str, _Cached] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
         self._forgotten = 0
 
@@ -76,22 +76,22 @@ class RunReader:
         """
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
-        kept = self._answers.get(run_id)
-        known = kept is not None and kept.number == number and self._store.unreadable(run_id) is None
-        if kept is not None and known and not await self._was_touched(run_id):
-            self._answers[run_id] = kept
+        cached = self._answers.get(run_id)
+        known = cached is not None and cached.number == number and self._store.unreadable(run_id) is None
+        if cached is not None and known and not await self._was_touched(run_id):
+            self._answers[run_id] = cached
             self._answers.move_to_end(run_id)
-            return kept.answer
+            return cached.answer
         forgotten = self._forgotten
         view, holder, keep = await self._shown(run_id, last)
         if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
             view, keep = dataclasses.replace(view, unreadable=unreadable), False
-        cache = (kept.cache if kept else None) or RunResponseCache()
+        cache = (cached.cache if cached else None) or RunResponseCache()
         body = cache.encoded(view, holder)
         finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
-            self._answers[run_id] = _Kept(number=number, answer=answer, cache=None if finished else cache)
+            self._answers[run_id] = _Cached(number=number, answer=answer, cache=None if finished else cache)
             _limit(self._answers, READY_ANSWERS)
         return answer
 
@@ -99,8 +99,8 @@ class RunReader:
         """Return the change number that a run had when it was last answered, if it had not ended and that answer is
         among those known.
         """
-        kept = self._answers.get(run_id)
-        return kept.number if kept and not kept.answer.finished and kept.answer.etag in known else None
+        cached = self._answers.get(run_id)
+        return cached.number if cached and not cached.answer.finished and cached.answer.etag in known else None
 
     async def view(self, run_id: str) -> views.RunView:
         """Return a run as it stands.
@@ -188,15 +188,15 @@ class RunReader:
             return view
         # Whoever hears of an ending may look at the folder or the list next, so they must tell of it first.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
-        return self._engine.view(run_id) or (view if self._has_left(run_id, view) else None)
+        return self._engine.view(run_id) or (view if self._is_unloaded(run_id, view) else None)
 
-    def _has_left(self, run_id: str, last: views.RunView) -> bool:
+    def _is_unloaded(self, run_id: str, last: views.RunView) -> bool:
         # A damaged run is shown as failed without having ended; only its folder tells whether it was repaired since.
         gone = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
         return gone and last.status.finished and last.ending is not None
 
     async def _shown(self, run_id: str, last: views.RunView | None) -> tuple[views.RunView, str | None, bool]:
-        if last is not None and self._has_left(run_id, last):
+        if last is not None and self._is_unloaded(run_id, last):
             return last, None, _is_ours(last)
         try:
             view = await self.view(run_id)
@@ -350,6 +350,6 @@ def _is_ours(view: views.RunView) -> bool:
     return view.start.owner == "service"
 
 
-def _limit(kept: OrderedDict[Any, Any], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _limit(cached: OrderedDict[Any, Any], most: int) -> None:
+    while len(cached) > most:
+        cached.popitem(last=False)

@@ -88,7 +88,7 @@ class Runs:
             return await self._found(repeated)
         start = await self._starter.prepared(request, await self._parent(request), own)
         self._engine.expect(start.run_id)
-        with faults.told():
+        with faults.as_errors():
             created = await self._joining.create(start, request)
         if created.existed:
             return await self._found(created.run_id)
@@ -259,7 +259,7 @@ class Runs:
             errors.NoRoom: the request could not be made durable.
         """
         run_reader.check_run_id(run_id)
-        with faults.told():
+        with faults.as_errors():
             await self._engine.cancel(run_id)
         # Whoever is told that the run is cancelled may look at once, so what is open gets a moment to be cut off.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
@@ -275,7 +275,7 @@ class Runs:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is paused already.
         """
         run_reader.check_run_id(run_id)
-        with faults.told():
+        with faults.as_errors():
             await self._engine.pause(run_id, interrupt=interrupt)
         if interrupt or not self._reader.is_in_flight(run_id):
             # Nothing is waited for but its files.
@@ -289,7 +289,7 @@ class Runs:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is not paused.
         """
         run_reader.check_run_id(run_id)
-        with faults.told():
+        with faults.as_errors():
             await self._engine.unpause(run_id)
         return await self._reader.moved(run_id)
 
@@ -312,7 +312,7 @@ class Runs:
         if request.new_conversation:
             overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}
         how = run_engine.Resume(from_key=request.from_key, overrides=overrides)
-        with faults.told():
+        with faults.as_errors():
             await self._joining.resume(run_id, view, how)
         self._started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
@@ -327,7 +327,7 @@ class Runs:
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
-        with faults.told():
+        with faults.as_errors():
             await self._store.delete(run_id)
         self._reader.forget(run_id)
 

@@ -52,15 +52,15 @@ class Found:
     """What it leaves open, by argument."""
 
 
-def wanted(recipe: library.Recipe, given: Mapping[str, plain.Json]) -> list[str]:
+def wanted(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> list[str]:
     """Return the arguments of a recipe that a project may answer and nobody has given."""
     declared = recipe.args_schema.get("properties") or {}
-    return [name for name in NAMES if name in declared and name not in given]
+    return [name for name in NAMES if name in declared and name not in args]
 
 
 def find(
     recipe: library.Recipe,
-    given: Mapping[str, plain.Json],
+    args: Mapping[str, plain.Json],
     *,
     description: str,
     working_dir: str,
@@ -77,11 +77,11 @@ def find(
         planned: Whether the run is a task of a plan, so that tasks before it may still write a scene.
         named: Which of the given arguments are names in the description, and need not be whole paths.
     """
-    missing = wanted(recipe, given)
+    missing = wanted(recipe, args)
     if not missing and not named & {SCENE, OUTLINE}:
         return Found()
     search = _Search(
-        recipe, given, description, workspace.Workspace(reserved.Root.of(Path(working_dir), hidden)), planned
+        recipe, args, description, workspace.Workspace(reserved.Root.of(Path(working_dir), hidden)), planned
     )
     for name in named & {SCENE, OUTLINE}:
         search.complete(name)
@@ -94,7 +94,7 @@ class _Search:
     def __init__(
         self,
         recipe: library.Recipe,
-        given: Mapping[str, plain.Json],
+        args: Mapping[str, plain.Json],
         description: str,
         files_of: workspace.Workspace,
         planned: bool,
@@ -104,7 +104,7 @@ class _Search:
         self._rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
         self._required = frozenset(recipe.args_schema.get("required") or ())
         self._writes_scene = f"task.args.{SCENE}" in plain.encode(plain.plain(recipe.document.get("outputs"))).decode()
-        self._given = given
+        self._args = args
         self._planned = planned
         self._clue = scene_matching.of_text(description) if description.strip() else scene_matching.Clue(shown="")
         self._workspace = files_of
@@ -112,7 +112,7 @@ class _Search:
 
     def complete(self, name: str) -> None:
         """Find the one file that a bare name in the description means."""
-        path = self._given.get(name)
+        path = self._args.get(name)
         if not isinstance(path, str) or "/" in path or any(file.path == path for file in self._files):
             return
         same = [file.path for file in self._files if PurePosixPath(file.path).name.lower() == path.lower()]
@@ -211,11 +211,11 @@ class _Search:
         raise _unsure("scene_not_written", f"{located.label} has no file yet.", ())
 
     def _story(self) -> story_scenes.Story:
-        outline = self.found.get(OUTLINE, self._given.get(OUTLINE)) or self._default(OUTLINE)
+        outline = self.found.get(OUTLINE, self._args.get(OUTLINE)) or self._default(OUTLINE)
         return story_scenes.Story(self._files, outline if isinstance(outline, str) else None)
 
     def _scene_clue(self) -> scene_matching.Clue:
-        path = self._given.get(SCENE)
+        path = self._args.get(SCENE)
         return scene_matching.of_path(path) if isinstance(path, str) else self._clue
 
     def _default(self, name: str) -> plain.Json:

@@ -20,7 +20,7 @@ class Workspaces:
         self.reserved = reserved.Reserved(folders=(data_directory.resolve(),))
         """What is in these folders and does not belong to any run."""
 
-    def choose(self, asked: str | None) -> str:
+    def choose(self, requested: str | None) -> str:
         """Return the folder asked for as an absolute path without symbolic links; the project where none is.
 
         A folder counts as inside only by where it really lies, and whether one outside exists is not told.
@@ -28,29 +28,29 @@ class Workspaces:
         Raises:
             errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
         """
-        if asked is None:
+        if requested is None:
             return str(self._project)
-        folder = self._resolved(asked)
+        folder = self._resolved(requested)
         base = next((root for root in self._roots if folder.is_relative_to(root)), None)
         if base is None:
             known = "the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS"
-            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} is outside {known}")
+            raise _refused("working_dir_refused", f"working_dir {requested!r:.200} is outside {known}")
         try:
             reserved.Root(path=folder, base=base, reserved=self.reserved).check()
         except errors.ToolFailed as failure:
             if failure.code == "workspace_missing":
-                raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is not a folder") from failure
-            told = f"working_dir {asked!r:.200} is in a reserved folder: data of Control Room, or .git"
-            raise _refused("working_dir_refused", told) from failure
+                raise _refused("working_dir_missing", f"working_dir {requested!r:.200} is not a folder") from failure
+            message = f"working_dir {requested!r:.200} is in a reserved folder: data of Control Room, or .git"
+            raise _refused("working_dir_refused", message) from failure
         return str(folder)
 
-    def _resolved(self, asked: str) -> Path:
+    def _resolved(self, requested: str) -> Path:
         try:
-            folder = (self._project / asked).resolve()
+            folder = (self._project / requested).resolve()
             # A link can lead to a name that no file of a run could hold.
             str(folder).encode()
         except (OSError, ValueError, RuntimeError) as error:
-            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} cannot be resolved") from error
+            raise _refused("working_dir_refused", f"working_dir {requested!r:.200} cannot be resolved") from error
         return folder
 
 

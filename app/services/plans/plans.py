@@ -56,7 +56,7 @@ class Plans:
             errors.Conflict: `idempotency_conflict`.
             errors.NoRoom: it cannot be written.
         """
-        with faults.told():
+        with faults.as_errors():
             for removed in itertools.count():
                 session_id = self._maker.session_id(new, removed)
                 async with self._repository.turn(session_id):
@@ -77,7 +77,7 @@ class Plans:
 
         One whose file is gone is missed no more.
         """
-        with faults.told():
+        with faults.as_errors():
             async with self._repository.turn(session_id):
                 if not await self._repository.was_lost(session_id):
                     plan = await self._repository.get(session_id)
@@ -87,7 +87,7 @@ class Plans:
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """Return a page of plans, newest first, and whether more follow."""
-        with faults.told():
+        with faults.as_errors():
             found = await self._repository.page(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
@@ -97,7 +97,7 @@ class Plans:
         Raises:
             errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
         """
-        with faults.told():
+        with faults.as_errors():
             return await self._repository.get(session_id)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
@@ -257,7 +257,7 @@ class Plans:
 
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         try:
-            with faults.told():
+            with faults.as_errors():
                 async with self._repository.turn(session_id):
                     plan = await self._changed(session_id, revision, change)
         except errors.DiskFull:

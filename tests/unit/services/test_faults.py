@@ -21,7 +21,7 @@ from app.services import faults
 )
 def test_a_fault_is_told_as_an_error(raised: BaseException, told: type[errors.ControlRoomError], code: str) -> None:
     """A fault becomes an error that says what to do; errors stay what they are."""
-    with pytest.raises(told) as caught, faults.told():
+    with pytest.raises(told) as caught, faults.as_errors():
         raise raised
 
     assert type(caught.value) is told

@@ -279,7 +279,7 @@ async def _tell_each_once(told: list[list[int]], position: int, kept: int, porti
             for step in steps:
                 number += step
                 written.append(events.Event(seq=number, at="", type="x", run_id="r"))
-            await feed.tell(written)
+            await feed.publish(written)
         everything = [number for steps in _numbered(told) for number in steps]
     found, at = [], max(position, feed.start)
     while (batch := feed.next(at)) is not None:
