@@ -61,9 +61,7 @@ class GateInbox:
         dialect = self._dialects.get(loaded.start.dialect)
         if dialect is None:
             return []
-        return await dry_replay.asked(
-            loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id)
-        )
+        return await dry_replay.asked(loaded, dialect, functools.partial(self._store.read_blob, loaded.start.run_id))
 
     async def _open_gates(self, query: GateQuery) -> AsyncIterator[gates.OpenGate]:
         living = _by_run(
