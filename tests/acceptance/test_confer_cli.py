@@ -70,7 +70,7 @@ def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
     assert "no_opinion" in failed.stderr
     assert "### critic-1 (critic): rejected for its evidence" in failed.stdout
     assert "--detach needs --server" in alone.stderr
-    assert "start another one" in changed.stderr
+    assert "start another run" in changed.stderr
     assert "resume_unchangeable" in changed.stderr
 
 

@@ -47,7 +47,7 @@ async def test_a_ticket_opens_one_stream(guarded: served.Served) -> None:
     assert first.status_code == 200
     assert "event: run.ended" in first.text
     assert "event: run.created" not in first.text
-    assert (again.status_code, "the ticket is used up" in again.json()["detail"]) == (401, True)
+    assert (again.status_code, "the ticket was used" in again.json()["detail"]) == (401, True)
 
 
 async def test_a_ticket_is_for_streams_alone(guarded: served.Served) -> None:

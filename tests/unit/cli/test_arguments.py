@@ -44,7 +44,7 @@ def test_json_argument_reads_back(name: str, value: object):
         ("n:=NaN", "no number that JSON can carry"),
         ("n:=", "not JSON"),
         ("n:=" + "[" * 100_000, "nested more than 64 deep"),
-        ('n:={"a": 1, "a": 2}', "$.a stands more than once"),
+        ('n:={"a": 1, "a": 2}', "$.a occurs more than once"),
         ('n:="\\u0000"', "U+0000"),
         ('n:=["\\ud800"]', "$[0] holds half of a surrogate pair"),
     ],

@@ -42,5 +42,5 @@ async def test_a_run_without_a_recipe_file_is_not_changed(
 
     assert caught.value.code == "resume_unchangeable"
     assert [flaw.path for flaw in caught.value.flaws] == paths
-    assert "start another one" in caught.value.message
+    assert "start another run" in caught.value.message
     assert await renew(dialect, from_key="chief") == {}
