@@ -117,14 +117,9 @@ async def list_receipts(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List receipts of tool executions, including those of deleted runs. Filters are combined with AND."""
-    wanted = query.query()
-
-    async def read() -> responses.Page:
-        found, more = await services.runs.receipts(wanted)
-        cursor = queries.receipts_cursor(found[-1]) if more else None
-        return found, queries.next_link(request, cursor)
-
-    return await responses.listed(services, if_none_match, query.wait, read)
+    return await responses.paged(
+        services, request, query, if_none_match, services.runs.receipts, lambda receipt: receipt.position
+    )
 
 
 @router.get(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
-from app.services import gates
+from app.services import gate_inbox, gates
 
 router = APIRouter(prefix="/api/gates", tags=["gates"])
 
@@ -31,14 +31,9 @@ async def list_gates(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List the open gates of all runs, including runs that are not loaded. Filters are combined with AND."""
-    wanted = query.query()
-
-    async def read() -> responses.Page:
-        found, more = await services.gates.page(wanted)
-        cursor = queries.gates_cursor(found[-1].gate) if more else None
-        return found, queries.next_link(request, cursor)
-
-    return await responses.listed(services, if_none_match, query.wait, read)
+    return await responses.paged(
+        services, request, query, if_none_match, services.gates.page, lambda shown: gate_inbox.position(shown.gate)
+    )
 
 
 @router.get(

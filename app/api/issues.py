@@ -45,14 +45,9 @@ async def list_issues(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List issues, newest first. Filters are combined with AND."""
-    wanted = query.query()
-
-    async def read() -> responses.Page:
-        found, more = await services.issues.page(wanted)
-        cursor = queries.issues_cursor(found[-1]) if more else None
-        return found, queries.next_link(request, cursor)
-
-    return await responses.listed(services, if_none_match, query.wait, read)
+    return await responses.paged(
+        services, request, query, if_none_match, services.issues.page, lambda issue: (issue.created_at, issue.issue_id)
+    )
 
 
 @router.post("", status_code=201, summary="Create an issue", responses=_WRITTEN)

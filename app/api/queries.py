@@ -1,4 +1,4 @@
-"""Queries: filters and pages of lists."""
+"""Queries: filters, cursors and revisions that requests name outside of their bodies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -16,7 +17,7 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.api import polling
-from app.domain import gates, issues, plans, receipts, states
+from app.domain import issues, plans, receipts, states
 from app.engine import stores
 from app.services import gate_inbox
 
@@ -43,20 +44,34 @@ _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$
 class _ListQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Page size.")
+    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
     wait: float | None = Field(
         None,
         ge=0,
         le=polling.MOST_WAIT_SECONDS,
-        description="Answer when the list differs from `If-None-Match`, or from the present one, after so many seconds "
-        "at the latest; it is looked at twice a second.",
+        description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
+        "seconds at the latest; it is checked twice a second.",
     )
 
     def _fields(self) -> dict[str, Any]:
-        return {name: value for name, value in self if name != "wait"}
+        """Return the fields of the question to the store.
+
+        Raises:
+            errors.RequestInvalid: the cursor does not belong to this list.
+        """
+        fields = {name: _as_asked(value) for name, value in self if name != "wait"}
+        fields["cursor"] = None if self.cursor is None else self._position(self.cursor)
+        if "label" in fields and fields["label"] is not None:
+            fields["label"] = tuple(fields["label"].split(":", 1))
+        return fields
+
+    def _position(self, cursor: str) -> tuple[str | int, ...]:
+        return _read(cursor, 2)
 
 
 class RunsQuery(_ListQuery):
-    """Which runs a list shows."""
+    """Filters of the list of runs."""
 
     status: states.RunState | None = Field(None, description="Only runs in this state.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
@@ -65,30 +80,15 @@ class RunsQuery(_ListQuery):
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most runs of a page.")
     cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:
-        """Return the question to the store.
-
-        Raises:
-            errors.RequestInvalid: the cursor is not one of ours.
-        """
-        return stores.RunQuery(
-            status=self.status.value if self.status else None,
-            recipe_id=self.recipe_id,
-            label=_label(self.label),
-            created_after=_stamp(self.created_after),
-            created_before=_stamp(self.created_before),
-            parent_run_id=self.parent_run_id,
-            session_id=self.session_id,
-            limit=self.limit,
-            cursor=_read_cursor(self.cursor),
-        )
+        """Return the question to the store."""
+        return stores.RunQuery(**self._fields())
 
 
 class GatesQuery(_ListQuery):
-    """Which gates the inbox shows."""
+    """Filters of the list of open gates."""
 
     run_id: _Plain | None = Field(None, description="Only gates of this run.")
     recipe_id: _Plain | None = Field(None, description="Only gates of runs of this recipe.")
@@ -96,29 +96,20 @@ class GatesQuery(_ListQuery):
         None, description="Only gates of runs with this label, `name:value`.", examples=["book:one"]
     )
     session_id: _Plain | None = Field(None, description="Only gates of runs of this work session, or session plan.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most gates of a page.")
     cursor: Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")] | None = Field(
         None, description="Start of the page, from the previous `Link` header."
     )
 
     def query(self) -> gate_inbox.GateQuery:
-        """Return the question to the inbox.
+        """Return the question to the inbox."""
+        return gate_inbox.GateQuery(**self._fields())
 
-        Raises:
-            errors.RequestInvalid: the cursor is not one of ours.
-        """
-        return gate_inbox.GateQuery(
-            run_id=self.run_id,
-            recipe_id=self.recipe_id,
-            label=_label(self.label),
-            session_id=self.session_id,
-            limit=self.limit,
-            cursor=_read_place(self.cursor),
-        )
+    def _position(self, cursor: str) -> tuple[str | int, ...]:
+        return _read(cursor, 4)
 
 
 class IssuesQuery(_ListQuery):
-    """Which issues a list shows."""
+    """Filters of the list of issues."""
 
     status: issues.Status | None = Field(None, description="Only issues with this status.")
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
@@ -126,90 +117,40 @@ class IssuesQuery(_ListQuery):
     kind: _Plain | None = Field(None, description="Only issues of this kind.", examples=["dod"])
     severity: issues.Severity | None = Field(None, description="Only issues of this severity.")
     recipe_id: _Plain | None = Field(None, description="Only issues that checks of this recipe found.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most issues of a page.")
-    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> issues.IssueQuery:
-        """Return the question to the store.
-
-        Raises:
-            errors.RequestInvalid: the cursor is not one of ours.
-        """
-        return issues.IssueQuery(**(self._fields() | {"cursor": _read_cursor(self.cursor)}))
+        """Return the question to the store."""
+        return issues.IssueQuery(**self._fields())
 
 
 class ReceiptsQuery(_ListQuery):
-    """Which receipts a list shows."""
+    """Filters of the list of receipts."""
 
     run_id: _Plain | None = Field(None, description="Only receipts of this run.")
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most receipts of a page.")
-    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> receipts.ReceiptQuery:
-        """Return the question to the store.
+        """Return the question to the store."""
+        return receipts.ReceiptQuery(**self._fields())
 
-        Raises:
-            errors.RequestInvalid: the cursor is not one of ours.
-        """
-        return receipts.ReceiptQuery(**(self._fields() | {"cursor": _read_receipt(self.cursor)}))
+    def _position(self, cursor: str) -> tuple[str | int, ...]:
+        session_id, offset = _parts(cursor, 2)
+        return session_id, position(offset)
 
 
 class PlansQuery(_ListQuery):
-    """Which session plans a list shows."""
+    """Filters of the list of session plans."""
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
-    cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> plans.PlanQuery:
-        """Return the question to the use cases.
-
-        Raises:
-            errors.RequestInvalid: the cursor is not one of ours.
-        """
-        return plans.PlanQuery(**(self._fields() | {"cursor": _read_cursor(self.cursor)}))
+        """Return the question to the use cases."""
+        return plans.PlanQuery(**self._fields())
 
 
-def receipts_cursor(last: receipts.ListedReceipt) -> str:
-    """Return the cursor of the page behind a receipt."""
-    session_id, offset = last.position
-    return _written((session_id, str(offset)))
-
-
-def plans_cursor(last: plans.PlanSummary) -> str:
-    """Return the cursor of the page behind a plan."""
-    return _written((last.created_at, last.session_id))
-
-
-def issues_cursor(last: issues.IssueSummary) -> str:
-    """Return the cursor of the page behind an issue."""
-    return _written((last.created_at, last.issue_id))
-
-
-def revision(etag: str | None) -> int | None:
-    """Return the revision that an `If-Match` asks for; None for any.
-
-    Raises:
-        errors.RequestInvalid: it is no ETag of something that has revisions.
-    """
-    if etag is None or etag.strip() == "*":
-        return None
-    known = re.fullmatch(r'\s*"([1-9][0-9]{0,8})"\s*', etag)
-    if known is None:
-        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag of this service")
-        raise errors.RequestInvalid("If-Match is not an ETag of this service", flaws=[flaw])
-    return int(known[1])
-
-
-def gates_cursor(last: gates.OpenGate) -> str:
-    """Return the cursor of the page behind a gate."""
-    return _written(gate_inbox.position(last))
-
-
-def runs_cursor(last: stores.RunSummary) -> str:
-    """Return the cursor of the page behind a run."""
-    return _written((last.created_at, last.run_id))
+def cursor(place: Sequence[str | int]) -> str:
+    """Return the cursor of the page that begins after a place in a list."""
+    return base64.urlsafe_b64encode(json.dumps([str(part) for part in place]).encode()).decode().rstrip("=")
 
 
 def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
@@ -233,49 +174,37 @@ def position(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _label(text: str | None) -> tuple[str, str] | None:
-    if text is None:
+def revision(etag: str | None) -> int | None:
+    """Return the revision that an `If-Match` asks for; None for any.
+
+    Raises:
+        errors.RequestInvalid: it is no ETag of something that has revisions.
+    """
+    if etag is None or etag.strip() == "*":
         return None
-    name, _, value = text.partition(":")
-    return name, value
+    known = re.fullmatch(r'\s*"([1-9][0-9]{0,8})"\s*', etag)
+    if known is None:
+        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag of this service")
+        raise errors.RequestInvalid("If-Match is not an ETag of this service", flaws=[flaw])
+    return int(known[1])
 
 
-def _stamp(at: datetime | None) -> str | None:
-    return clock.stamp(at) if at else None
+def _as_asked(value: Any) -> Any:
+    match value:
+        case datetime():
+            return clock.stamp(value)
+        case StrEnum():
+            return value.value
+    return value
 
 
-def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
-    if cursor is None:
-        return None
-    created_at, run_id = _read(cursor, 2)
-    return created_at, run_id
-
-
-def _read_place(cursor: str | None) -> gate_inbox.Position | None:
-    if cursor is None:
-        return None
-    created_at, run_id, asked_at, key = _read(cursor, 4)
-    return created_at, run_id, asked_at, key
-
-
-def _written(place: Sequence[str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
-
-
-def _read_receipt(cursor: str | None) -> tuple[str, int] | None:
-    if cursor is None:
-        return None
-    session_id, offset = _parts(cursor, 2)
-    return session_id, position(offset)
-
-
-def _read(cursor: str, parts: int) -> list[str]:
+def _read(cursor: str, parts: int) -> tuple[str, ...]:
     place = _parts(cursor, parts)
     try:
         clock.instant(place[0])
     except ValueError as error:
         raise _bad_cursor() from error
-    return place
+    return tuple(place)
 
 
 def _parts(cursor: str, parts: int) -> list[str]:

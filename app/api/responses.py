@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Header, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import polling, refusals, schemas
+from app.api import polling, queries, refusals, schemas
 from app.api.dependencies import Services
 from app.domain import plain, shapes
 from app.services import requests
@@ -106,6 +107,30 @@ def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
     """Return the `responses` of a route that answers page by page."""
     codes = (*codes, "request_invalid", "bad_cursor")
     return declared(shape, *codes, meaning=meaning, headers=_ETAG | _LINK) | NOT_MODIFIED
+
+
+async def paged(
+    services: Services,
+    request: Request,
+    query: Any,
+    if_none_match: str | None,
+    read: Callable[[Any], Awaitable[tuple[Sequence[Any], bool]]],
+    place: Callable[[Any], Sequence[str | int]],
+) -> Response:
+    """Return a page of a list, as `listed`.
+
+    Args:
+        query: Filters of the list, from `queries`.
+        read: Returns a page, and whether more follow.
+        place: Returns the place of an element in the list, for cursors.
+    """
+    wanted = query.query()
+
+    async def page() -> Page:
+        found, more = await read(wanted)
+        return found, queries.next_link(request, queries.cursor(place(found[-1])) if more else None)
+
+    return await listed(services, if_none_match, query.wait, page)
 
 
 async def listed(

@@ -69,14 +69,9 @@ async def list_runs(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List runs with their progress. Filters are combined with AND."""
-    wanted = query.query()
-
-    async def read() -> responses.Page:
-        found, more = await services.runs.page(wanted)
-        cursor = queries.runs_cursor(found[-1]) if more else None
-        return await services.runs.rows(found), queries.next_link(request, cursor)
-
-    return await responses.listed(services, if_none_match, query.wait, read)
+    return await responses.paged(
+        services, request, query, if_none_match, services.runs.page, lambda run: (run.created_at, run.run_id)
+    )
 
 
 @router.get(

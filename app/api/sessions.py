@@ -94,14 +94,9 @@ async def list_plans(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List plans with the number of tasks in each state."""
-    wanted = query.query()
-
-    async def read() -> responses.Page:
-        found, more = await services.plans.page(wanted)
-        cursor = queries.plans_cursor(found[-1]) if more else None
-        return found, queries.next_link(request, cursor)
-
-    return await responses.listed(services, if_none_match, query.wait, read)
+    return await responses.paged(
+        services, request, query, if_none_match, services.plans.page, lambda plan: (plan.created_at, plan.session_id)
+    )
 
 
 @router.get(

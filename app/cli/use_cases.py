@@ -44,7 +44,8 @@ async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answ
 @use_case("GET /api/runs", answers=list)
 async def list_runs(folder: FolderClient, query: stores.RunQuery) -> list[Answer]:
     """Return runs, newest first."""
-    return await folder.application.runs.rows(await folder.application.runs.list_runs(query))
+    found, _ = await folder.application.runs.page(query)
+    return [run.to_json() for run in found]
 
 
 @use_case("GET /api/runs/{run_id}")

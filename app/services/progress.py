@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from app.domain import plain, states
+from app.domain import states
 from app.engine import run_engine, stores
 
 KEPT_RUNS = 10_000
 """Ended runs whose progress is kept in memory."""
-
-Row: TypeAlias = dict[str, plain.Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +31,7 @@ class Progress:
         self._engine = engine
         self._ended: OrderedDict[tuple[str, str], stores.Progress] = OrderedDict()
 
-    async def rows(self, found: Sequence[stores.RunSummary]) -> list[Row]:
+    async def rows(self, found: Sequence[stores.RunSummary]) -> list[RunListed]:
         """Return runs as lists show them, with `current_step_index` and `total_steps`."""
         known = {run.run_id: progress for run in found if (progress := self._known(run)) is not None}
         read = await self._store.read_progress([run.run_id for run in found if run.run_id not in known])
@@ -45,7 +42,7 @@ class Progress:
             self._ended.popitem(last=False)
         return [self._row(run, (known | read).get(run.run_id)) for run in found]
 
-    def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> Row:
+    def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> RunListed:
         fields = {name: getattr(run, name) for name in run.__slots__}
         view = self._engine.view(run.run_id) if run.unreadable else None
         if view is not None:
@@ -54,7 +51,7 @@ class Progress:
             fields |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
             fields |= {"completed_at": view.completed_at}
         done, total = (progress.finished_steps, progress.total_steps) if progress else (None, None)
-        return RunListed(**fields, current_step_index=done, total_steps=total).to_json()
+        return RunListed(**fields, current_step_index=done, total_steps=total)
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
         view = self._engine.view(run.run_id)

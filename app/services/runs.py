@@ -13,7 +13,7 @@ from app.services import aio, conversation_binding, event_streams, faults, run_r
 from app.services.conversation_binding import ConversationBinding
 from app.services.event_streams import EventFollower
 from app.services.long_polls import LongPolls
-from app.services.progress import Progress
+from app.services.progress import Progress, RunListed
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Moved, ResumeRequest, Started, StartRequest
 from app.services.run_reader import Ready, RunReader
@@ -120,14 +120,10 @@ class Runs:
         """Return runs, newest first."""
         return await self._store.list_runs(query)
 
-    async def page(self, query: stores.RunQuery) -> tuple[list[stores.RunSummary], bool]:
-        """Return a page of runs, newest first, and whether more follow."""
+    async def page(self, query: stores.RunQuery) -> tuple[list[RunListed], bool]:
+        """Return a page of runs with their progress, newest first, and whether more follow."""
         found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
-        return found[: query.limit], len(found) > query.limit
-
-    async def rows(self, found: Sequence[stores.RunSummary]) -> list[dict[str, plain.Json]]:
-        """Return runs as lists show them, with how far they have come."""
-        return await self._progress.rows(found)
+        return await self._progress.rows(found[: query.limit]), len(found) > query.limit
 
     async def ready(self, run_id: str) -> Ready:
         """Return a run's consolidated answer as bytes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from typing import Any
 
@@ -15,32 +14,15 @@ from hypothesis import strategies as st
 from app import clock, errors
 from app.api import polling, queries
 from app.domain import gates, operations
-from app.engine import stores
+from app.services import gate_inbox
 from tests.unit.engine import samples
-
-ROW = stores.RunSummary(
-    run_id="20260210T143000Z-abcdef",
-    recipe_id="draft",
-    dialect="control_room",
-    status="done",
-    created_at="2026-02-10T14:30:00.000Z",
-    updated_at="2026-02-10T14:30:00.000Z",
-    completed_at=None,
-    description="",
-    labels={},
-    priority=0,
-    session_id="",
-    parent_run_id=None,
-    error_code=None,
-    owner="service",
-)
 
 
 @given(st.datetimes(), st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
 def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
     """The cursor of a page stands for the last run of it, whatever its id and time."""
     created_at = clock.stamp(clock.instant(f"{at}+00:00"))
-    cursor = queries.runs_cursor(dataclasses.replace(ROW, run_id=run_id, created_at=created_at))
+    cursor = queries.cursor((created_at, run_id))
 
     assert queries.RunsQuery.model_validate({"cursor": cursor}).query().cursor == (created_at, run_id)
     assert cursor.isascii()
@@ -60,7 +42,7 @@ def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> N
     started = samples.start(run_id=run_id, created_at=instant)
     question = operations.Gate(prompt="go on?")
     asked = gates.OpenGate(start=started, key=key, attempt=1, gate=question, asked_at=instant, expires_at=None)
-    cursor = queries.gates_cursor(asked)
+    cursor = queries.cursor(gate_inbox.position(asked))
 
     assert queries.GatesQuery.model_validate({"cursor": cursor}).query().cursor == (instant, run_id, instant, key)
     assert not set(cursor) & set("=&?#+/% ")
