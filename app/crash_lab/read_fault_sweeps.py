@@ -211,4 +211,5 @@ def _facts(status: str, unreadable: dict[str, Any] | None, error_code: str | Non
 
 
 async def _rows(application: bootstrap.Application) -> list[dict[str, Any]]:
-    return await application.runs.rows(await application.runs.list_runs(stores.RunQuery(limit=1000)))
+    found, _ = await application.runs.page(stores.RunQuery(limit=1000))
+    return [run.to_json() for run in found]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from app import errors
 from app.domain import json_schemas, json_text, library, plain
-from app.services import recipe_texts
+from app.services import folder_listings
 
 REGISTRY_FILE = "prompts.json"
 """Name of the file that lists the templates of a layer."""
@@ -92,12 +92,12 @@ def load(folders: Sequence[Path]) -> PromptRegistry:
 
 
 def _unread(prompt_type: str, broken: Sequence[LayerFlaw]) -> dict[str, str]:
-    found = next((flaw for flaw in broken if flaw.flaw.code == recipe_texts.UNREADABLE), None)
+    found = next((flaw for flaw in broken if flaw.flaw.code == folder_listings.UNREADABLE), None)
     return {} if found is None else {prompt_type: f"{found.file}: {found.flaw.message}"}
 
 
 def _registry(file: Path) -> tuple[Mapping[str, Mapping[str, Any]], list[LayerFlaw]]:
-    if recipe_texts.is_absent(file):
+    if folder_listings.is_absent(file):
         return {}, []
     try:
         document = json_text.read(_text(file, json_text.MAX_CHARACTERS), exact=True)
@@ -134,7 +134,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
         return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is not a path inside the folder")]
     broken: list[errors.Flaw] = []
     for file in (folder / path for folder in reversed(folders)):
-        if recipe_texts.is_absent(file):
+        if folder_listings.is_absent(file):
             continue
         try:
             return _checked(file, folders), broken
@@ -161,7 +161,7 @@ def _text(file: Path, limit_bytes: int) -> str:
             content = opened.read(limit_bytes + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        code = recipe_texts.UNREADABLE if recipe_texts.passes(error) else "file_unreadable"
+        code = folder_listings.UNREADABLE if folder_listings.passes(error) else "file_unreadable"
         raise _refused(code, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _refused("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error

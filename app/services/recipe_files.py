@@ -1,12 +1,8 @@
 """Recipe files: read from the folders of a layer, each again only when it has changed."""
 
-# A folder is listed again only if its mark (times, inode, kind) changed, or if it was listed within a second of its
-# last change: of two changes within one tick of the disk's clock the second leaves no mark.
-
 from __future__ import annotations
 
 import dataclasses
-import errno
 import functools
 import json
 import logging
@@ -20,15 +16,11 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 from app import clock, errors
 from app.domain import library
 from app.engine import ports
-from app.services import definition_cache
-
-UNREADABLE = "unreadable"
-"""Code of the flaw of a file that the system does not let be read now."""
+from app.services import folder_listings
+from app.services.folder_listings import ABSENT, UNREADABLE, passes
 
 MAX_RECIPE_BYTES = 1024 * 1024
 """Largest recipe file that is read."""
-
-_ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +31,7 @@ class Shared:
     def __init__(self, folders: Sequence[Path]) -> None:
         """Args: folders: Folders of recipes; the first that has a file gives it."""
         self._folders = folders
-        self.looked_for: dict[str, definition_cache.Mark] = {}
+        self.looked_for: dict[str, folder_listings.Mark] = {}
         """Marks of all files that were looked for, by path."""
 
     def read(self, name: str) -> str:
@@ -50,8 +42,8 @@ class Shared:
         """
         for folder in self._folders:
             path = folder / name
-            mark = self.looked_for[str(path)] = definition_cache.mark_of(str(path))
-            if mark.fault not in _ABSENT or path.is_symlink():
+            mark = self.looked_for[str(path)] = folder_listings.mark_of(str(path))
+            if mark.fault not in ABSENT or path.is_symlink():
                 return _inside(path, folder)
         looked = ", ".join(str(folder / name) for folder in self._folders)
         raise errors.InputRefused(f"the file does not exist; searched {looked:.500}", code="file_not_found")
@@ -114,9 +106,9 @@ def source_of(path: Path) -> str:
             raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
-        if error.errno in (*_ABSENT, errno.ELOOP):
-            raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
-        raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        if passes(error):
+            raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _unusable("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
 
@@ -129,7 +121,11 @@ def flaw(code: str, message: str) -> errors.Flaw:
 def _inside(path: Path, folder: Path) -> str:
     try:
         outside = not path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
+    except OSError as error:
+        if passes(error):
+            raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
+        outside = True
+    except RuntimeError:
         outside = True
     if outside:
         raise errors.InputRefused("its path leads outside the folder of the recipes", code="outside")
@@ -194,7 +190,7 @@ class RecipeFile:
     """Text of a broken file, as far as it can be read and put together."""
     is_long: bool = False
     """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
-    beside: Mapping[str, definition_cache.Mark] = field(default_factory=dict)
+    beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they stood then."""
 
     @property
@@ -203,7 +199,7 @@ class RecipeFile:
         if any(flaw.code == UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
             return False
-        return all(definition_cache.mark_of(path) == mark for path, mark in self.beside.items())
+        return all(folder_listings.mark_of(path) == mark for path, mark in self.beside.items())
 
 
 @runtime_checkable
@@ -217,7 +213,7 @@ class NestingDialect(Protocol):
 class _Found(NamedTuple):
     path: str
     dialect: str
-    mark: definition_cache.Mark
+    mark: folder_listings.Mark
 
 
 class RecipeFiles:
@@ -240,9 +236,9 @@ class RecipeFiles:
         self._dialects = dialects
         self._adapted = adapted
         self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
-        self._listings = [(folder.dialect, definition_cache.Listing(folder.path, clock)) for folder in layer.folders]
+        self._listings = [(folder.dialect, folder_listings.Listing(folder.path, clock)) for folder in layer.folders]
         self._clock = clock
-        self._inner: dict[str, definition_cache.Listing] = {}
+        self._inner: dict[str, folder_listings.Listing] = {}
         self._known: dict[_Found, RecipeFile] = {}
         self._files: tuple[RecipeFile, ...] | None = None
 
@@ -269,7 +265,7 @@ class RecipeFiles:
     def _standing(self) -> dict[_Found, RecipeFile]:
         return {file: known for file, known in self._known.items() if known.stands}
 
-    def _found(self, dialect: str, listing: definition_cache.Listing, depth: int) -> Iterator[_Found]:
+    def _found(self, dialect: str, listing: folder_listings.Listing, depth: int) -> Iterator[_Found]:
         written_in = self._dialects[dialect]
         # A file with the ending of another language was put into the wrong folder, and is listed as that.
         suffixes = written_in.file_suffixes if self.layer.fixed else self._suffixes
@@ -278,9 +274,9 @@ class RecipeFiles:
             if name.startswith("."):
                 continue
             if name.endswith(suffixes):
-                yield _Found(path, dialect, definition_cache.mark_of(path))
-            elif depth and isinstance(written_in, NestingDialect) and definition_cache.mark_of(path).is_folder:
-                inner = self._inner.setdefault(path, definition_cache.Listing(path, self._clock))
+                yield _Found(path, dialect, folder_listings.mark_of(path))
+            elif depth and isinstance(written_in, NestingDialect) and folder_listings.mark_of(path).is_folder:
+                inner = self._inner.setdefault(path, folder_listings.Listing(path, self._clock))
                 yield from self._found(dialect, inner, depth - 1)
 
     def _read(self, found: _Found) -> RecipeFile:

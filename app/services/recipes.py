@@ -17,7 +17,7 @@ from pathlib import Path
 from app import clock, errors
 from app.domain import library, plain
 from app.engine import ports
-from app.services import recipe_files
+from app.services import folder_listings, recipe_files
 from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
@@ -108,7 +108,7 @@ class Catalogue:
         entry = self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
-            if unread := next((flaw for flaw in entry.flaws if flaw.code == recipe_files.UNREADABLE), None):
+            if unread := next((flaw for flaw in entry.flaws if flaw.code == folder_listings.UNREADABLE), None):
                 message = f"recipe {recipe_id} cannot be started now: {entry.path}: {unread.message}"
                 detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
                 raise errors.Unreadable(message, detail=detail)

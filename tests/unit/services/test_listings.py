@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app import clock
-from app.services import definition_cache
+from app.services import folder_listings
 
 
 @pytest.fixture
@@ -16,10 +16,10 @@ def time() -> clock.FakeClock:
     return clock.FakeClock()
 
 
-def settle(listing: definition_cache.Listing, time: clock.FakeClock) -> None:
+def settle(listing: folder_listings.Listing, time: clock.FakeClock) -> None:
     """Look until the listing is trusted."""
     listing.names()
-    time.advance(definition_cache.TRUSTED_SECONDS)
+    time.advance(folder_listings.TRUSTED_SECONDS)
     listing.names()
 
 
@@ -28,13 +28,13 @@ def test_names_come_in_order(tmp_path: Path, time: clock.FakeClock) -> None:
     for name in ("b", "a", ".c"):
         (tmp_path / name).touch()
 
-    assert definition_cache.Listing(tmp_path, time).names() == (".c", "a", "b")
+    assert folder_listings.Listing(tmp_path, time).names() == (".c", "a", "b")
 
 
 def test_an_absent_folder_is_empty(tmp_path: Path, time: clock.FakeClock) -> None:
     """A folder may come and go."""
     folder = tmp_path / "later"
-    listing = definition_cache.Listing(folder, time)
+    listing = folder_listings.Listing(folder, time)
     before = listing.names()
     folder.mkdir()
     (folder / "a").touch()
@@ -49,7 +49,7 @@ def test_an_absent_folder_is_empty(tmp_path: Path, time: clock.FakeClock) -> Non
 @pytest.mark.parametrize("settled", [False, True])
 def test_changes_are_seen_at_once(tmp_path: Path, time: clock.FakeClock, settled: bool) -> None:
     """A name that comes or goes is seen at the next look."""
-    listing = definition_cache.Listing(tmp_path, time)
+    listing = folder_listings.Listing(tmp_path, time)
     if settled:
         settle(listing, time)
     else:
@@ -63,8 +63,8 @@ def test_changes_are_seen_at_once(tmp_path: Path, time: clock.FakeClock, settled
 
 def test_a_fresh_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second change within one tick of the disk's clock leaves no mark, and is seen all the same."""
-    monkeypatch.setattr(definition_cache, "mark_of", lambda path: definition_cache.Mark(modified_ns=1))
-    listing = definition_cache.Listing(tmp_path, time)
+    monkeypatch.setattr(folder_listings, "mark_of", lambda path: folder_listings.Mark(modified_ns=1))
+    listing = folder_listings.Listing(tmp_path, time)
     listing.names()
     (tmp_path / "a").touch()
     added = listing.names()
@@ -75,12 +75,12 @@ def test_a_fresh_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, m
 
 def test_an_old_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a disk that does not mark its folders a change is seen a second later."""
-    monkeypatch.setattr(definition_cache, "mark_of", lambda path: definition_cache.Mark(modified_ns=1))
-    listing = definition_cache.Listing(tmp_path, time)
+    monkeypatch.setattr(folder_listings, "mark_of", lambda path: folder_listings.Mark(modified_ns=1))
+    listing = folder_listings.Listing(tmp_path, time)
     settle(listing, time)
     (tmp_path / "a").touch()
     trusted = listing.names()
-    time.advance(definition_cache.TRUSTED_SECONDS)
+    time.advance(folder_listings.TRUSTED_SECONDS)
 
     assert (trusted, listing.names()) == ((), ("a",))
 
@@ -89,7 +89,7 @@ def test_a_mark_tells_files_folders_and_faults_apart(tmp_path: Path) -> None:
     """A mark is of what stands there, through links, and of nothing where nothing does."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
-    found = [definition_cache.mark_of(str(tmp_path / name)) for name in ("", "file", "link", "nothing")]
+    found = [folder_listings.mark_of(str(tmp_path / name)) for name in ("", "file", "link", "nothing")]
 
     assert [mark.is_folder for mark in found] == [True, False, True, False]
     assert [mark.fault > 0 for mark in found] == [False, False, False, True]

@@ -1,0 +1,112 @@
+"""Folder listings: the names in a folder, listed again only when it may have changed, and errors of reading."""
+
+# A folder is listed again only if its mark (times, inode, kind) changed, or if it was listed within a second of its
+# last change: of two changes within one tick of the disk's clock the second leaves no mark.
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from app import clock
+
+_log = logging.getLogger(__name__)
+
+UNREADABLE = "unreadable"
+"""Code of the flaw of a file that the system does not let be read now."""
+
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
+"""Errors of the system that say that there is no file."""
+
+TRUSTED_SECONDS = 1.0
+"""Time for which a listing counts while its folder's mark stays the same; longer than a tick of any disk's clock."""
+
+
+class Mark(NamedTuple):
+    """What is another as soon as a file or folder has changed."""
+
+    fault: int = 0
+    """Why it cannot be looked at, as the system numbers it; 0 where it can."""
+    modified_ns: int = 0
+    """When its content changed."""
+    changed_ns: int = 0
+    """When anything about it changed."""
+    size_bytes: int = 0
+    """Size."""
+    inode: int = 0
+    """Which one it is."""
+    mode: int = 0
+    """Kind and permissions."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Tell whether it is a folder."""
+        return stat.S_ISDIR(self.mode)
+
+
+class Listing:
+    """The names in one folder, which need not exist."""
+
+    def __init__(self, folder: Path | str, clock: clock.Clock) -> None:
+        self.folder = str(folder)
+        """Path of the folder."""
+        self._clock = clock
+        self._mark = Mark(fault=-1)
+        self._marked_at = self._listed_at = 0.0
+        self._names: tuple[str, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names in order: none where there is no folder, the last ones where it cannot be read now."""
+        now, present = self._clock.monotonic(), mark_of(self.folder)
+        if present != self._mark:
+            self._mark = present
+            self._marked_at = now
+        elif self._is_trusted(now):
+            return self._names
+        self._names = _listed(self.folder, self._names)
+        self._listed_at = now
+        return self._names
+
+    def _is_trusted(self, now: float) -> bool:
+        # Of two changes within a tick of the disk's clock the second leaves no mark, so a listing counts only if the
+        # mark had stood for a while when it was made. Some disks do not mark folders at all; hence only for a while.
+        return self._listed_at - self._marked_at >= TRUSTED_SECONDS and now - self._listed_at < TRUSTED_SECONDS
+
+
+def mark_of(path: str) -> Mark:
+    """Return the present mark of a file or folder."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return Mark(fault=error.errno or -1)
+    return Mark(0, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+
+
+def _listed(folder: str, before: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        _log.warning("%s cannot be listed now: %s", folder, error, extra={"file": folder})
+        return before
+
+
+def is_absent(path: Path) -> bool:
+    """Tell whether there is nothing at a path; what cannot be looked at now may be there."""
+    try:
+        path.stat()
+    except OSError as error:
+        return not passes(error)
+    except ValueError:
+        return True
+    return False
+
+
+def passes(error: OSError) -> bool:
+    """Tell whether an error of reading says nothing about the file: it may be read later as it is."""
+    return error.errno not in (*ABSENT, errno.ELOOP)
