@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import gc
+import logging
 import os
 import socket
 import sys
@@ -168,6 +169,8 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
 
 def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvicorn.Config:
     """Return how the application is served."""
+    service.build_routes(app)
+    logging.getLogger("uvicorn.error").addFilter(http_protocol.is_news)
     counted = connections.Connections(connections.limits(server), app.state.warnings)
     return uvicorn.Config(
         app,

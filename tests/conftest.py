@@ -25,7 +25,11 @@ LONG = (
     "acceptance/test_conference_kills.py",
     "acceptance/plans/test_plan_kills.py",
     "integration/test_plan_hostility.py",
-    "unit/control/plans/test_any_plan.py",
+    "unit/services/plans/test_any_plan.py",
+    "unit/worker/test_order_crashes.py",
+    "unit/worker/test_crashes.py",
+    "integration/test_any_damage.py",
+    "integration/test_killed.py",
 )
 """Files whose tests take tens of seconds."""
 

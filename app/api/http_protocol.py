@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -24,6 +25,7 @@ LINGER_SECONDS = 2.0
 
 _ABSOLUTE = re.compile(rb"https?://(?P<authority>[^/?#@]*)(?P<rest>[/?].*)?", re.IGNORECASE)
 _VERSIONS = ("1.0", "1.1")
+_FOREIGN = re.compile(rb"(?:^|\n\r?\n)[\r\n]*[A-Z_]{1,20} [^ \r\n]* RTSP/")
 _UNKNOWN = "unknown"
 _NOTHING, _HEAD, _BODY = "nothing", "head", "body"
 
@@ -227,6 +229,10 @@ class Protocol(httptools_impl.HttpToolsProtocol):
                 self._flow.resume_reading()
 
     def _parse(self, part: bytes) -> None:
+        if b" RTSP/" in part and not self._in_body and _FOREIGN.search(part):
+            # The parser takes its requests, too, and does not say so.
+            self._refuse(400, "malformed_request", "the request is not HTTP/1.1")
+            return
         room = self._limits.head_bytes - self._quiet
         self._moved = False
         super().data_received(part[:room])
@@ -311,6 +317,11 @@ class Protocol(httptools_impl.HttpToolsProtocol):
     def _count_out(self) -> None:
         self._leave()
         self._leave = _nothing
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a line of Uvicorn's log says what no warning of ours says, and limits."""
+    return record.msg != "Invalid HTTP request received."
 
 
 def _nothing() -> None:

@@ -80,6 +80,12 @@ def create(
     return api
 
 
+def build_routes(api: FastAPI) -> None:
+    """Build now what FastAPI would build at the first requests, which would wait for it with everybody else."""
+    for route in api.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
+
+
 def _middleware(
     server: settings.ServerSettings, issued: tickets.Tickets, warnings: connections.Warnings
 ) -> list[Middleware]:

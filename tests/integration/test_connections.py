@@ -96,6 +96,8 @@ BOUNDS = [
     (b"GET /" + b"a" * KiB64 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 431, "head_too_large"),
     (b"\r\n" * KiB64 + GET + b"\r\n", 431, "head_too_large"),
     (b"\x16\x03\x01\x02\x00 no HTTP at all", 400, "malformed_request"),
+    (b"GET /healthz RTSP/1.0\r\n" + HOST + b"\r\n", 400, "malformed_request"),
+    (b"DESCRIBE /healthz RTSP/1.0\r\n" + HOST + b"\r\n", 400, "malformed_request"),
     (CHUNKED + b"2;" + b"e" * 2 * KiB64 + b"\r\n{}\r\n0\r\n\r\n", 431, "head_too_large"),
     (CHUNKED + b"2\r\n{}\r\n0\r\n" + b"T: " + b"t" * 2 * KiB64 + b"\r\n\r\n", 431, "head_too_large"),
     (CHUNKED + b"2\r\n{}\r\n0\r\n" + b"T: t\r\n" * 101 + b"\r\n", 431, "too_many_headers"),
@@ -304,6 +306,16 @@ def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
 
     lines = [(vars(record)["code"], vars(record)["left_out"]) for record in caplog.records]
     assert lines == [("head_too_large", 0), ("head_too_large", 998), ("head_too_slow", 0)]
+
+
+async def test_a_refusal_is_one_warning(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
+    """Our warning, which is limited, says what was refused; Uvicorn's own would say it again, without a limit."""
+    for _ in range(3):
+        await told(service, b"no HTTP at all\r\n\r\n")
+
+    assert [vars(record).get("code") for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "malformed_request"
+    ]
 
 
 async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: listening.Listening) -> None:

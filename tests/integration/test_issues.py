@@ -356,11 +356,14 @@ async def definition_cache(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
     await made.close()
 
 
-@pytest.mark.parametrize("query", [{}, {"kind": "dod"}, {"status": "closed"}, {"run_id": "r7"}, {"session_id": "none"}])
-async def test_pages_are_read_from_an_index(
-    definition_cache: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_pages_are_read_from_an_index(definition_cache: sql_index.SqlIndex, tmp_path: Path) -> None:
     """Each filter has an index in the order of the list: no page scans the table or sorts."""
+    for query in ({}, {"kind": "dod"}, {"status": "closed"}, {"run_id": "r7"}, {"session_id": "none"}):
+        await check_pages(definition_cache, query, tmp_path)
+
+
+async def check_pages(definition_cache: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path) -> None:
+    """Read every page of a list, and ask how the database reads them."""
     import sqlite3
 
     clause = " AND ".join(f"{name} = '{value}'" for name, value in query.items()) or "1"

@@ -6,21 +6,14 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from app import errors
-from app.api import ws_messages
 from app.api.middleware import body_limits
 from app.domain import json_text
-from bench import nastiest
-from tests.integration import listening, served
+from tests.integration import served
 from tests.integration.project import Project
-
-DOCUMENT = json.loads(Path("openapi/openapi.json").read_text(encoding="utf-8"))
-BODIES = list(nastiest.bodies(DOCUMENT))
-IDS = {"run_id": "20260101T000000Z-abcdef", "session_id": "sp_1", "task_id": "1", "gate_id": "g", "issue_id": "i"}
 
 
 @pytest.fixture
@@ -28,21 +21,6 @@ async def service(project: Project) -> AsyncIterator[served.Served]:
     """Return the service over the project."""
     async with served.in_process(project, inline_recipes=True) as service:
         yield service
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", sorted({body.path for body in BODIES}))
-async def test_nasty_bodies(service: served.Served, path: str) -> None:
-    """Every address answers every nasty body with a problem or takes it, and never fails."""
-    for body in BODIES:
-        if body.path == path:
-            answer = await service.http.request(
-                body.method,
-                path.format(**IDS),
-                content=body.content,
-                headers={"Content-Type": "application/json"},
-            )
-            assert answer.status_code < 500, (body.name, answer.text[:300])
 
 
 MANY = [
@@ -101,26 +79,6 @@ async def test_large_bodies_are_checked_beside_the_loop(
 
     assert threads == [(False, False)] * 6 + [(True, True)]
     assert most == 1
-
-
-_KINDS = [
-    pytest.param(kind, marks=() if kind == "subscribe" else pytest.mark.slow) for kind in sorted(ws_messages.TYPES)
-]
-
-
-@pytest.mark.parametrize("kind", _KINDS)
-async def test_nasty_messages(project: Project, kind: str) -> None:
-    """Every type of message with every nasty content is answered, and the connection goes on."""
-    schema = ws_messages.TYPES[kind].model_json_schema()
-    async with listening.on_a_port(project) as service, service.client() as client:
-        codes = set()
-        for _, content in nastiest.contents(schema, {"type": kind}):
-            await client.socket.send(content.decode())
-            codes.add((await client.hear()).get("code"))
-        quiet = await client.silence()
-
-    assert quiet
-    assert {"message_invalid", "message_too_large"} <= codes
 
 
 def test_a_sound_text_is_not_walked_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -368,6 +369,22 @@ class TestOutputs:
 
         assert not set("SECRT0123456789") & set(said.text.replace("***", ""))
         assert said.truncated == (said.text != "." * before + "***" + "." * after)
+
+    @pytest.mark.parametrize("stream", [1, 2])
+    async def test_a_secret_that_comes_in_pieces_is_masked(
+        self, harness: Harness, performer: CommandPerformer, stream: int
+    ) -> None:
+        """Wherever the program's writes, or the buffers on the way, cut a secret."""
+        secret = "SECRET-0123456789"
+        pieces = "; ".join(f"printf %s {letter}" for letter in secret)
+        script = f"{{ head -c 65530 /dev/zero | tr '\\0' .; {pieces}; echo; {pieces}; }} >&{stream}"
+        call = dataclasses.replace(harness.call(shell(script)), masker=plain.Masker([secret]))
+        result = await performer.perform(call)
+        told = json.dumps(result.output) + "".join(harness.logs.values())
+
+        assert "***" in told
+        assert "SECRET" not in told
+        assert "456789" not in told
 
     async def test_what_the_service_keeps_secret_is_masked_too(
         self, harness: Harness, performer: CommandPerformer

@@ -141,7 +141,7 @@ class Turmoil:
 
 
 @pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["awake", "asleep"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n % 4 else ()) for n in range(40)])
 async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     """A cancelled run is never done, no try is made twice, no recorded step again, and nothing stays taken."""
     turmoil = Turmoil(seed, kept_loaded)
