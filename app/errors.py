@@ -14,7 +14,7 @@ ControlRoomError
 │   └── WrongState
 ├── ConfigurationError
 │   └── DataDirectoryBusy
-├── NoRoom
+├── DiskFull
 ├── Unavailable
 ├── JournalCorrupt
 ├── StepError
@@ -64,8 +64,8 @@ class Flaw:
         return shown if self.line is None else shown | {"line": self.line}
 
 
-class _Told(BaseException):
-    """What errors and faults share: a code, a message, a step and facts."""
+class _Coded(BaseException):
+    """Code, message, step and facts of an error or a fault."""
 
     default_code: ClassVar[str] = "error"
 
@@ -88,7 +88,7 @@ class _Told(BaseException):
         return {"code": self.code, "message": self.message, "key": self.key, "detail": self.detail}
 
 
-class ControlRoomError(_Told, Exception):
+class ControlRoomError(_Coded, Exception):
     """An error occurred."""
 
 
@@ -229,8 +229,8 @@ class RunFailed(ControlRoomError):
         self.reason = reason or self.code
 
 
-class Fault(_Told):
-    """The engine cannot go on with this run now."""
+class Fault(_Coded):
+    """The engine cannot continue with this run now."""
 
     default_code = "fault"
 
@@ -264,6 +264,6 @@ class DriverFault(Fault):
 
 
 class InterruptionFault(Fault):
-    """The service is stopping; the run goes on at its next start."""
+    """The service is stopping; the run continues at its next start."""
 
     default_code = "interrupted"

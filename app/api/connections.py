@@ -1,4 +1,4 @@
-"""Connections: how many there may be, how much each may send before it is understood, and when one is given up."""
+"""Connections: limits on their number and on unparsed input, and when a stalled one is closed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class StallWatch:
 
     @property
     def stalled(self) -> bool:
-        """Tell whether something waits for the client."""
+        """Return whether something waits for the client."""
         return self._timer is not None
 
     def begin(self, transport: asyncio.WriteTransport) -> None:

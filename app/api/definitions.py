@@ -1,4 +1,4 @@
-"""Routes of what runs are made of: recipes, the router, tools, agents and receipts."""
+"""Routes of recipes, the router, tools, agents and receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk: everything that routes are served from, put there by whoever starts the service."""
+"""Dependencies of the routes: the use cases of the running service."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Services:
 
 
 async def found(request: Request) -> Services:
-    """Return the desk of the service that answers.
+    """Return the use cases of the running service.
 
     Raises:
         errors.Unavailable, errors.Unreadable: the service has not started.
@@ -77,4 +77,4 @@ def why_starting(state: State) -> errors.Unavailable | errors.Unreadable:
 
 
 ServicesDep = Annotated[Services, Depends(found)]
-"""The desk, as routes take it."""
+"""The use cases, as a dependency of routes."""

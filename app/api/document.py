@@ -1,4 +1,4 @@
-"""The OpenAPI document: made from the routes, completed with what FastAPI leaves out."""
+"""The OpenAPI document: made from the routes and the shapes, completed with what FastAPI omits."""
 
 from __future__ import annotations
 

@@ -84,6 +84,6 @@ def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:
 def _path(loc: Sequence[str | int]) -> str:
     place, *parts = loc
     if place == "body":
-        # Of a name that is not allowed the place is where it stands.
+        # The place of a name that is not allowed is the object that contains it.
         return json_text.json_path(tuple(parts[:-1] if parts and parts[-1] == "[key]" else parts))
     return ".".join(map(str, loc))[:200]

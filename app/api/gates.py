@@ -1,4 +1,4 @@
-"""Routes of gates: the inbox of open questions, and the answers to them."""
+"""Routes of gates: the inbox of open questions, and their answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Guards: who may call at all. No page of another site can start a run, and a service that others reach wants its
-token.
-"""
+"""Guards: which clients are admitted, by site, token and ticket."""
 
 from __future__ import annotations
 
@@ -90,7 +88,7 @@ class TokenGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request with the token through, and a stream with a ticket."""
         asked, ticket = tickets.taken_out(scope) if tickets.is_stream(scope) else (scope, None)
-        # A ticket is used up even where it is not needed, so that nobody else can use it.
+        # A ticket is used up even where it is not needed, so that no one else can use it.
         let_in = ticket is not None and self._tickets.use(ticket)
         if let_in or self._lets_in(scope):
             await self._app(asked, receive, send)

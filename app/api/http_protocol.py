@@ -1,4 +1,4 @@
-"""HTTP on the wire: Uvicorn's protocol, with bounds that hold before the parser sees a byte, and an end to patience."""
+"""HTTP on the wire: Uvicorn's protocol with limits that apply before the parser, and with time-outs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLICES_AT_ONCE = 4
 """Slices that are parsed before the loop turns to others."""
 
 LINGER_SECONDS = 2.0
-"""Time for which a refused client may go on sending, so that it reads why instead of a reset."""
+"""Time for which a refused client may continue sending, so that it reads why instead of a reset."""
 
 _ABSOLUTE = re.compile(rb"https?://(?P<authority>[^/?#@]*)(?P<rest>[/?].*)?", re.IGNORECASE)
 _VERSIONS = ("1.0", "1.1")
@@ -67,7 +67,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._stall = connections.StallWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count a connection; one too many is told so as soon as it asks for something."""
+        """Count a connection; one too many is refused at its first request."""
         super().connection_made(transport)
         self.flow = self._flow = HeldFlow(transport)
         self._address = self.client[0] if self.client else _UNKNOWN

@@ -1,4 +1,4 @@
-"""Routes of issues: what runs have found and people have written down."""
+"""Routes of issues: findings of runs and notes of people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes that check what is stored, and repair runs."""
+"""Routes that verify stored data and repair runs."""
 
 from __future__ import annotations
 

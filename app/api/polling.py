@@ -1,6 +1,4 @@
-"""Polling: the request made more often than all others together, answered from ready bytes before any route is looked
-for.
-"""
+"""Polling: the most frequent request, answered from cached bytes before any route is matched."""
 
 # Polls are the most frequent request. Matching the route, solving dependencies and reading parameters took 140 of
 # 168 microseconds, so polls are answered before the router. The route with the same address serves unusual forms,

@@ -1,4 +1,4 @@
-"""Problem documents: how every refusal and failure is told (RFC 9457)."""
+"""Problem documents: the form of every refusal and failure (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something refused or gone wrong, as a client is told."""
+    """A refusal or failure, as a client receives it."""
 
     status: int
     """HTTP status."""

@@ -1,4 +1,4 @@
-"""Bodies: what requests carry. Types and names are strict here; what the values mean is the use cases' concern."""
+"""Request bodies: strict in types and names; the use cases check what the values mean."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PauseBody(BaseModel):
 
 
 class ResumeBody(BaseModel):
-    """How an ended run is sent on; empty: from the causes of its ending, as it was."""
+    """How an ended run is resumed; empty: from the causes of its ending, as it was."""
 
     model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}})
 

@@ -42,7 +42,7 @@ def create(
     server: settings.ServerSettings,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]] | None = None,
 ) -> FastAPI:
-    """Return the application; `lifespan` puts the desk at `app.state.desk`, and until then routes answer 503."""
+    """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503."""
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     warnings = connections.Warnings(clock.SystemClock().monotonic)
     api = FastAPI(

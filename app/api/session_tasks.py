@@ -1,4 +1,4 @@
-"""Routes of the tasks of session plans: add, change and remove them, answer their questions, and begin them by hand."""
+"""Routes of the tasks of session plans: add, change, remove, answer and start them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Routes of session plans: make, list and show them, and move them on (execution-modes, Session
-Plan and appendix G).
-"""
+"""Routes of session plans: create, list, show, start and stop them (execution-modes, Session Plan and appendix G)."""
 
 from __future__ import annotations
 
@@ -166,8 +164,8 @@ async def approve_plan(
 async def start_plan(
     services: ServicesDep, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or
-    finished plan is started where something of it can go on, and a plan that the chief failed to make asks the chief
+    """Begin an approved plan, or let a paused one continue; its tasks are begun as soon as they can be. A failed or
+    finished plan is started where something of it can continue, and a plan that the chief failed to make asks the chief
     again.
     """
     return shown(await services.plans.start(session_id, seen(body, if_match)))

@@ -1,4 +1,4 @@
-"""Streaming: a run's events as Server-Sent Events, in bytes that all who follow it share."""
+"""Streaming: a run's events as Server-Sent Events, encoded once for all followers."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ class EventStream(StreamingResponse):
 
 
 def server_sent(event: events.Event) -> bytes:
-    """Write one event; JSON holds no line breaks, and a type with one comes from a file that somebody else wrote."""
+    """Write one event; JSON holds no line breaks, and a type with one comes from a file that was written by hand."""
     name = event.type if event.type.isprintable() else _UNKNOWN
     return b"event: %b\ndata: %b\nid: %d\n\n" % (name.encode(), plain.encode(event.to_json()), event.seq)

@@ -1,4 +1,4 @@
-"""Tickets: how a stream is opened where no header can be sent, as by a browser's EventSource and WebSocket."""
+"""Tickets: they open streams for clients that cannot send headers, such as a browser's EventSource and WebSocket."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Tickets:
         return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
     def use(self, ticket: str) -> bool:
-        """Tell whether a ticket counts; it does not again."""
+        """Return whether a ticket is valid; it is used up then."""
         expires = self._expiring.pop(_hash(ticket), None)
         return expires is not None and self._clock.monotonic() < expires
 
 
 def is_stream(scope: Scope) -> bool:
-    """Tell whether a request opens a stream, so that a ticket may stand for the token."""
+    """Return whether a request opens a stream, so that a ticket may replace the token."""
     if scope["type"] != "http":
         return bool(scope["type"] == "websocket")
     path: str = scope["path"]

@@ -1,4 +1,4 @@
-"""The WebSocket: recipes and prompts in conversations, for clients that are told what happens (agent-recipes, 16)."""
+"""The WebSocket route: recipes and prompts in conversations (agent-recipes, 16)."""
 
 from __future__ import annotations
 

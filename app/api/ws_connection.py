@@ -1,6 +1,4 @@
-"""A connection: what one client of the WebSocket asks, in its order, and what it is told, never
-faster than it listens.
-"""
+"""A WebSocket connection: answers one client's messages in order, and sends what happens in its conversations."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ SERVICE_RESTART = 1012
 """Code that a connection is closed with when the service stops: the client should come again."""
 
 MOST_TOLD = 64
-"""Runs that one client is told at a time."""
+"""Runs that one client can follow at a time."""
 
 REMEMBERED = 1024
 """Runs and conversations that are remembered for one client."""
@@ -39,10 +37,10 @@ class Connection:
     """Serve one client until it goes away or the service stops."""
 
     def __init__(
-        self, socket: WebSocket, talks: conversations.ConversationService, ids: clock.Ids, max_bytes: int
+        self, socket: WebSocket, service: conversations.ConversationService, ids: clock.Ids, max_bytes: int
     ) -> None:
         self._socket = socket
-        self._conversation_service = talks
+        self._conversation_service = service
         self._ids = ids
         self._max_bytes = max_bytes
         self._sending = asyncio.Lock()
@@ -52,7 +50,7 @@ class Connection:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     async def serve(self) -> None:
-        """Take messages in their order; whatever is wrong with one is told, and the next is taken."""
+        """Answer messages in their order; an error in one is reported, and the next is read."""
         with self._conversation_service.heard_by(self._begun):
             try:
                 await aio.wait_first(self._receive_all(), self._conversation_service.released())

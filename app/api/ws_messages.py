@@ -1,4 +1,4 @@
-"""Messages of clients on the WebSocket: strict in types and names, and bounded before they are read."""
+"""Messages of WebSocket clients: strict in types and names, and bounded before they are parsed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ExitRecipe(_Message):
 
 
 class Subscribe(_Message):
-    """Tell what was missed in a conversation, and go on telling."""
+    """Send the missed messages of a conversation, and those to come."""
 
     type: Literal["subscribe"]
     session_id: _NAME

@@ -1,4 +1,4 @@
-"""The WebSocket's protocol on the wire: what is too large is never held, and who takes nothing is let go of."""
+"""The WebSocket's protocol on the wire: oversized messages are never buffered, and stalled clients are disconnected."""
 
 # `websockets` and `wsproto` both close the connection at a message that is too large, after holding up to the
 # limit. So frames are filtered first: whole messages within the limit pass, larger ones are dropped as they arrive,
@@ -58,7 +58,7 @@ class Protocol(WebSocketsSansIOProtocol):
         return message
 
     def pause_writing(self) -> None:
-        """Take nothing more from a client that is slower than what it is told."""
+        """Read nothing more from a client that receives too slowly."""
         super().pause_writing()
         self._stall.begin(self.transport)
         self._read_or_hold()
@@ -138,7 +138,7 @@ class Sieve:
         self.more = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """Return what may be read now; `more` tells whether frames may be left for another time."""
+        """Return what may be read now; `more` says whether frames may remain for later."""
         self._pending += data
         passed = list(itertools.islice(self._frames(), FRAMES_AT_ONCE))
         self.more = len(passed) == FRAMES_AT_ONCE

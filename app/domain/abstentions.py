@@ -1,4 +1,4 @@
-"""Abstentions: which reply of an agent is one, whatever stands around its word; and what stands around words."""
+"""Abstentions: which replies of agents are abstentions, and which markup to ignore around words."""
 
 from __future__ import annotations
 

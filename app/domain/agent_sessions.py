@@ -1,4 +1,4 @@
-"""Agent sessions: what is kept of a conversation with an agent, beside the journals of the runs that speak in it."""
+"""Agent sessions: what is stored of a conversation with an agent, apart from the journals of its runs."""
 
 # Why: docs/decisions/0100.
 
@@ -114,7 +114,7 @@ class AgentSessions(Protocol):
     """
 
     async def find(self, agent_session_id: str) -> AgentSession | None:
-        """Return what is known of a session; None if nothing is."""
+        """Return a session; None if it is unknown."""
 
     async def keep(self, session: AgentSession) -> None:
         """Put a session in the place of what was known of it; it is durable once this returns.

@@ -1,4 +1,4 @@
-"""Decisions: what people and the engine decided about a run, as control.jsonl holds them, and what they add up to."""
+"""Decisions: what people and the engine decided about a run, as control.jsonl contains it, and the resulting state."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class DecisionKind(StrEnum):
     STARTED = "started"
     """A try of a step is about to be performed."""
     CANCEL_REQUESTED = "cancel_requested"
-    """Somebody asked for the run's end."""
+    """A person asked for the run's end."""
     PAUSED = "paused"
-    """Somebody stopped the run, or the engine parked it."""
+    """A person stopped the run, or the engine parked it."""
     UNPAUSED = "unpaused"
-    """Somebody let a paused run go on."""
+    """A person continued a paused run."""
     RELEASED = "released"
     """A stopping service let the run go: the tries it cut off do not count as crashes."""
     RESUMED = "resumed"
-    """Somebody sent an ended run on; names the lines that are dead from now on."""
+    """A person resumed an ended run; names the lines that are dead from now on."""
     ENDED = "ended"
     """The run ended; names the journal's length and head, and the causes of a failure."""
 
@@ -180,7 +180,7 @@ class Decisions:
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _resume(self, line: Mapping[str, Any]) -> None:
-        # A run that another process only left behind goes on as it was, its questions and times included.
+        # A run that another process only left behind continues as it was, its questions and times included.
         if self.ended is not None:
             self.overrides["resumed"] = True
         if self.ended is not None or line["dead"]:
@@ -194,7 +194,7 @@ class Decisions:
 
 
 def gives_up(line: Mapping[str, Any]) -> bool:
-    """Tell whether a control line says that lines which were known before are lost."""
+    """Return whether a control line says that lines which were known before are lost."""
     return line["kind"] == DecisionKind.PAUSED and line["reason"] in (LINES_MISSING, REPAIRED)
 
 

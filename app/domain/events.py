@@ -1,4 +1,4 @@
-"""Events: the catalogue of everything that is told about a run while it happens."""
+"""Events: the catalogue of everything that is published about a run while it executes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class EventType(StrEnum):
     RUN_PAUSED = "run.paused"
     """Stopped at a step boundary, or parked."""
     RUN_UNPAUSED = "run.unpaused"
-    """A paused run goes on."""
+    """A paused run continues."""
     RUN_WAITING = "run.waiting"
     """Every open step is a gate."""
     RUN_CANCEL_REQUESTED = "run.cancel_requested"
-    """Somebody asked for the run's end."""
+    """A person asked for the run's end."""
     RUN_RESUMED = "run.resumed"
-    """An ended run was sent on."""
+    """An ended run was resumed."""
     RUN_ENDED = "run.ended"
     """The run ended."""
     STEP_STARTED = "step.started"
@@ -51,7 +51,7 @@ class EventType(StrEnum):
     RECOVERY_CORRUPT = "recovery.corrupt"
     """A journal is damaged before its end."""
     RECOVERY_CONTINUED = "recovery.continued"
-    """The run goes on after the process that had it went away."""
+    """The run continues after the process that had it went away."""
     RECOVERY_ADOPTED = "recovery.adopted"
     """A folder without start.json was taken over."""
     STORAGE_FAILED = "storage.failed"

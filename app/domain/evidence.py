@@ -1,7 +1,4 @@
-"""Evidence: which line of a reply bears it out, in which form, and what a role must bring (execution-modes, conference
-evidence enforcement). Rules alone: whether a quote stands in its file, and a receipt in its session, is looked up by
-`operations.CheckEvidence`.
-"""
+"""Evidence: which line of a reply proves it, and what a role must bring (execution-modes, conference evidence)."""
 
 # Why: docs/decisions/0181.
 

@@ -1,4 +1,4 @@
-"""Agents as runs hold them: configured when the run began, and asked as they were then."""
+"""Agents as a run's start contains them: as they were configured when the run began."""
 
 from __future__ import annotations
 

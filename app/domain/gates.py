@@ -1,4 +1,4 @@
-"""Gates: questions to people as they are shown, by what ids they are known, and what an answer is on record as."""
+"""Gates: questions to people, their ids, and their recorded answers."""
 
 # Why: docs/decisions/0170.
 
@@ -165,7 +165,7 @@ def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
 
 
 def is_denial(record: Record) -> bool:
-    """Tell whether a journal line holds a decision that nothing goes past."""
+    """Return whether a journal line holds a decision that nothing continues past."""
     answer = answer_in(record)
     return answer is not None and answer["denied"] is True
 
@@ -181,7 +181,7 @@ def _listed(field: Any) -> Any:
 
 
 def _is_gates(operation: plain.Json) -> bool:
-    # One that is too large for its line lies in a blob.
+    # One that is too large for its line is in a blob.
     body = operation.get("body") if isinstance(operation, dict) else None
     return body is None or body["kind"] == Gate.kind
 

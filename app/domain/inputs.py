@@ -1,4 +1,4 @@
-"""Inputs: what is delivered to a run from outside, and what a delivery is on record as."""
+"""Inputs: what is delivered to a run from outside, and how a delivery is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Issues: records of what is to be mended or kept in mind, each one JSON file; and the port by which they are kept."""
+"""Issues: findings and notes, each one JSON file, and the port of their store."""
 
 # Why: docs/decisions/0255.
 
@@ -159,7 +159,7 @@ class IssueStore(Protocol):
         """
 
     async def change(self, issue_id: str, change: Change) -> Issue:
-        """Change an issue, or make it, while nobody else does; return it once it is durable.
+        """Change an issue, or make it, while no one else does; return it once it is durable.
 
         Raises:
             errors.NotFound: `issue_not_found`; there is none, and the change makes none.
@@ -178,7 +178,7 @@ class IssueStore(Protocol):
         """Return issues, newest first."""
 
     async def knows_session(self, session_id: str) -> bool:
-        """Tell whether a work session has runs, receipts or a plan."""
+        """Return whether a work session has runs, receipts or a plan."""
 
 
 def made(

@@ -1,4 +1,4 @@
-"""JSON Schemas applied to recipes: what a validator finds, told as flaws with paths and near names."""
+"""JSON Schemas applied to recipes: a validator's findings as flaws with paths and near names."""
 
 from __future__ import annotations
 

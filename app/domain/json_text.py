@@ -1,4 +1,4 @@
-"""JSON texts from outside, read strictly: one value, no repeated names, no numbers that JSON lacks, no depths."""
+"""JSON texts from outside, parsed strictly: one value, unique names, representable numbers, bounded depth."""
 
 # Why: docs/decisions/0230.
 

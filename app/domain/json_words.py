@@ -1,4 +1,4 @@
-"""JSON values and breaches of schemas in words: those of JSON, not those of the language that this is written in."""
+"""JSON values and schema violations in words: in terms of JSON, not of Python."""
 
 from __future__ import annotations
 

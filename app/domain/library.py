@@ -1,4 +1,4 @@
-"""What a recipe may refer to: tools, agents and prompt templates, as values."""
+"""What recipes can refer to: tools, agents and prompt templates, as values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Agent(shapes.Shape):
     """Whether a reply that was cut off fails its step or is kept, unless the step says."""
 
     def takes_part_in(self, mode: str) -> bool:
-        """Tell whether the agent takes part in a mode, e.g. `conference`."""
+        """Return whether the agent takes part in a mode, e.g. `conference`."""
         return not self.modes or mode in self.modes
 
 
@@ -128,9 +128,9 @@ class Recipe:
     total_steps: int | None = None
     """Number of its steps; None where its flow can loop."""
     leads_to: tuple[str, ...] = ()
-    """Other recipes that a run of it may go on to."""
+    """Other recipes that a run of it may continue to."""
     holds_workspace: bool = False
-    """Whether its runs hold their workspace alone unless they are told to share it."""
+    """Whether its runs hold their workspace alone unless a request shares it."""
     path: str = ""
     """Path of its file; empty where it has none."""
     line_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)

@@ -1,6 +1,4 @@
-"""Operations: what a driver asks for, as frozen data that names its performer and never holds code,
-clients or secrets.
-"""
+"""Operations: what a driver requests, as frozen data that names its performer and contains no code."""
 
 from __future__ import annotations
 
@@ -295,7 +293,7 @@ class Gate(Input):
     options: tuple[str, ...] = ("approve", "deny")
     """Decisions that can be given."""
     denials: tuple[str, ...] = ("deny",)
-    """Those of them that are final: no resume ever goes past one."""
+    """Those of them that are final: no resume ever continues past one."""
     default: str | None = None
     """Decision taken when time runs out, a denial as final as a person's; None: the gate waits for ever."""
     expires_seconds: float | None = None

@@ -57,7 +57,7 @@ def plain(value: object) -> Json:
 
 
 def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
-    """Tell whether a value holds more than so many values, at no more work than that.
+    """Return whether a value holds more than so many values, at no more work than that.
 
     Args:
         free: Names of fields of objects whose contents do not count.

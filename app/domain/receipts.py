@@ -1,4 +1,4 @@
-"""Receipts as lists show them, and which of them are asked for."""
+"""Receipts of tool executions, as they are stored and listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: what came of an operation, exactly as its journal line holds it."""
+"""Records: the results of operations, exactly as their journal lines contain them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Record:
     attempt: int
     """Which try it was, from 1."""
     status: StepState
-    """What came of it."""
+    """Its result."""
     operation: str
     """Hash of the operation performed."""
     branch: str
@@ -221,7 +221,7 @@ class Record:
 
     @property
     def done(self) -> bool:
-        """Tell whether the step succeeded."""
+        """Return whether the step succeeded."""
         return self.status is StepState.DONE
 
 

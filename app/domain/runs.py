@@ -1,4 +1,4 @@
-"""A run as values: what it began with, how it moves and how it ends."""
+"""A run as values: its start, its transitions and its ending."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RunStart:
     adopted: bool = False
     """Whether start.json was made afterwards, from a folder written by hand."""
     resumed: bool = False
-    """Whether the run was sent on after it had ended."""
+    """Whether the run was resumed after it had ended."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the facts as start.json holds them."""

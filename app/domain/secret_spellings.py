@@ -1,6 +1,4 @@
-"""Spellings of secrets: how programs write a value that they quote, escape or encode, and where an environment holds
-some.
-"""
+"""Spellings of secrets: how programs quote, escape and encode them, and where an environment contains them."""
 
 # Why: docs/decisions/0265.
 

@@ -24,7 +24,8 @@ class Shape:
         for each in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
             if not each.metadata or (_is_published(each) and not (is_omitted(each) and value == each.default)):
-                shown[each.name] = _plain(value)
+                # Snapshots are made after every step, so the usual values are not looked at twice.
+                shown[each.name] = value if type(value) in _ATOMS else _plain(value)
         return shown
 
 
@@ -41,6 +42,9 @@ Instant = Annotated[str, Keywords({"format": "date-time", "examples": ["2026-02-
 
 RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]
 """Id of a run."""
+
+
+_ATOMS = (type(None), bool, int)
 
 
 def omitted(default: Any = None) -> Any:
@@ -65,7 +69,7 @@ def published(shape: type) -> list[dataclasses.Field[Any]]:
 
 
 def is_omitted(each: dataclasses.Field[Any]) -> bool:
-    """Tell whether a field is left out while it has its default."""
+    """Return whether a field is left out while it has its default."""
     return bool(each.metadata.get("omitted"))
 
 

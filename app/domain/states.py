@@ -1,4 +1,4 @@
-"""The states of a run and of a step, and who takes a run out of each."""
+"""The states of a run and of a step, and who moves a run out of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunState(StrEnum):
     """Holds a slot and performs steps.
 
     Its runner takes it out: settled (to done, failed, cancelled), waiting, or paused. A crash here leaves it running
-    on disk: recovery queues it and replay goes on behind its last line.
+    on disk: recovery queues it and replay continues behind its last line.
     """
     WAITING = "waiting"
     """Every open step is a gate that needs an answer; no slot is held.
@@ -48,7 +48,7 @@ class RunState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Tell whether the run has ended."""
+        """Return whether the run has ended."""
         return self in _FINISHED
 
 

@@ -1,4 +1,4 @@
-"""Unreadable: a file that cannot be read now, which says nothing about what it holds."""
+"""Files that cannot be read now, whose content is unknown until they can."""
 
 from __future__ import annotations
 

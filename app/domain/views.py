@@ -1,4 +1,4 @@
-"""Views: a run as people and polls see it, living or at rest, made from its authority alone."""
+"""Views: a run as people and polls see it, made from its authority alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OpenStep:
     kind: str
     """Kind of its operation."""
     place: Place
-    """Where it stands in the recipe."""
+    """Its state in the recipe."""
     facts: Mapping[str, plain.Json]
     """`tool`, or `agent_archetype` and `agent_id`."""
     started_at: str
@@ -48,7 +48,7 @@ class RunView:
     start: RunStart
     """What it began with."""
     status: RunState
-    """Where it stands."""
+    """Its state."""
     reason: str | None = None
     """Why it stands there, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
     board: Board = field(default_factory=Board)

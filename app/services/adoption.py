@@ -1,4 +1,4 @@
-"""Adoption: a run folder written by hand to the letter of execution-modes, appendix A, gets the start that it lacks."""
+"""Adoption: makes the missing start.json of a run folder written by hand (execution-modes, appendix A)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patience: wait for whichever of several things comes first."""
+"""Waiting for the first of several awaitables."""
 
 from __future__ import annotations
 

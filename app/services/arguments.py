@@ -1,4 +1,4 @@
-"""Arguments: what a run is given, fitted to what its recipe asks for."""
+"""Arguments of a run, validated against its recipe and completed with defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conferences: what those ask who want several agents' opinions on the same evidence; each becomes a run."""
+"""Conferences: several agents' opinions on the same evidence; each conference becomes a run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Conferences:
         Raises:
             errors.RequestInvalid: with every agent, tool and value that cannot be had; `no_chief`; or as for any run.
             errors.Conflict: `idempotency_conflict`.
-            errors.NoRoom: the disk is full or failing.
+            errors.DiskFull: the disk is full or failing.
         """
         request = _request(new)
         repeated = await self._repeated(request)
@@ -122,7 +122,7 @@ class Conferences:
 
 
 def _request(new: NewConference) -> StartRequest:
-    # What was asked for stands in it as it was asked, so that a repetition is told from another request.
+    # It contains the request as it was made, so that a repetition can be told from another request.
     return StartRequest(
         recipe=_document(new, new.agents),
         dialect=conference.NAME,
@@ -158,7 +158,7 @@ def _chosen(named: Sequence[str] | None, definition_cache: library.Library) -> l
 
 
 def _id_of(name: str, definition_cache: library.Library) -> str:
-    """Return the id of the agent that a name stands for; the name itself where there is none."""
+    """Return the id of the agent that a name stands for; the name itself if there is none."""
     if any(agent.id == name for agent in definition_cache.agents):
         return name
     players = [agent for agent in definition_cache.agents if agent.archetype == name]

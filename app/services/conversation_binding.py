@@ -1,4 +1,4 @@
-"""Joining: a run has the conversation that it begins or goes on with from the moment that it is accepted or sent on."""
+"""Binds a run to its conversation from the moment that it is accepted or resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConversationBinding:
 
         Raises:
             errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
-            errors.NoRoom, errors.StorageFault: the disk is full or failing.
+            errors.DiskFull, errors.StorageFault: the disk is full or failing.
         """
         session_id = conversation(start)
         if session_id is None:
@@ -44,7 +44,7 @@ class ConversationBinding:
             return await self._create(session_id, start, request)
 
     async def resume(self, run_id: str, view: views.RunView, how: run_engine.Resume) -> states.RunState:
-        """Send a run on.
+        """Resume a run.
 
         Args:
             run_id: Its name here, which may differ from the one in a folder that was copied.

@@ -1,6 +1,4 @@
-"""Narration: a run's events as messages about its conversation (agent-recipes, 16.2), the same each
-time they are told.
-"""
+"""Messages about a conversation, made from its run's events (agent-recipes, 16.2); repeatable."""
 
 # Why: docs/decisions/0110.
 
@@ -28,7 +26,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a client is told."""
+    """A message to a client."""
 
     type: str
     """Kind of message."""
@@ -73,7 +71,7 @@ class Narrator:
         plain_prompt: Whether it is one prompt without a recipe.
         """
         self.run_id = run_id
-        """Run that is told."""
+        """The run."""
         self.agent_session_id = agent_session_id
         """Conversation that the run speaks in at present."""
         self.seq = 0
@@ -94,7 +92,7 @@ class Narrator:
         return [] if tell is None else tell(self, event.data)
 
     def rest(self) -> Message:
-        """Return once more that nothing goes on in the conversation."""
+        """Return once more the message that nothing is active in the conversation."""
         return self._message("turn_complete")
 
     # -- events of the run

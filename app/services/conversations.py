@@ -1,4 +1,4 @@
-"""Talks: what those ask who speak with agents from message to message: recipes and plain prompts in a conversation."""
+"""Conversations with agents: recipes and plain prompts, message by message."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _DESCRIPTION_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What came of a recipe or prompt that was asked for."""
+    """Result of a recipe or prompt that was asked for."""
 
     run_id: str
     """The run."""
     agent_session_id: str
     """Conversation that it begins in."""
     status: states.RunState
-    """Where it stands: `pending` if it must wait."""
+    """Its state: `pending` if it must wait."""
 
 
 class ConversationService:
@@ -80,7 +80,7 @@ class ConversationService:
         Raises:
             errors.RequestInvalid: as for any run, or `wrong_dialect`.
             errors.Conflict: `session_locked`, `idempotency_conflict`.
-            errors.NoRoom: the disk is full or failing.
+            errors.DiskFull: the disk is full or failing.
         """
         await self._catalogue.settle()
         entry = self._catalogue.find(recipe_id)
@@ -108,7 +108,7 @@ class ConversationService:
         """Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
 
         Raises:
-            errors.RequestInvalid, errors.Conflict, errors.NoRoom: as `start_recipe`.
+            errors.RequestInvalid, errors.Conflict, errors.DiskFull: as `start_recipe`.
         """
         own = {
             "text": text,
@@ -155,7 +155,7 @@ class ConversationService:
     async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
         """Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
 
-        Of a run that ended before, at least the last message is told again: nothing goes on.
+        Of a run that ended before, at least the last message is sent again.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
@@ -173,7 +173,7 @@ class ConversationService:
 
     @contextmanager
     def heard_by(self, listener: Listener) -> Iterator[None]:
-        """Tell somebody of each run that is accepted or sent on, for the block."""
+        """Notify a listener of each accepted or resumed run, for the block."""
         self._started_listeners.listen(listener)
         try:
             yield
@@ -193,7 +193,7 @@ class ConversationService:
         if before is not None and _repeats(request, before.start):
             run_id, status = before.start.run_id, before.status
         else:
-            # A recipe is told before its first prompt has claimed the conversation.
+            # A recipe is announced before its first prompt has claimed the conversation.
             if before is not None and named is not None and _speaks(before, named):
                 raise agent_sessions.locked(named, before.start.run_id)
             started = await self._runs.start(_completed(request, before.start if before else None), own)

@@ -53,7 +53,7 @@ class DefinitionCache:
 
     @property
     def stands(self) -> bool:
-        """Tell whether all prompts could be read, and none has changed since."""
+        """Return whether all prompts could be read, and none has changed since."""
         return not self._library.unread_prompts and self._marks is not None and self._found() == self._marks
 
     def _found(self) -> list[tuple[str, folder_listings.Mark]]:

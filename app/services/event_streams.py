@@ -1,4 +1,4 @@
-"""Following: wait for a run's next change, and for its events as they are written."""
+"""Event streams: follow a run's events as they are written, read and encoded once for all followers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from app.engine import run_engine, stores
 from app.services import aio
 
 KEPT_EVENTS = 4096
-"""Events of a run that are kept for whoever is slow or comes late; what is older, they read for themselves."""
+"""Events of a run that are cached for slow and late followers; they read older ones themselves."""
 
 BATCH_EVENTS = 256
-"""Events that are told at a time."""
+"""Events that are published at a time."""
 
 Encode = Callable[[events.Event], bytes]
 """Writes an event; everybody who follows gets what the first one's made."""
 
 
 class Batch:
-    """Events that are told together, in their order; none is a sign of life."""
+    """Events that are published together, in order; an empty batch is a keep-alive."""
 
     __slots__ = ("_encoded", "events")
 
@@ -54,7 +54,7 @@ class Batch:
 # Each follower used to read, parse and encode events for itself; 100 followers slowed a run down 30 times. A feed
 # reads once and pauses after each portion for twice the time it took, so that it uses at most a third of the loop.
 class Feed:
-    """What is told about one run to all who follow it; somebody else fills it."""
+    """The events of one run for all its followers; a task of `EventFollower` fills it."""
 
     def __init__(self, after: int) -> None:
         self.start = after
@@ -128,7 +128,7 @@ LARGEST_SHARE = 1 / 3
 """Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
 
 Finished = Callable[[], Awaitable[bool]]
-"""Tells whether the run has ended."""
+"""Returns whether the run has ended."""
 
 _Events: TypeAlias = list[events.Event]
 
@@ -146,7 +146,7 @@ class EventFollower:
 
     @property
     def released(self) -> bool:
-        """Tell whether nobody may wait any more."""
+        """Return whether waiting has ended because the service stops."""
         return self._released.is_set()
 
     def release(self) -> None:
@@ -166,9 +166,7 @@ class EventFollower:
         )
 
     async def events(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[events.Event, None]:
-        """Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is
-        gone.
-        """
+        """Yield a run's events after `after` as they are written, until the run has ended or is deleted."""
         async with aclosing(self.batches(run_id, after, finished)) as published:
             async for batch in published:
                 for event in batch.events:
@@ -297,7 +295,7 @@ class EventFollower:
 
     async def _publish_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
         ending = await self._publish_pages(run_id, feed, holds_back=True)
-        # Whoever hears of an ending may look at the list next; only the ending itself waits for that.
+        # A client that learns of an ending may look at the list next; only the ending itself waits for that.
         over = await finished()
         await (self._publish_pages(run_id, feed, holds_back=False) if over else _publish(feed, ending))
         return over

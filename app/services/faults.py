@@ -15,7 +15,7 @@ def as_errors() -> Iterator[None]:
     """Raise the faults of a use case as errors.
 
     Raises:
-        errors.NoRoom: something could not be made durable.
+        errors.DiskFull: something could not be made durable.
         errors.Unreadable: something could not be read.
         errors.Unavailable: the service is stopping.
     """

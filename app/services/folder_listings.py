@@ -44,7 +44,7 @@ class Mark(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Tell whether it is a folder."""
+        """Return whether it is a folder."""
         return stat.S_ISDIR(self.mode)
 
 
@@ -97,7 +97,7 @@ def _listed(folder: str, before: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_absent(path: Path) -> bool:
-    """Tell whether there is nothing at a path; what cannot be looked at now may be there."""
+    """Return whether there is nothing at a path; what cannot be looked at now may be there."""
     try:
         path.stat()
     except OSError as error:
@@ -108,5 +108,5 @@ def is_absent(path: Path) -> bool:
 
 
 def passes(error: OSError) -> bool:
-    """Tell whether an error of reading says nothing about the file: it may be read later as it is."""
+    """Return whether an error of reading says nothing about the file: it may be read later as it is."""
     return error.errno not in (*ABSENT, errno.ELOOP)

@@ -1,4 +1,4 @@
-"""The inbox: the open gates of all runs, of those that are loaded from memory, of the others from their folders."""
+"""The inbox: the open gates of all runs, from memory where they are loaded, from their folders elsewhere."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GateInbox:
                     yield open_gate
 
     async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
-        """Return the runs that may have asked and whose questions nobody here knows."""
+        """Return the runs that may have asked and whose questions are not loaded here."""
         rows = await self._row(query) if query.run_id else await self._rows(query)
         # Where the row says waiting, the run is asleep in a folder, or about to ask, or has had its answer just now.
         return [row for row in rows if row.status == states.RunState.WAITING or self._engine.view(row.run_id) is None]

@@ -1,4 +1,4 @@
-"""Gates: questions of runs as people see them, and the answers that are taken to them."""
+"""Gates: show questions of runs and record their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE_CHARACTERS = 10_000
 """Longest message of an answer."""
 
 Status = Literal["open", "paused", "decided", "lapsed"]
-"""Where a gate stands: a paused run asks again when it goes on, and the answer of a lapsed gate counts no more."""
+"""State of a gate: a paused run asks again when it continues, and the answer of a lapsed gate no longer counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Gates:
         view: Callable[[str], Awaitable[views.RunView]],
         masker: plain.Masker,
     ) -> None:
-        """Args: view: Returns a run as it stands. masker: Hides secrets in questions that are in no journal yet."""
+        """Args: view: Returns a run as it is. masker: Hides secrets in questions that are in no journal yet."""
         self._store = store
         self._engine = engine
         self._inbox = GateInbox(store=store, engine=engine, dialects=dialects)
@@ -155,7 +155,7 @@ class Gates:
             errors.RequestInvalid: `unknown_decision`, all options named.
             errors.Conflict: `gate_decided`; `gate_lapsed`, also if its question has changed; `not_recorded`.
             errors.WrongState: the run is paused, or not executed here.
-            errors.NoRoom, errors.Unavailable: it cannot be written down now.
+            errors.DiskFull, errors.Unavailable: it cannot be written down now.
         """
         try:
             found = await self.show(gate_id)

@@ -1,4 +1,4 @@
-"""Health: whether the service can take and execute new runs."""
+"""Health: whether the service accepts and executes new runs."""
 
 from __future__ import annotations
 

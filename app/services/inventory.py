@@ -1,4 +1,4 @@
-"""Inventory: the tools and agents that recipes can name, and what each agent is at."""
+"""Inventory: the tools and agents that recipes can name, and the activity of each agent."""
 
 from __future__ import annotations
 

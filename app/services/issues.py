@@ -1,4 +1,4 @@
-"""Issues: what runs have found and people have written down, listed, added by hand, edited and closed."""
+"""Issues: list, create, edit and close them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class NewIssue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What came of a request to write an issue down."""
+    """Result of a request to create an issue."""
 
     issue: issues.Issue
     """The new issue, or the one that the idempotency key found, as it is now."""
@@ -137,7 +137,7 @@ class Issues:
         Raises:
             errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that is not there.
             errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
-            errors.NoRoom: it cannot be written.
+            errors.DiskFull: it cannot be written.
         """
         _refuse([*_flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
         request_sha256 = None if new.idempotency_key is None else new.sha256()
@@ -172,7 +172,7 @@ class Issues:
             errors.RequestInvalid: there is nothing to change, or a field has the wrong form.
             errors.NotFound: `issue_not_found`.
             errors.Conflict: `issue_changed`, with the issue as it is; `too_many_notes`; `issue_damaged`.
-            errors.NoRoom: it cannot be written.
+            errors.DiskFull: it cannot be written.
         """
         if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
             _refuse([errors.Flaw(path="$", code="missing", message="contains no change")])

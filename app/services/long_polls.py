@@ -1,4 +1,4 @@
-"""Waiting: polls that are answered when their run has something new to show."""
+"""Long polls: answered when their run or list has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.services.event_streams import EventFollower
 from app.services.run_reader import Ready, RunReader
 
 PAUSE_SECONDS = 0.1
-"""Time that a waiting poll takes at least while its run goes on, so that many small changes are told as one."""
+"""Time that a waiting poll takes at least while its run continues, so that many small changes are answered as one."""
 
 LOOK_SECONDS = 0.5
 """Time between two looks at a list that somebody waits for."""
@@ -36,7 +36,7 @@ class LongPolls:
     async def answer(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
         """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
 
-        An ended run is not waited for, and the end of one is told at once. Nothing is encoded that nobody will see.
+        An ended run is not waited for, and its end is answered at once. Nothing is encoded that no client will see.
 
         Args:
             seconds: Longest wait.

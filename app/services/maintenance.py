@@ -1,4 +1,4 @@
-"""Upkeep: check what is stored, and repair runs, whoever asks."""
+"""Maintenance: verify stored data and repair runs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Maintenance:
         Raises:
             errors.NotFound: there is no such run.
             errors.Conflict: `run_busy`, the run is loaded here or written by another process.
-            errors.JournalCorrupt: its start.json is damaged, so that there is nothing to go on from.
-            errors.NoRoom: the disk is full or failing.
+            errors.JournalCorrupt: its start.json is damaged, so that there is nothing to continue from.
+            errors.DiskFull: the disk is full or failing.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():

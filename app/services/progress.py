@@ -1,4 +1,4 @@
-"""Progress: how far the runs of a list have come."""
+"""Progress of the runs of a list."""
 
 from __future__ import annotations
 

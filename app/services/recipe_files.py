@@ -38,7 +38,7 @@ class Shared:
         """Return the text of a file.
 
         Raises:
-            errors.InputRefused: there is none, it lies outside its folder, or it is no text.
+            errors.InputRefused: there is none, it is outside its folder, or it is not text.
         """
         for folder in self._folders:
             path = folder / name
@@ -86,7 +86,7 @@ def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> p
 
 
 def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
-    """Return what could not be put in and what else is wrong; of a place that has both, the first is told."""
+    """Return what could not be put in and what else is wrong; if a place has both, only the first is returned."""
     told = {flaw.path: flaw for flaw in composing}
     return (*told.values(), *(flaw for flaw in others if flaw.path not in told))
 
@@ -191,11 +191,11 @@ class RecipeFile:
     is_long: bool = False
     """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
-    """Other files that were looked for to put the recipe together, by path, as they stood then."""
+    """Other files that were looked for to put the recipe together, by path, as they were then."""
 
     @property
     def stands(self) -> bool:
-        """Tell whether those other files are as they were, and it could be read."""
+        """Return whether those other files are as they were, and it could be read."""
         if any(flaw.code == UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
             return False
@@ -217,7 +217,7 @@ class _Found(NamedTuple):
 
 
 class RecipeFiles:
-    """The files of one layer, as they stand now."""
+    """The files of one layer, as they are now."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class RecipeFiles:
 
     @property
     def stands(self) -> bool:
-        """Tell whether no file has changed since they were read."""
+        """Return whether no file has changed since they were read."""
         return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
 
     def _all_found(self) -> list[_Found]:

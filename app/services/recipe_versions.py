@@ -1,4 +1,4 @@
-"""Editions: a recipe in one version of its file, and what all runs of it have in common, made once."""
+"""Recipe versions: a recipe at one content of its file, with what all its runs share, and whether it can run here."""
 
 # Every start checks the files of the project's recipes and prompts, so an edit takes effect at once; everything
 # that runs of one version share is made once. That is a quarter of the time that preparing a start took.
@@ -21,7 +21,7 @@ from app.services.story_args import Question
 
 
 class RecipeVersion:
-    """A recipe as it stands beside the tools, agents and prompts of the project."""
+    """A recipe with the tools, agents and prompts of the project."""
 
     def __init__(self, recipe: library.Recipe, definition_cache: library.Library, dialect: ports.Driver) -> None:
         self.recipe = recipe
@@ -32,7 +32,7 @@ class RecipeVersion:
 
     @functools.cached_property
     def flaws(self) -> tuple[errors.Flaw, ...]:
-        """Return everything wrong with it that shows only beside the shelf."""
+        """Return every flaw that shows only together with the library."""
         try:
             with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
                 return tuple(self._dialect.check(self.recipe, self.definition_cache))
@@ -65,7 +65,7 @@ class RecipeVersion:
         return arguments.fit(args, self.recipe, self._validator, questions)
 
     def frozen(self) -> dict[str, plain.Json]:
-        """Return the fields of a run's start that the recipe decides, each time as values that nobody else has."""
+        """Return the fields of a run's start that the recipe decides, each time as values that no one else has."""
         fields: dict[str, plain.Json] = json.loads(self._encoded)
         return fields
 
@@ -117,7 +117,7 @@ class Entry:
 
     @property
     def usable(self) -> bool:
-        """Tell whether it can be started."""
+        """Return whether it can be started."""
         return self.recipe is not None and not self.flaws
 
     def listed(self, lacks: Sequence[errors.Flaw]) -> RecipeListed:
@@ -228,7 +228,7 @@ Lack: TypeAlias = Callable[[str, bool], str | None]
 """Says what keeps a backend from working here; the second argument is whether a conversation continues."""
 
 Find: TypeAlias = Callable[[str], RecipeVersion | None]
-"""Returns another recipe of the project; None where there is none that can be started."""
+"""Returns another recipe of the project; None if there is none that can be started."""
 
 _Asked: TypeAlias = library.BackendUse | library.ProgramUse
 

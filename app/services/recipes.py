@@ -1,4 +1,4 @@
-"""The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now."""
+"""The catalogue: all recipes of the bundled and the project layer, valid or not, as their files are now."""
 
 # A broken file of the project still shadows the bundled recipe of its id: using the bundled one would hide that the
 # edited recipe is not the one that runs. An exception in a dialect's code becomes the flaw `dialect_fault` of that
@@ -59,7 +59,7 @@ class Catalogue:
     ) -> None:
         """Args:
         library: Returns what recipes can refer to, and may have to read it first.
-        is_shelf_read: Tells whether it need not.
+        is_cache_read: Returns whether it is in memory already.
         """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
@@ -102,7 +102,7 @@ class Catalogue:
 
         Raises:
             errors.UnknownRecipe: there is none of that id.
-            errors.RecipeInvalid: it is broken; its flaws are told.
+            errors.RecipeInvalid: it is broken; its flaws are reported.
             errors.Unreadable: its file cannot be read now.
         """
         entry = self.find(recipe_id)

@@ -1,4 +1,4 @@
-"""Requests: what a caller asks of a run, checked as values before anything happens."""
+"""Requests for runs, checked as values before anything happens."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequest:
-    """How an ended run is to be sent on."""
+    """How an ended run is to be resumed."""
 
     from_key: str | None = None
     """Step to go back to; None: the causes of the ending."""
@@ -96,7 +96,7 @@ class ResumeRequest:
     options: Mapping[str, plain.Json] | None = None
     """Options put over those that the run has."""
     current_recipe: bool = False
-    """Whether the recipe is frozen anew, as it stands now."""
+    """Whether the recipe is frozen anew, as it is now."""
     new_conversation: bool = False
     """Whether the conversation that the run speaks in is begun again, from what the journal holds of it."""
 

@@ -1,4 +1,4 @@
-"""The router: chooses the recipe for a task's description, without a model (execution-modes, appendix E)."""
+"""The router: chooses the recipe for a description, without a model (execution-modes, appendix E)."""
 
 # An expression is long because of its syntax, so what counts is how much of the description a pattern matches, not
 # the length of the pattern. Ties go by recipe id.

@@ -24,7 +24,7 @@ REVIEWS = 16
 """Runs at rest whose review is kept."""
 
 SETTLING_SECONDS = 5.0
-"""Longest wait until the ending of a run is in all its files; on a failing disk it is told before."""
+"""Longest wait until the ending of a run is in all its files; on a failing disk it is reported before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class RunReader:
         """Return a run's consolidated answer; the same bytes as long as nothing has changed.
 
         Args:
-            last: The run as it stood when it left the engine, where the caller saw it leave.
+            last: The run as it was when it left the engine, where the caller saw it leave.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -103,7 +103,7 @@ class RunReader:
         return cached.number if cached and not cached.answer.finished and cached.answer.etag in known else None
 
     async def view(self, run_id: str) -> views.RunView:
-        """Return a run as it stands.
+        """Return a run as it is.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -151,7 +151,7 @@ class RunReader:
         return requests.Moved(run_id=run_id, status=known.status, reason=known.reason)
 
     def is_in_flight(self, run_id: str) -> bool:
-        """Tell whether steps of a run are being performed."""
+        """Return whether steps of a run are being performed."""
         view = self._engine.view(run_id)
         return view is not None and bool(view.open)
 
@@ -186,12 +186,12 @@ class RunReader:
         view = self._engine.view(run_id)
         if view is None or not view.status.finished:
             return view
-        # Whoever hears of an ending may look at the folder or the list next, so they must tell of it first.
+        # A client that learns of an ending may look at the folder or the list next, so these must show it first.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
         return self._engine.view(run_id) or (view if self._is_unloaded(run_id, view) else None)
 
     def _is_unloaded(self, run_id: str, last: views.RunView) -> bool:
-        # A damaged run is shown as failed without having ended; only its folder tells whether it was repaired since.
+        # A damaged run is shown as failed without having ended; only its folder shows whether it was repaired since.
         gone = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
         return gone and last.status.finished and last.ending is not None
 
@@ -319,7 +319,7 @@ class RunResponseCache:
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
-    # The list shows the code; what else is known of the error lies in the folder.
+    # The list shows the code; what else is known of the error is in the folder.
     if row.error_code is None:
         return None
     message = "The run's folder contains the details, but cannot be read now."

@@ -1,4 +1,4 @@
-"""Runs: everything that can be asked of them, whoever asks."""
+"""Runs: start, show, follow, stop and delete them."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Runs:
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
             errors.Conflict: `idempotency_conflict`, `recipe_busy` with the unfinished run's id, or `session_locked`
-                with the `holder` of the conversation that the run is to go on with.
-            errors.NoRoom: the disk is full or failing.
+                with the `holder` of the conversation that the run is to continue with.
+            errors.DiskFull: the disk is full or failing.
         """
         repeated = await self._find_repeated(request)
         if repeated is not None:
@@ -136,7 +136,7 @@ class Runs:
     async def wait(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
         """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
 
-        An ended run is not waited for; while one goes on, changes that come quickly are told together.
+        An ended run is not waited for; while one continues, quick changes are answered together.
 
         Args:
             seconds: Longest wait.
@@ -148,7 +148,7 @@ class Runs:
         return await self._waiter.answer(run_id, seconds, known)
 
     async def view(self, run_id: str) -> views.RunView:
-        """Return a run as it stands.
+        """Return a run as it is.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
@@ -252,12 +252,12 @@ class Runs:
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has ended.
-            errors.NoRoom: the request could not be made durable.
+            errors.DiskFull: the request could not be made durable.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
             await self._engine.cancel(run_id)
-        # Whoever is told that the run is cancelled may look at once, so what is open gets a moment to be cut off.
+        # A client may look at once after this answer, so open steps get a moment to be cut off.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
         return await self._reader.moved(run_id)
 
@@ -268,7 +268,7 @@ class Runs:
             interrupt: Cut the steps in flight off; they leave no record and run again as their next attempt.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is paused already.
+            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is paused already.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
@@ -279,10 +279,10 @@ class Runs:
         return await self._reader.moved(run_id)
 
     async def unpause(self, run_id: str) -> Moved:
-        """Let a paused run go on.
+        """Let a paused run continue.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is not paused.
+            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is not paused.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
@@ -293,7 +293,7 @@ class Runs:
         """Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither of these.
+            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
             errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
         """

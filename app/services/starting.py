@@ -1,4 +1,4 @@
-"""Starting: from a request to everything that a run will need, frozen."""
+"""Starting: makes a request into the frozen start of a run."""
 
 from __future__ import annotations
 
@@ -212,13 +212,14 @@ class Starter:
             recipe_version, seeds = self._chosen(request)
         except errors.ControlRoomError:
             return False
-        return bool(seeds) or bool(story_args.wanted(recipe_version.recipe, request.args))
+        recipe = recipe_version.recipe
+        return bool(seeds) or (_is_answered(recipe) and bool(story_args.wanted(recipe, request.args)))
 
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
     ) -> story_args.Found:
         """Look in the project for what neither the request nor its words give."""
-        if recipe.dialect != control_room.ControlRoom.name:
+        if not _is_answered(recipe):
             return story_args.Found()
         return story_args.find(
             recipe,
@@ -255,6 +256,11 @@ class Starter:
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
         source = json.dumps(start.recipe, ensure_ascii=False)
         return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
+
+
+def _is_answered(recipe: library.Recipe) -> bool:
+    """Return whether the files of the project can answer arguments of a recipe."""
+    return recipe.dialect == control_room.ControlRoom.name
 
 
 def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:

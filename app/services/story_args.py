@@ -1,4 +1,4 @@
-"""Arguments that a project itself can answer: which file is the scene, the outline, the canon."""
+"""Arguments that the project answers: the files of the scene, the outline and the canon."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _files(files_of: workspace.Workspace) -> list[story_files.StoryFile]:
     try:
         return story_files.read_all(files_of)[0]
     except errors.ToolFailed:
-        # What a run meets there is told by its first step.
+        # Its first step reports what it finds there.
         return []
 
 

@@ -1,4 +1,4 @@
-"""Workspaces: which folders a run may work in."""
+"""Workspaces: which folders a run may work in, and which run holds one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUS
 class WorkspaceClaims:
     """Take workspaces for the runs of this process.
 
-    Kept out is who would work beside a run that goes on by itself: one that another process executes, or one that the
+    Refused is what would work beside a run that continues by itself: one that another process executes, or one that the
     service has begun, running or not. A run that a process has left unfinished holds nothing until it is resumed.
     """
 
@@ -80,7 +80,7 @@ class WorkspaceClaims:
         """Take a workspace for as long as the process has its lock; a run may enter that of a run above it.
 
         Args:
-            run_id: Run that is sent on; None: a new one.
+            run_id: Run that is resumed; None: a new one.
 
         Raises:
             errors.Conflict: `workspace_busy`; `detail` says which run has it.

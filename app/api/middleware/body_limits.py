@@ -1,4 +1,4 @@
-"""Payloads: request bodies of a bounded size that hold strict JSON, before any route sees them."""
+"""Request bodies: bounded in size and checked to be strict JSON before any route runs."""
 
 from __future__ import annotations
 
