@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import re
 import sys
 import types
 import typing
@@ -103,7 +104,8 @@ def _property(shape: type, name: str, hint: Any) -> dict[str, Any]:
         (hint,) = typing.get_args(hint)
     text = next(filter(None, (_attributes(each).get(name) for each in shape.__mro__)), None)
     titled = {"title": name.replace("_", " ").title()} if "$ref" not in (schema := _schema(hint)) else {}
-    return titled | schema | ({"description": text} if text else {})
+    # Clients read JSON, which has no None.
+    return titled | schema | ({"description": re.sub(r"\bNone\b", "null", text)} if text else {})
 
 
 @functools.cache

@@ -1,0 +1,76 @@
+"""Shapes: the JSON of a value has the form that its published schema says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jsonschema
+import pytest
+
+from app.api import schemas
+from app.domain import records, runs, shapes, states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(shapes.Shape):
+    """A sample."""
+
+    published_as: ClassVar[str] = "SampleShown"
+
+    made_at: shapes.Instant
+    """When it was made; None: never."""
+    state: states.StepState
+    """State of it."""
+    error: records.StepError | None = None
+    """Why it failed."""
+    notes: tuple[str, ...] = shapes.omitted(default=())
+    """Notes."""
+    secret: object = shapes.internal(default=None)
+    """Nothing for clients."""
+
+
+def published(shape: Any) -> dict[str, Any]:
+    """Return the schema of a shape with everything that it refers to."""
+    return {**schemas.reference(shape), "components": {"schemas": schemas.components()}}
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        (Sample(made_at="2026-02-10T14:30:00.000Z", state=states.StepState.DONE), {"made_at", "state", "error"}),
+        (
+            Sample(
+                made_at="2026-02-10T14:30:00.000Z",
+                state=states.StepState.FAILED,
+                error=records.StepError(code="x", message="y", detail={"z": [1]}),
+                notes=("a",),
+                secret=object(),
+            ),
+            {"made_at", "state", "error", "notes"},
+        ),
+    ],
+)
+def test_the_json_of_a_shape_has_its_schema(value: Sample, fields: set[str]) -> None:
+    """Fields that may be omitted are not required, and internal ones are neither written nor published."""
+    jsonschema.validate(value.to_json(), published(Sample))
+
+    assert value.to_json().keys() == fields
+    assert "secret" not in schemas.components()["SampleShown"]["properties"]
+
+
+def test_attribute_docstrings_describe_the_fields() -> None:
+    """A field's docstring is its description, and the class's that of the schema."""
+    schemas.reference(Sample)
+    found = schemas.components()["SampleShown"]
+
+    assert found["description"] == "A sample."
+    assert found["properties"]["state"]["description"] == "State of it."
+    assert found["properties"]["made_at"]["format"] == "date-time"
+    assert found["properties"]["made_at"]["description"] == "When it was made; null: never."
+
+
+def test_what_a_shape_does_not_have_is_refused() -> None:
+    """A schema is closed, so that an answer with an undocumented field is noticed."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**runs.Ending().to_json(), "further": 1}, published(runs.Ending))
