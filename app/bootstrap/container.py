@@ -308,6 +308,11 @@ def _application(
         clock=platform.clock,
         started_listeners=begun,
     )
+
+    def working() -> None:
+        planner.check()
+        kept.read_faults.refuse()
+
     plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker)
     return Application(
         runs=use_cases,
@@ -321,7 +326,7 @@ def _application(
         catalogue=reference.catalogue,
         route=reference.starter.route,
         inventory=inventory.Inventory(library=reference.definition_cache.library, store=kept, engine=engine),
-        health=health.Health(store=kept, engine=engine, working=planner.check),
+        health=health.Health(store=kept, engine=engine, working=working),
         metrics=metrics,
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=kept, engine=engine, forget=use_cases.forget),

@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +106,15 @@ def is_absent(path: Path) -> bool:
     except ValueError:
         return True
     return False
+
+
+def is_inside(path: Path, folders: Iterable[Path]) -> bool:
+    """Tell whether a file of recipes or prompts lies in one of its folders, wherever links on the way lead."""
+    try:
+        found = path.resolve()
+        return any(found.is_relative_to(folder.resolve()) for folder in folders)
+    except (OSError, RuntimeError):
+        return False
 
 
 def passes(error: OSError) -> bool:

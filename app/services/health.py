@@ -33,7 +33,7 @@ class Health:
     def __init__(
         self, *, store: stores.RunStore, engine: run_engine.RunEngine, working: Callable[[], None] = lambda: None
     ) -> None:
-        """Args: working: Refuses where whoever works on plans has broken down."""
+        """Args: working: Refuses where the work on plans has broken down, or a shared folder cannot be read."""
         self._store = store
         self._engine = engine
         self._working = working
@@ -43,6 +43,7 @@ class Health:
 
         Raises:
             errors.Unavailable: it is stopping, its disk is full or failing, or the work on plans has broken down.
+            errors.Unreadable: a folder that everything shares cannot be read now.
         """
         status = self.busy()
         if status.stopping:

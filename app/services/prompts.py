@@ -145,7 +145,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
 
 
 def _checked(file: Path, folders: Sequence[Path]) -> str:
-    if not any(file.resolve().is_relative_to(folder.resolve()) for folder in folders):
+    if not folder_listings.is_inside(file, folders):
         raise _refused("outside", "leads out of the prompts folders")
     text = _text(file, MAX_TEMPLATE_BYTES)
     if not text.strip():

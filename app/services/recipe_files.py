@@ -119,15 +119,7 @@ def flaw(code: str, message: str) -> errors.Flaw:
 
 
 def _inside(path: Path, folder: Path) -> str:
-    try:
-        outside = not path.resolve().is_relative_to(folder.resolve())
-    except OSError as error:
-        if passes(error):
-            raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
-        outside = True
-    except RuntimeError:
-        outside = True
-    if outside:
+    if not folder_listings.is_inside(path, [folder]):
         raise errors.InputRefused("its path leads outside the folder of the recipes", code="outside")
     return source_of(path)
 

@@ -190,9 +190,10 @@ async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
     run_id = await left_running(project)
     faults.refuse("/runs", errno.EMFILE, ("listdir",))
     async with served.in_process(project) as service:
-        refused = await service.http.get("/api/runs")
+        refused = [await service.http.get(path) for path in ("/api/runs", "/readyz")]
 
-        assert (refused.status_code, refused.json()["code"]) == (503, "unreadable")
+        assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(503, "unreadable")] * 2
+        assert {answer.json()["facts"]["path"] for answer in refused} == {"runs"}
 
         faults.lift()
 

@@ -128,6 +128,17 @@ class ReadFaults:
         if (fault := self._held.get(place[0])) is not None:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
+    def refuse(self) -> None:
+        """Refuse while a folder that everything shares cannot be read.
+
+        Raises:
+            errors.Unreadable: one cannot.
+        """
+        with self._guard:
+            shared = [fault for fault in self._found.values() if fault.path in layout.FOLDERS]
+        for fault in shared:
+            raise _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
+
     def by_run(self) -> dict[str, unreadables.Unreadable]:
         """Return the runs of whose files one cannot be read now, each with the one that failed first."""
         found: dict[str, unreadables.Unreadable] = {}
