@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app import errors
-from app.agents import entries, local, scripts
+from app.agents import entries, local, scripted
 from app.agents.backend_context import BackendContext
 from app.agents.configuration import BackendConfig
 from app.agents.documents import nearest
@@ -158,11 +158,11 @@ def _scripted(config: BackendConfig, surroundings: BackendContext) -> ports.Agen
     if config.record is not None:
         recording = config.record
         return RecordingBackend(
-            config.name, scripts.Script(recording.file, recorded=True), lambda: surroundings.get(recording.backend)
+            config.name, scripted.Script(recording.file, recorded=True), lambda: surroundings.get(recording.backend)
         )
     if config.file is None:
         raise errors.ConfigurationError(f"The backend {config.name} is scripted and names no file.")
-    return ScriptedBackend(config.name, scripts.Script(config.file), surroundings.clock, config.models)
+    return ScriptedBackend(config.name, scripted.Script(config.file), surroundings.clock, config.models)
 
 
 def _model_forgets(config: BackendConfig) -> str | None:

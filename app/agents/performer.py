@@ -15,7 +15,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, settings
-from app.agents import degeneration, refusals, reply_forms
+from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.programs import conversations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
@@ -279,6 +279,6 @@ def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepErr
     if why is not None and not operation.may_abstain:
         return records.StepError(code="abstained", message=f"The agent abstained: {why}")
     # In a conversation a refusal is an answer, and whoever asks again by itself reads what was said.
-    if not operation.may_be_blank and operation.agent_session_id is None and refusals.is_refusal(text):
+    if not operation.may_be_blank and operation.agent_session_id is None and reply_forms.is_refusal(text):
         return records.StepError(code="reply_refused", message=f"The agent refused: {plain.preview(text)}")
     return None

@@ -51,9 +51,18 @@ from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
 from app.storage.disk import disk_health
-from app.tools import checks, commands, evidence, find_files, issue_performer, move_file, read_files, wait_for_files
+from app.tools import (
+    checks,
+    commands,
+    evidence,
+    find_files,
+    issue_performer,
+    moves,
+    read_files,
+    wait_for_files,
+)
 from app.tools import performer as tool_performer
-from app.tools import workspaces as tool_workspaces
+from app.tools import workspace as tool_workspaces
 from app.worker import measured_performers, pacing, pool, workspace_reservations
 
 _log = logging.getLogger(__name__)
@@ -258,7 +267,7 @@ def _equipment(
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
         file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
         file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, platform.clock),
-        file_operations.MoveFile.kind: move_file.MoveFilePerformer(places),
+        file_operations.MoveFile.kind: moves.MoveFilePerformer(places),
         **platform.performers,
     }
     return runner.Equipment(

@@ -11,8 +11,7 @@ from app.domain import operations, plain, records
 from app.engine import ports
 from app.tools import failures, threads
 from app.tools.confinement import components
-from app.tools.workspace import Workspace, WrittenFile
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspace, Workspaces, WrittenFile
 
 
 class CheckPerformer:

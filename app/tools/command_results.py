@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.domain import operations, plain, records, states
 from app.processes import commands
-from app.tools import captures, command_captures, command_outputs
+from app.tools import captures
 
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
@@ -40,25 +40,25 @@ def heard(
         wanted: What standard output has to be; None: it is kept as it is.
         env_count: Number of variables that it was given.
     """
-    stderr = command_outputs.said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
+    stderr = said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
     error = _error(operation, ended, stderr.text)
     facts = _facts(ended, stderr) | {"env_count": env_count}
     if wanted is None:
-        stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
+        stdout = said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
         output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
         log = stdout.log if operation.log is None or stdout.truncated else ""
         return ParsedOutput(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
-    text = command_outputs.whole(ended.stdout, masker, at_end=False)
-    made = command_captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
+    text = whole(ended.stdout, masker, at_end=False)
+    made = captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
     error = error or _breach(made)
     output = {"captured": dict(made.fields), "stdout_truncated": made.fields["truncated"], **facts}
     if error is not None:
         output |= {"stdout_tail": captures.tail(text), "stderr_tail": captures.tail(stderr.text)}
-    log = command_outputs.noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
+    log = noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
     return ParsedOutput(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
 
 
-def _facts(ended: commands.Ended, stderr: command_outputs.CapturedOutput) -> dict[str, plain.Json]:
+def _facts(ended: commands.Ended, stderr: CapturedOutput) -> dict[str, plain.Json]:
     return {
         "exit_code": ended.exit_code,
         "signal": None if ended.signal is None else _signal_name(ended.signal),
@@ -124,3 +124,52 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedOutput:
+    """One output, ready to be kept."""
+
+    text: str
+    """As much as the operation wants, for the record."""
+    log: str
+    """As much as is held, for the log; empty if nothing was said."""
+    size_bytes: int
+    """How much it was."""
+    truncated: bool
+    """Whether the record has less than that."""
+
+
+def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:
+    """Make an output ready: what is held of it is masked first, and cut afterwards.
+
+    Args:
+        at_end: Whether its end is kept, not its beginning.
+    """
+    text = whole(output, masker, at_end=at_end)
+    encoded = text.encode()
+    kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]
+    return CapturedOutput(
+        text=text if len(kept) == len(encoded) else kept.decode(errors="ignore"),
+        log=noted(output, text, at_end=at_end),
+        size_bytes=output.size_bytes,
+        truncated=len(kept) < len(encoded) or len(output.content) < output.size_bytes,
+    )
+
+
+def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str:
+    """Return all that is held of an output."""
+    text = output.content.decode(errors="replace")
+    if len(output.content) < output.size_bytes:
+        return masker.mask_held(text, at_end=at_end)
+    masked: str = masker.mask(text)
+    return masked
+
+
+def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
+    """Return the text of an output for a log, which tells how much is missing, if any is."""
+    missing = output.size_bytes - len(output.content)
+    if missing <= 0:
+        return text
+    note = f"[{missing} bytes are not kept]"
+    return f"{note}\n{text}" if at_end else f"{text}\n{note}\n"

@@ -11,8 +11,8 @@ from app import errors, settings
 from app.domain import operations, plain, records
 from app.engine import interruptions, ports
 from app.processes import commands, environments
-from app.tools import captures, command_captures, command_paths, command_results
-from app.tools.workspaces import Workspaces
+from app.tools import captures, command_paths, command_results
+from app.tools.workspace import Workspaces
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
@@ -73,7 +73,7 @@ class CommandPerformer:
         variables = environments.names(self._environ, env, withheld)
         if call.run.options.get("debug"):
             await _explain(call, operation.log or call.key, variables, masker)
-        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, masker)
+        wanted = await captures.rules(self._workspaces.of(call.run), operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
         try:

@@ -10,11 +10,10 @@ from app import errors
 from app.domain import operations, plain, records
 from app.engine import ports
 from app.tools import quotes
-from app.tools.file_threads import FileThreads
 from app.tools.reserved import Root
 from app.tools.scanning import Limits
-from app.tools.workspace import Workspace
-from app.tools.workspaces import Workspaces
+from app.tools.threads import FileThreads
+from app.tools.workspace import Workspace, Workspaces
 
 FILE_BYTES = 16 * 1024 * 1024
 """Largest file that a quote is looked for in."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from app.domain import file_operations, records
 from app.engine import ports
 from app.tools import failures, globs
-from app.tools.file_threads import FileThreads
 from app.tools.reserved import Root
-from app.tools.workspaces import Workspaces
+from app.tools.threads import FileThreads
+from app.tools.workspace import Workspaces
 
 
 class FindFilesPerformer:

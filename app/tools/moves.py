@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
-from app.tools import failures
+from app.domain import file_operations, plain, records
+from app.engine import ports
+from app.tools import failures, threads
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
+from app.tools.workspace import Workspaces
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
@@ -173,3 +176,27 @@ def _require_free(folder: int, name: str) -> None:
 def _identity(name: str, folder: int) -> tuple[int, int]:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return status.st_dev, status.st_ino
+
+
+class MoveFilePerformer:
+    """Move a file once, however often the step is tried."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self._workspaces = workspaces
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform one try of a `file_operations.MoveFile`; a later one finds what an earlier one has done.
+
+        A move that has begun is finished before a cancellation goes on.
+
+        Raises:
+            errors.ToolFailed: as `carry_out`, or `not_a_file` for the workspace itself.
+        """
+        operation = call.operation
+        assert isinstance(operation, file_operations.MoveFile)
+        root = self._workspaces.of(call.run).place
+        move = Move.of(operation.source, operation.folder)
+        await threads.finished(lambda: carry_out(root, move, is_again=call.attempt > 1))
+        return records.Result(
+            output={"from": move.source, "to": move.target}, summary=plain.preview(f"{move.source} to {move.target}")
+        )

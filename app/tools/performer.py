@@ -10,8 +10,7 @@ from app import errors
 from app.domain import operations, plain, records
 from app.engine import ports
 from app.tools.threads import Threads
-from app.tools.workspace import Workspace
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspace, Workspaces
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 """Wall-clock limit of one try where the operation sets none."""

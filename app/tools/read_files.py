@@ -12,9 +12,9 @@ from app.domain import file_operations, plain, records
 from app.engine import ports
 from app.tools import failures
 from app.tools.confinement import Descent, components
-from app.tools.file_threads import FileThreads
 from app.tools.reserved import Root
-from app.tools.workspaces import Workspaces
+from app.tools.threads import FileThreads
+from app.tools.workspace import Workspaces
 
 WHOLE_BYTES = 16 * 1024 * 1024
 """Most that files which are read whole may have, all together."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from app import clock
 from app.domain import file_operations, plain, records, states
 from app.engine import ports
-from app.tools import file_threads, globs
+from app.tools import globs, threads
 from app.tools.reserved import Root
 from app.tools.threads import Threads
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 
 SHORTEST_POLL_SECONDS = 0.01
 """Time between two looks, however little an operation asks for."""
@@ -26,7 +26,7 @@ class WaitForFilesPerformer:
     def __init__(self, workspaces: Workspaces, time: clock.Clock) -> None:
         self._workspaces = workspaces
         self._clock = time
-        self._threads = Threads(file_threads.AT_A_TIME)
+        self._threads = Threads(threads.AT_A_TIME)
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.

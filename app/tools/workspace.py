@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from app import errors
+from app.domain import runs
 from app.tools import commits, failures, scanning
 from app.tools.confinement import Descent, components
-from app.tools.reserved import Root
+from app.tools.reserved import Reserved, Root
 from app.tools.scanning import Limits, Scan
 
 _SNIFFED_BYTES = 8 * 1024
@@ -171,3 +172,46 @@ class Workspace:
         if len(content) > limit:
             raise failures.too_large(path, len(content), limit)
         return content
+
+
+_NOTHING = Reserved()
+
+
+class Workspaces:
+    """The roots below which a run's working folder must lie: a run folder from elsewhere opens no other part of the
+    disk.
+    """
+
+    def __init__(self, roots: Sequence[Path], reserved: Reserved = _NOTHING) -> None:
+        self._roots = tuple(root.resolve() for root in roots)
+        self._reserved = reserved
+
+    def of(self, run: runs.RunStart) -> Workspace:
+        """Return the workspace of a run.
+
+        Raises:
+            errors.ToolFailed: `workspace_not_allowed`.
+        """
+        folder = Path(run.working_dir).absolute()
+        try:
+            # A run is begun with the folder itself: a link that is there now was put in its place.
+            is_itself = folder.resolve() == folder
+        except (OSError, ValueError, RuntimeError):
+            is_itself = False
+        base = next((root for root in self._roots if folder.is_relative_to(root)), None)
+        if not is_itself or base is None:
+            raise failures.not_allowed(run.working_dir)
+        return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
+
+    def check(self, run: runs.RunStart) -> None:
+        """Refuse to let anything work in a run's folder if no run may.
+
+        Raises:
+            errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
+        """
+        self.of(run).place.check()
+
+
+def _granted(folder: Path, run: runs.RunStart) -> tuple[str, ...]:
+    own = Path(run.folder or "/").absolute() / runs.ARTIFACTS
+    return own.relative_to(folder).parts if own.is_relative_to(folder) else ()

@@ -12,7 +12,7 @@ from app import errors
 from app.agents import counting
 from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import conversations, environment, executables, private, verdicts, wording
+from app.agents.programs import conversations, environment, executables, results, verdicts
 from app.agents.programs.conversations import Opening
 from app.agents.programs.program import ParsedOutput, Program, Turn
 from app.domain import agent_sessions, records
@@ -153,15 +153,15 @@ class ProgramBackend:
     # -- the process
 
     async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> verdicts.Verdict:
-        with private.folder(self._program.wants_folder) as folder:
+        with executables.folder(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
             env = environment.overlay(self._program, self._config, self._around.environ, prompt, called)
-            private.fill(folder, called.files)
-            outlet = private.Outlet()
+            executables.fill(folder, called.files)
+            outlet = executables.Outlet()
             try:
                 request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
                 ended = await self._run(prompt, opened, request, outlet)
-                left = _left(ended, outlet, private.read(folder, self._program.tells))
+                left = _left(ended, outlet, executables.read(folder, self._program.tells))
                 session_id = opened.session_id if opened.resumes else None
                 found = await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
                 named = found.reply.agent_session_id or opened.session_id
@@ -188,7 +188,7 @@ class ProgramBackend:
         argv: tuple[str, ...],
         stdin: str | None,
         env: Mapping[str, str | None],
-        outlet: private.Outlet,
+        outlet: executables.Outlet,
     ) -> commands.Request:
         return commands.Request(
             argv=argv,
@@ -205,7 +205,7 @@ class ProgramBackend:
         )
 
     async def _run(
-        self, prompt: ports.AgentPrompt, opened: Opening, request: commands.Request, outlet: private.Outlet
+        self, prompt: ports.AgentPrompt, opened: Opening, request: commands.Request, outlet: executables.Outlet
     ) -> commands.Ended:
         watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
         watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())
@@ -218,14 +218,14 @@ class ProgramBackend:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    async def _watch(self, prompt: ports.AgentPrompt, outlet: private.Outlet) -> None:
+    async def _watch(self, prompt: ports.AgentPrompt, outlet: executables.Outlet) -> None:
         """Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the
         turn.
         """
         heard = ParsedOutput()
         while heard.session_id is None:
             await self._around.clock.sleep(_LOOK_SECONDS)
-            for event in wording.events(outlet.news()):
+            for event in results.events(outlet.news()):
                 self._program.hear(event, heard)
         await self._keep(prompt, await self._kept(prompt), program_session_id=heard.session_id)
 
@@ -254,7 +254,7 @@ def _refuse_value(value: str | None, kind: str, code: str) -> None:
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 
-def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.ProcessResult:
+def _left(ended: commands.Ended, outlet: executables.Outlet, extra: bytes) -> verdicts.ProcessResult:
     return verdicts.ProcessResult(
         stdout=outlet.lines(),
         stderr=ended.stderr.content,

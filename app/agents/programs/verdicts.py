@@ -8,7 +8,7 @@ import signal as signals
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from app.agents.programs import wording
+from app.agents.programs import results
 from app.agents.programs.program import Failure, ParsedOutput, Program
 from app.domain import records
 from app.engine import ports
@@ -62,7 +62,7 @@ def verdict(program: Program, left: ProcessResult, session_id: str | None = None
     Args:
         session_id: Conversation that was to go on; an answer out of another one is none.
     """
-    complaints = wording.plain_text(left.stderr)
+    complaints = results.plain_text(left.stderr)
     printed = itertools.chain(begun := list(itertools.islice(left.stdout, _BEGIN_LINES)), left.stdout)
     heard = _heard(program, replace(left, stdout=printed), complaints)
     error = (
@@ -89,14 +89,14 @@ def verdict(program: Program, left: ProcessResult, session_id: str | None = None
 def _heard(program: Program, left: ProcessResult, complaints: str) -> ParsedOutput:
     heard = ParsedOutput()
     if program.speaks_plainly:
-        heard.text = wording.plain_text(b"".join(left.stdout)).strip()
+        heard.text = results.plain_text(b"".join(left.stdout)).strip()
         heard.complete = bool(heard.text)
         return heard
-    for event in wording.events(left.stdout):
+    for event in results.events(left.stdout):
         program.hear(event, heard)
-    for event in wording.events([left.extra]):
+    for event in results.events([left.extra]):
         program.hear(event, heard)
-    if heard.failure is None and not heard.complete and (last := wording.last_event(complaints)) is not None:
+    if heard.failure is None and not heard.complete and (last := results.last_event(complaints)) is not None:
         program.hear(last, heard)
     return heard
 
@@ -171,7 +171,7 @@ def _status(words: str) -> int | None:
 
 
 def _text(lines: list[bytes]) -> str:
-    return wording.plain_text(b"".join(lines))
+    return results.plain_text(b"".join(lines))
 
 
 def _first_line(words: str) -> str:

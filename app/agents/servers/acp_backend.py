@@ -17,7 +17,7 @@ from app.agents import counting, programs
 from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import catalogue, environment, executables, program
-from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, acp_verdicts, services
+from app.agents.servers import acp_agent, acp_opening, acp_turns, services
 from app.domain import agent_sessions
 from app.engine import ports
 from app.processes import commands
@@ -84,12 +84,12 @@ class AcpBackend:
         return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
 
     def _wish(self, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None) -> acp_opening.Wish:
-        hold = None if prompt.tools else acp_tool_policy.of(_words(self._config))
+        hold = None if prompt.tools else acp_agent.of(_words(self._config))
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
         if kept is not None and kept.backend != self._config.name:
             why = f"it is held through the backend {kept.backend}"
-            raise acp_verdicts.unknown_session(self._config.name, kept.agent_session_id, why)
+            raise acp_turns.unknown_session(self._config.name, kept.agent_session_id, why)
         certain = prompt.session_created or (kept is not None and kept.created)
         # One that was begun elsewhere is named by the agent's own name for it.
         known = kept.program_session_id if kept is not None else None
@@ -108,9 +108,9 @@ class AcpBackend:
             await self._around.clock.sleep(60.5 - now.second)
 
     def _request(
-        self, prompt: ports.AgentPrompt, hold: acp_tool_policy.Hold | None, reads: int, writes: int
+        self, prompt: ports.AgentPrompt, hold: acp_agent.Hold | None, reads: int, writes: int
     ) -> commands.Request:
-        own = hold or acp_tool_policy.Hold(name="")
+        own = hold or acp_agent.Hold(name="")
         try:
             cwd = executables.entered(Path(prompt.working_dir))
         except BaseException:
@@ -164,10 +164,10 @@ class AcpBackend:
             )
         except acp.RequestError as error:
             reply = ports.AgentReply(
-                text="", usage=agent.turn.usage(None, known_as), error=acp_verdicts.refused(name, error)
+                text="", usage=agent.turn.usage(None, known_as), error=acp_turns.refused(name, error)
             )
         else:
-            reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
+            reply = acp_turns.reply(name, agent.turn, response, opened.known_as)
         return await self._settled(prompt, agent.turn, dataclasses.replace(reply, agent_session_id=session_id))
 
     async def _settled(

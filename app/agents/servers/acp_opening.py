@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.agents.servers import acp_tool_policy, acp_verdicts
+from app.agents.servers import acp_agent, acp_turns
 from app.agents.servers.acp_agent import Agent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Wish:
     """Conversation to go on with, by the agent's name for it; None: a new one."""
     certain: bool
     """Whether the agent must have it; otherwise a new one will do."""
-    hold: acp_tool_policy.Hold | None
+    hold: acp_agent.Hold | None
     """What keeps the agent from using tools; None: it may use them."""
     model: str | None
     """Model; None: the agent's choice."""
@@ -101,12 +101,12 @@ async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, k
             answer = await agent.ask(way(cwd=wish.cwd, session_id=wish.session_id, mcp_servers=[], **_meta(wish)))
             return _opened(wish.session_id, answer, known_as)
         except acp.RequestError as error:
-            refusal = acp_verdicts.refused(wish.backend, error)
+            refusal = acp_turns.refused(wish.backend, error)
             if refusal.code != "agent_error":
                 raise
             why = str(refusal.detail["told"])
     if wish.certain:
-        raise acp_verdicts.unknown_session(wish.backend, wish.session_id, why)
+        raise acp_turns.unknown_session(wish.backend, wish.session_id, why)
     return None
 
 
@@ -141,7 +141,7 @@ def _opened(
 async def _choose_mode(agent: Agent, wish: Wish, conversation: Opened) -> None:
     import acp
 
-    mode = acp_tool_policy.unasked(conversation.modes) if wish.hold is None else wish.hold.mode
+    mode = acp_agent.unasked(conversation.modes) if wish.hold is None else wish.hold.mode
     if mode is None:
         return
     option = _option(conversation.options, "mode")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.amplifier import agents, checks, driver, graphs, parse, references, replies, schema, walk
+from app.dialects.amplifier import agents, checks, driver, parse, replies, schema, walk
 from app.domain import library, plain, runs
 from app.engine import ports
 
@@ -42,13 +42,13 @@ class Amplifier:
         frozen: dict[str, plain.Json] = {
             "agents": {name: agent.to_json() for name, agent in found.items() if agent is not None}
         }
-        called = references.files(recipe, library)
+        called = checks.files(recipe, library)
         models = agents.models(recipe.document, found.values(), library.backends or {})
         return frozen | ({"recipes": called} if called else {}) | ({"models": models} if models else {})
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
         """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
-        return graphs.graph(recipe.document)
+        return walk.graph(recipe.document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the JSON Schema of the newest version."""

@@ -6,12 +6,13 @@ A run that has begun goes on without them: what it was begun with was good enoug
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import agents, commands, declarations, fields, references, templates, walk
+from app.dialects.amplifier import agents, commands, declarations, fields, templates, walk
 from app.domain import json_schemas, json_text, library, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -40,7 +41,7 @@ def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.
             computed = tuple(name for name, value in given.items() if _is_computed(value))
             known = {name: value for name, value in given.items() if name not in computed}
             path = json_text.json_path((*place, "recipe"))
-            target = references.target(step["recipe"], recipe, registry)
+            target = called_recipe(step["recipe"], recipe, registry)
             name = step["recipe"] if target is None else target.recipe_id
             yield library.ChildUse(path=path, recipe_id=name, args=known, computed=computed)
 
@@ -80,8 +81,8 @@ def _of_recipe(step: _Object, place: json_text.Parts, recipe: library.Recipe, re
     name = step.get("recipe")
     if name is None:
         return
-    target = references.target(name, recipe, registry)
-    if target is None and references.is_file(name):
+    target = called_recipe(name, recipe, registry)
+    if target is None and is_file(name):
         message = f"there is no recipe in the file {name!r:.80}, seen from the folder of this one"
         yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", message)
         return
@@ -136,3 +137,34 @@ def _of_path(name: str, known: _Object, place: json_text.Parts) -> _Flaws:
     except templates.Undefined as gap:
         message = f"{{{{{name:.80}}}}} leads nowhere: {gap.reason}, which is its value in context"
         yield json_schemas.flaw(place, "undefined_variable", message)
+
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def is_file(name: str) -> bool:
+    """Tell whether a recipe is named by its file."""
+    return "/" in name or name.endswith(_SUFFIXES)
+
+
+def called_recipe(name: str, recipe: library.Recipe, registry: library.Library) -> library.Recipe | None:
+    """Return the recipe that a step means, or None.
+
+    A recipe without a file of its own is taken to be in the folder of whatever recipe has such a file.
+    """
+    if not is_file(name):
+        return recipe if name == recipe.recipe_id else registry.recipes.get(name)
+    if recipe.path:
+        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(recipe.path), name))
+        fitting = [one for one in registry.recipes.values() if one.path == wanted]
+    else:
+        ending = "/" + posixpath.normpath(name).lstrip("./")
+        fitting = [one for one in registry.recipes.values() if one.path.endswith(ending)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def files(recipe: library.Recipe, registry: library.Library) -> dict[str, str]:
+    """Return the ids of the recipes that steps name by their files."""
+    named = {step["recipe"] for _, step in walk.placed(recipe.document) if is_file(step.get("recipe", ""))}
+    found = {name: called_recipe(name, recipe, registry) for name in sorted(named)}
+    return {name: one.recipe_id for name, one in found.items() if one is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.orchestrate import driver, graphs, parse, providers, schema, scopes, step_flow, variables
+from app.dialects.orchestrate import driver, parse, providers, schema, scopes, step_flow, steps, variables
 from app.domain import json_text, library, plain, runs
 from app.engine import ports
 
@@ -41,7 +41,7 @@ class Orchestrate:
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
         """Return the steps, those of loops too, and where the flow goes from each."""
-        return graphs.graph(recipe.document)
+        return steps.graph(recipe.document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema of the newest version."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import flow, frames, lifecycle, results, state, step_flow, variables
+from app.dialects.orchestrate import frames, lifecycle, results, step_flow, variables
 from app.domain import plain, records, runs, slots
 from app.engine import ports
 
@@ -31,14 +31,14 @@ class _Workflow:
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
         self._document = ctx.run.recipe
-        self._facts = state.facts(ctx.run)
+        self._facts = results.facts(ctx.run)
         self._outermost = frames.Frame(steps=self._document["steps"])
         self._unhandled: list[str] = []
         self._finished = 0
         self._total = ctx.run.frozen.get("total_steps")
 
     async def execute(self) -> runs.Ending:
-        self._ctx.project(state.State(self._ctx.run, self._outermost).files)
+        self._ctx.project(results.State(self._ctx.run, self._outermost).files)
         self._show()
         await self._pass(self._outermost)
         return runs.Ending(partial=bool(self._unhandled), failed_steps=tuple(self._unhandled))
@@ -78,7 +78,7 @@ class _Workflow:
         frame.running = None
         self._show()
         strict, on_error = self._document["strict_flow"], self._ctx.run.options.get("on_error")
-        verdict = flow.verdict(step, taken.exit_code, strict_flow=strict, on_error=on_error)
+        verdict = frames.verdict(step, taken.exit_code, strict_flow=strict, on_error=on_error)
         if verdict.unhandled:
             self._unhandled.append(spot.key)
         if verdict.stops or verdict.unhandled:
@@ -132,7 +132,7 @@ class _Workflow:
         # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
         frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
         frame.exit_code = int(failed)
-        return flow.verdict(step, int(failed), strict_flow=False).target
+        return frames.verdict(step, int(failed), strict_flow=False).target
 
     # -- where it stands
 

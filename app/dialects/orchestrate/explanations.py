@@ -7,12 +7,12 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import fields
-from app.domain import json_text, plain
+from app.dialects.orchestrate import fields, providers, results, variables
+from app.domain import json_text, operations, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -189,3 +189,52 @@ def _argv(text: str) -> str:
 def _quoted(value: plain.Json) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else "[…]" if isinstance(value, list) else "…"
+
+
+_VALUE_CHARACTERS = 1000
+
+
+def notes(
+    step: _Object,
+    scope: variables.Scope,
+    command: operations.Command,
+    fitting: Mapping[str, Sequence[str]],
+    prompt: str,
+) -> dict[str, str]:
+    """Return the texts of a step's debug logs, by the endings of their names."""
+    told = {
+        "variables": {name: _value(name, scope) for name in dict.fromkeys(_names(step))},
+        "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
+        "command": results.shown(command.argv),
+        "input_file": step.get("input_file"),
+        "output_file": command.output_file,
+        "env": sorted(command.env),
+        "secrets": list(command.secrets),
+    }
+    texts = {"debug": json.dumps(told, indent=2, ensure_ascii=False) + "\n"}
+    return {**texts, "prompt.txt": prompt} if prompt else texts
+
+
+def debug(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
+    """Return what the state tells of a command that is debugged."""
+    told: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
+    if called.ignored:
+        told["ignored_params"] = list(called.ignored)
+    return told | ({"env_count": output["env_count"]} if "env_count" in output else {})
+
+
+def _value(name: str, scope: variables.Scope) -> plain.Json:
+    found = variables.resolved(name, scope)
+    return None if isinstance(found, variables.Gap) else variables.written(found)[:_VALUE_CHARACTERS]
+
+
+def _names(template: plain.Json) -> Iterator[str]:
+    match template:
+        case str():
+            yield from variables.names(template)
+        case Mapping():
+            for part in template.values():
+                yield from _names(part)
+        case list() | tuple():
+            for part in template:
+                yield from _names(part)

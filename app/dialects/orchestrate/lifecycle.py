@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.dialects.orchestrate import paths, variables
+from app.dialects.orchestrate import dependencies, variables
 from app.domain import file_operations, plain, records
 from app.engine import ports
 
@@ -51,7 +51,10 @@ def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: 
         return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
     if not isinstance(item, str):
         return "the item is no text, so it names no file"
-    for path, problem in ((item, paths.problem(item)), (folder, paths.problem_of_target(folder, run_root))):
+    for path, problem in (
+        (item, dependencies.problem(item)),
+        (folder, dependencies.problem_of_target(folder, run_root)),
+    ):
         if problem is not None:
             return f"the path {path!r:.200} {problem}"
     return None

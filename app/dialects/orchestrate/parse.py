@@ -7,7 +7,16 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects import yaml_text
-from app.dialects.orchestrate import explanations, fields, paths, providers, schema, scopes, steps, variables
+from app.dialects.orchestrate import (
+    dependencies,
+    explanations,
+    fields,
+    providers,
+    schema,
+    scopes,
+    steps,
+    variables,
+)
 from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"
@@ -117,7 +126,7 @@ def _of_texts(document: _Object) -> _Flaws:
 
 def _of_paths(place: json_text.Parts, field: fields.Field, value: plain.Json) -> _Flaws:
     for where, text in json_text.texts(value, place):
-        problem = paths.problem_of_template(text, pattern=field.path == "glob")
+        problem = dependencies.problem_of_template(text, pattern=field.path == "glob")
         if problem is not None:
             yield json_schemas.flaw(where, "unsafe_path", problem)
 

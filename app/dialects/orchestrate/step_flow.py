@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
-from app.dialects.orchestrate import conditions, dependencies, flow, paths, providers, results, traces, variables
+from app.dialects.orchestrate import (
+    dependencies,
+    explanations,
+    frames,
+    providers,
+    results,
+    steps,
+    variables,
+)
 from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 
@@ -97,7 +105,7 @@ class _Taking:
     async def look_at_condition(self) -> None:
         if "when" not in self._step:
             return
-        condition = conditions.read(self._step["when"], self._filler)
+        condition = steps.read(self._step["when"], self._filler)
         await self._refuse_gaps()
         found = await self._find("when", condition.patterns)
         if condition.holds({pattern: len(listed) for pattern, listed in found.items()}):
@@ -161,11 +169,11 @@ class _Taking:
         called = await (self._provider(prompt) if "provider" in self._step else self._argv(prompt))
         command = await self._command(called)
         traced = bool(self._ctx.run.options.get("debug"))
-        notes = traces.notes(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
+        notes = explanations.notes(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
         output = await self._perform(self._spot.key, command, notes) or {}
         provides = "provider" in self._step
         made = results.of_command(self.taken.records, output, called.argv, provides=provides)
-        told = traces.debug(self._ctx.run.working_dir, called, output) if traced else {}
+        told = explanations.debug(self._ctx.run.working_dir, called, output) if traced else {}
         if self._is_current and (left := results.left_behind(output)):
             self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
         self._settle(made, {**self._injected, **told})
@@ -204,7 +212,10 @@ class _Taking:
     async def _command(self, called: providers.Invocation) -> operations.Command:
         step = self._step
         output_file, schema_file = await self._path("output_file"), await self._path("output_schema")
-        if output_file and (problem := paths.problem_of_target(output_file, self._spot.scope.run["root"])) is not None:
+        if (
+            output_file
+            and (problem := dependencies.problem_of_target(output_file, self._spot.scope.run["root"])) is not None
+        ):
             await self._refuse_path(output_file, problem)
         capture = operations.Capture(
             mode=step["output_capture"],
@@ -226,7 +237,7 @@ class _Taking:
 
     def _retry(self) -> operations.RetryPolicy | None:
         options = self._ctx.run.options
-        return flow.retries(self._step, options.get("max_retries", 0), options.get("retry_delay_ms", 0)).policy()
+        return frames.retries(self._step, options.get("max_retries", 0), options.get("retry_delay_ms", 0)).policy()
 
     def _settle(self, result: _Object, debug: _Object | None = None) -> None:
         noted = {**result.get("debug", {}), **(debug or {})}
@@ -255,7 +266,7 @@ class _Taking:
 
     async def _refuse_unsafe(self, named: Sequence[str], *, pattern: bool = False) -> None:
         for path in named:
-            if (problem := paths.problem(path, pattern=pattern)) is not None:
+            if (problem := dependencies.problem(path, pattern=pattern)) is not None:
                 await self._refuse_path(path, problem)
 
     async def _refuse_path(self, path: str, problem: str) -> NoReturn:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
@@ -170,3 +172,91 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
     elif form(source) is not None and source.get("output_capture", "text") != pointer.field:
         message = f"{pointer.step} does not have `output_capture: {pointer.field}`"
         yield json_schemas.flaw(place, "wrong_capture", message)
+
+
+_Step: TypeAlias = Mapping[str, plain.Json]
+_Ids: TypeAlias = Mapping[str, str]
+
+
+def graph(document: _Step) -> dict[str, plain.Json]:
+    """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`; steps of a loop have its id before
+    theirs.
+    """
+    nodes: list[plain.Json] = []
+    edges = list(_edges(document["steps"], "", {}, nodes))
+    if any(edge["target"] == fields.END for edge in edges):
+        nodes.append({"id": fields.END, "label": fields.END, "kind": "exit"})
+    return {"nodes": nodes, "edges": edges}
+
+
+def _edges(
+    listed: Sequence[_Step], prefix: str, around: _Ids, nodes: list[plain.Json]
+) -> Iterator[dict[str, plain.Json]]:
+    ids = {step["name"]: f"{prefix}{step['name']}" for step in listed}
+    seen = {**around, **ids, fields.END: fields.END}
+    for step, following in itertools.zip_longest(listed, listed[1:]):
+        here = ids[step["name"]]
+        nodes.append({"id": here, "label": step["name"], "kind": form(step)})
+        for event, branch in step.get("on", {}).items():
+            yield {"source": here, "target": seen[branch["goto"]], "label": event}
+        if following is not None and not _leaves(step):
+            yield {"source": here, "target": ids[following["name"]], "label": ""}
+        if "for_each" in step:
+            inner = step["for_each"]["steps"]
+            yield {"source": here, "target": f"{here}.{inner[0]['name']}", "label": "each"}
+            yield from _edges(inner, f"{here}.", seen, nodes)
+
+
+def _leaves(step: _Step) -> bool:
+    """Tell whether the flow never goes on to the step behind."""
+    branches = step.get("on", {})
+    return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition with its variables substituted; all that it names must hold."""
+
+    equals: tuple[str, str] | None = None
+    """Two texts that must be the same."""
+    exists: str | None = None
+    """Pattern that must fit at least one file."""
+    not_exists: str | None = None
+    """Pattern that must fit none."""
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns that have to be looked up; none where the texts decide already."""
+        if self.equals is not None and self.equals[0] != self.equals[1]:
+            return ()
+        return tuple(dict.fromkeys(pattern for pattern in (self.exists, self.not_exists) if pattern is not None))
+
+    def holds(self, fitting: Mapping[str, int]) -> bool:
+        """Tell whether it holds.
+
+        Args:
+            fitting: For each of `patterns`, how many files fit it.
+        """
+        if self.equals is not None and self.equals[0] != self.equals[1]:
+            return False
+        if self.exists is not None and fitting[self.exists] == 0:
+            return False
+        return self.not_exists is None or fitting[self.not_exists] == 0
+
+
+def read(when: Mapping[str, plain.Json], filler: variables.Filler) -> Condition:
+    """Return a step's condition; names that stand for nothing are left with the filler."""
+    equals = when.get("equals")
+    return Condition(
+        equals=None if equals is None else (_text(equals["left"], filler), _text(equals["right"], filler)),
+        exists=_pattern(when.get("exists"), filler),
+        not_exists=_pattern(when.get("not_exists"), filler),
+    )
+
+
+def _text(value: plain.Json, filler: variables.Filler) -> str:
+    return variables.written(filler.value(value))
+
+
+def _pattern(template: str | None, filler: variables.Filler) -> str | None:
+    return None if template is None else filler.pattern(template)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from app import errors
 from app.domain import evidence, frozen_agents, plain, records, runs, slots, states
 from app.engine import ports
-from app.flows.conference import gathering, prompts, steps, transcript
+from app.flows.conference import gathering, prompts, protocol, transcript
 
 TRANSCRIPT = "transcript"
 """Step that closes the round, and its slot."""
@@ -31,7 +31,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
         errors.RunFailed: the chief could not be asked or none of its calls brought anything though one had to, no
             opinion stands, or the transcript could not be kept.
     """
-    progress = steps.Progress(ctx)
+    progress = protocol.Progress(ctx)
     called = await gathering.Gathering(ctx, progress).gather() if ctx.run.frozen["tools"] else ()
     opinions = await _Round(ctx, progress, called).ask()
     return await _close(ctx, progress, called, opinions)
@@ -45,11 +45,11 @@ def opinion_key(agent_id: str) -> str:
 class _Round:
     """Phase 2: everybody is asked at once, each with the same prompt."""
 
-    def __init__(self, ctx: ports.Context, progress: steps.Progress, called: _Called) -> None:
+    def __init__(self, ctx: ports.Context, progress: protocol.Progress, called: _Called) -> None:
         self._ctx = ctx
         self._progress = progress
         self._called = called
-        self._sources = steps.slots_of(called)
+        self._sources = protocol.slots_of(called)
         self._prompt = prompts.opinion(ctx.run.args["message"], called, ctx.run.recipe["evidence_characters"])
 
     async def ask(self) -> Sequence[transcript.Opinion]:
@@ -92,7 +92,7 @@ class _Round:
 
 
 async def _close(
-    ctx: ports.Context, progress: steps.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
+    ctx: ports.Context, progress: protocol.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> runs.Ending:
     if any(opinion.verdict != "failed" for opinion in opinions):
         await _keep(ctx, progress, called, opinions)
@@ -103,16 +103,16 @@ async def _close(
 
 
 async def _keep(
-    ctx: ports.Context, progress: steps.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
+    ctx: ports.Context, progress: protocol.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> None:
     held = transcript.Transcript(
         message=ctx.run.args["message"], called=called, opinions=opinions, driver_version=ctx.run.driver_version
     )
-    sources = (*steps.slots_of(called), *(opinion.agent_id for opinion in opinions if opinion.stands))
+    sources = (*protocol.slots_of(called), *(opinion.agent_id for opinion in opinions if opinion.stands))
     place = records.Place(step_id=TRANSCRIPT, output_slot=TRANSCRIPT, input_slot_refs=sources)
     record = await ctx.perform(TRANSCRIPT, held.issue(), place)
     if not record.done:
-        raise steps.failed(record, "The transcript could not be kept", "transcript_failed")
+        raise protocol.failed(record, "The transcript could not be kept", "transcript_failed")
     ctx.fill(TRANSCRIPT, _transcript_slot(held.text()))
     progress.finish()
 

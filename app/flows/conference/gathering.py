@@ -12,7 +12,7 @@ from typing import Any
 from app import errors
 from app.domain import frozen_agents, operations, plain, records, slots
 from app.engine import ports
-from app.flows.conference import prompts, protocol, steps
+from app.flows.conference import prompts, protocol
 
 TOOL = "tool"
 """Step and slot of the first tool call; those of later ones are numbered."""
@@ -27,7 +27,7 @@ _NAME_CHARACTERS = 80
 class Gathering:
     """Phase 1: the chief calls tools, turn by turn."""
 
-    def __init__(self, ctx: ports.Context, progress: steps.Progress) -> None:
+    def __init__(self, ctx: ports.Context, progress: protocol.Progress) -> None:
         self._ctx = ctx
         self._progress = progress
         self._tools: Mapping[str, Mapping[str, Any]] = ctx.run.frozen["tools"]
@@ -82,10 +82,10 @@ class Gathering:
             reply_schema=protocol.reply_schema(self._tools, must_call=self._must_call),
             may_be_blank=True,
         )
-        place = records.Place(step_id=_CHIEF, input_slot_refs=steps.slots_of(self._called), visit=self._turns)
+        place = records.Place(step_id=_CHIEF, input_slot_refs=protocol.slots_of(self._called), visit=self._turns)
         record = await self._ctx.perform(self._key, call, place)
         if not record.done:
-            raise steps.failed(record, "The chief could not be asked", "chief_failed")
+            raise protocol.failed(record, "The chief could not be asked", "chief_failed")
         self._progress.finish()
         if record.blob is not None:
             return protocol.Unusable(problem="is far too long")

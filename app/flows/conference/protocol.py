@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app import errors
-from app.domain import json_text, plain
+from app.domain import json_text, plain, records, slots
+from app.engine import ports
+from app.flows.conference import prompts
 
 TEXT_CHARACTERS, LIST_ITEMS = 400, 10
 """Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not
@@ -111,3 +113,40 @@ def _bounded(schema: Any) -> Any:
         kept["items"] = _bounded(schema.get("items", {}))
         kept["maxItems"] = min(schema.get("maxItems", LIST_ITEMS), LIST_ITEMS)
     return kept
+
+
+class Progress:
+    """Show how many steps are finished."""
+
+    def __init__(self, ctx: ports.Context) -> None:
+        self._ctx = ctx
+        self._finished = 0
+        self._ctx.show(slots.Progress())
+
+    def finish(self) -> None:
+        """Count one more."""
+        self._finished += 1
+        self._ctx.show(slots.Progress(finished_steps=self._finished))
+
+
+def slots_of(called: Sequence[prompts.Called]) -> tuple[str, ...]:
+    """Return the slots that calls have filled."""
+    return tuple(call.key for call in called if call.payload is not None)
+
+
+def failed(record: records.Record, what: str, reason: str) -> errors.RunFailed:
+    """Return what a step that is not done means for the run.
+
+    Args:
+        what: What did not come about, in words.
+        reason: The same as a stable name, for the ending.
+    """
+    error = record.error or records.StepError(code="step_failed", message=record.status.value)
+    return errors.RunFailed(
+        f"{what}: {error.message}",
+        code=error.code,
+        reason=reason,
+        key=record.key,
+        detail=dict(error.detail),
+        causes=(record.key,),
+    )

@@ -10,10 +10,9 @@ from app.domain import plain
 from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
-from app.tools.story import documents, matching, outline_fields, outline_matching, outlines, scene_matching
+from app.tools.story import documents, matching, outline_fields, outlines, scene_matching
 from app.tools.story.outline_fields import Ignored
-from app.tools.story.outline_matching import Match
-from app.tools.story.outlines import Outline, PlannedScene
+from app.tools.story.outlines import Match, Outline, PlannedScene
 from app.tools.workspace import Workspace
 
 _BEATS_SHOWN = 40
@@ -68,10 +67,10 @@ class OutlineAnalyzer:
 def _meant(workspace: Workspace, outline: Outline, given: Mapping[str, plain.Json]) -> Match | None:
     if "query" not in given:
         return None
-    clues = [outline_matching.clue_of(workspace, outline, given["query"])]
+    clues = [outlines.clue_of(workspace, outline, given["query"])]
     if "second_query" in given:
         clues.append(scene_matching.of_text(given["second_query"]))
-    return outline_matching.find(outline, clues)
+    return outlines.find(outline, clues)
 
 
 def _unread(entry: Ignored) -> dict[str, plain.Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.tools.story import dates, documents, fields, folders, scene_numbers
+from app.tools.story import dates, documents, folders, scene_numbers
 from app.tools.story.scene_numbers import SceneNumber
 from app.tools.workspace import Workspace
 
@@ -110,7 +110,7 @@ def _leading_fields(document: documents.Document) -> dict[str, str]:
     found: dict[str, str] = {}
     for _, text in documents.body(document)[:_LEADING_LINES]:
         bare = text.strip(" *_#[]()\t")
-        field = fields.field_of(text, 0)
+        field = documents.field_of(text, 0)
         if field and field.value and len(field.value) <= _LONGEST_LEADING:
             name = next((name for name, words in _FIELD_NAMES if field.name in words), field.name)
             found.setdefault(name, field.value)

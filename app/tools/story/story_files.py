@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from app import errors
-from app.tools.story import canon, documents, outline_heads, scene_numbers
+from app.tools.story import canon, documents, outline_fields, scene_numbers
 from app.tools.story.documents import Document
 from app.tools.workspace import Workspace
 
@@ -152,8 +152,8 @@ def _is_plan(document: Document, words: frozenset[str]) -> bool:
     """Return whether a file that no name explains plans scenes: a fitting name, or lists and fields below their
     headings.
     """
-    headings = outline_heads.all_headings(document)
-    heads = outline_heads.of_document(document, headings)
+    headings = outline_fields.all_headings(document)
+    heads = outline_fields.of_document(document, headings)
     numbered = [head for head in heads if head.number is not None and head.number.unit is not None]
     if words & _PLAN_WORDS:
         return bool(numbered) or len(heads) >= _PLANNED_SCENES

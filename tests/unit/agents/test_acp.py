@@ -18,7 +18,7 @@ from acp import schema
 
 from app import clock, errors
 from app.agents.configuration import BackendConfig
-from app.agents.servers import acp_agent, acp_backend, acp_connection, acp_turns, acp_verdicts
+from app.agents.servers import acp_agent, acp_backend, acp_connection, acp_turns
 from app.domain import agent_sessions
 from app.engine import ports
 from app.processes import commands, supervisor
@@ -414,7 +414,7 @@ class TestTrouble:
         notice = {"type": "text", "text": "Info: Request failed due to a transient API error. Retrying..."}
         turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": notice})
         turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
-        reply = acp_verdicts.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
+        reply = acp_turns.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
 
         assert (reply.error.code if reply.error else None) == code
 
@@ -425,7 +425,7 @@ class TestTrouble:
         turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
         tokens = {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 2}}}
         response = schema.PromptResponse(stop_reason="end_turn", field_meta=tokens)
-        reply = acp_verdicts.reply("mine", turn, response, "gemini-cli")
+        reply = acp_turns.reply("mine", turn, response, "gemini-cli")
 
         assert reply.text == "Yes."
         assert reply.usage is not None

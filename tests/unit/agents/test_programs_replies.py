@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.agents.configuration import BackendConfig
-from app.agents.programs import catalogue, template, verdicts, wording
+from app.agents.programs import catalogue, results, template, verdicts
 from app.agents.programs.verdicts import ProcessResult
 from tests.unit.agents import program_replies
 
@@ -148,7 +148,7 @@ class TestWording:
     )
     def test_objects_are_found(self, written: bytes) -> None:
         """An object is found on a line, in an array, over many lines, and beside torn ones."""
-        assert list(wording.events(written.splitlines(keepends=True))) == [{"a": 1}]
+        assert list(results.events(written.splitlines(keepends=True))) == [{"a": 1}]
 
     @pytest.mark.parametrize(
         ("written", "expected"),
@@ -162,7 +162,7 @@ class TestWording:
     )
     def test_the_last_object_is_found(self, written: str, expected: object) -> None:
         """What a text ends with is found behind things that only look like it."""
-        assert wording.last_event(written) == expected
+        assert results.last_event(written) == expected
 
     def test_a_megabyte_is_read(self) -> None:
         """A long reply is one like any other."""

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from app import clock, errors
 from app.agents import entries
-from app.agents.scripted import RecordingBackend, ScriptedBackend
-from app.agents.scripts import Script
+from app.agents.scripted import RecordingBackend, Script, ScriptedBackend
 from app.domain import records
 from app.engine import ports
 from tests.unit.agents.prompts import prompt

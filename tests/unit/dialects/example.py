@@ -9,7 +9,7 @@ from typing import Any
 from app.agents import roster
 from app.domain import library
 from app.services import prompts
-from app.tools import checks, performer, registry, workspaces
+from app.tools import checks, performer, registry, workspace
 from tests.unit.dialects import bench
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +75,7 @@ def pipeline(recipe_id: str, project: Path, tier: library.Tier | None = None, **
         working_dir=str(project),
         session_id="sess_1",
     )
-    places = workspaces.Workspaces([project])
+    places = workspace.Workspaces([project])
     made.performers = {
         "tool_call": performer.ToolPerformer(TOOLS, places),
         "check": checks.CheckPerformer(places),

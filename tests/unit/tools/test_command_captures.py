@@ -15,7 +15,7 @@ from app.domain import operations, records, states
 from app.processes import supervisor
 from app.tools import captures
 from app.tools.commands import CommandPerformer
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 
 SECRET = "sk-very-secret-4711"

@@ -22,9 +22,9 @@ from app.domain import operations, plain, states
 from app.engine import interruptions
 from app.processes import commands as processes
 from app.processes import supervisor
-from app.tools import command_outputs
+from app.tools import command_results
 from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 from tests.architecture import sources
 from tests.unit.calls import Harness
 from tests.unit.processes import process_families
@@ -365,7 +365,7 @@ class TestOutputs:
         whole = b"." * before + b"SECRET-0123456789" + b"." * after
         content = whole[max(len(whole) - held, 0) :] if at_end else whole[:held]
         output = processes.Output(content=content, size_bytes=len(whole))
-        said = command_outputs.said(output, limit, plain.Masker(["SECRET-0123456789"]), at_end=at_end)
+        said = command_results.said(output, limit, plain.Masker(["SECRET-0123456789"]), at_end=at_end)
 
         assert not set("SECRT0123456789") & set(said.text.replace("***", ""))
         assert said.truncated == (said.text != "." * before + "***" + "." * after)

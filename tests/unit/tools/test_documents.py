@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tools.story import documents, fields
+from app.tools.story import documents
 
 SCENE = """---
 title: The Arrival
@@ -180,7 +180,7 @@ def test_a_title_is_stated_or_the_first_heading_or_the_files_name(text, title):
 )
 def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
     """Names are folded to lower case with `_` between their words."""
-    field = fields.field_of(line, 3)
+    field = documents.field_of(line, 3)
 
     assert field is not None
     assert (field.name, field.value, field.line) == (name, value, 3)
@@ -189,13 +189,13 @@ def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
 @pytest.mark.parametrize("line", ["no colon", ": value", "http://example.org/x", "10:30", "a" * 60 + ": long", ""])
 def test_other_lines_are_no_fields(line):
     """An address, a time of day and a sentence are no fields."""
-    assert fields.field_of(line, 1) is None
+    assert documents.field_of(line, 1) is None
 
 
 def test_lists_are_split_at_commas_and_semicolons():
     """Blanks, brackets and quotation marks around entries go away."""
-    assert fields.split_list(' Kael, "Mira";  , [Tamsin] ') == ("Kael", "Mira", "Tamsin")
-    assert fields.split_list("") == ()
+    assert documents.split_list(' Kael, "Mira";  , [Tamsin] ') == ("Kael", "Mira", "Tamsin")
+    assert documents.split_list("") == ()
 
 
 @settings(deadline=None)

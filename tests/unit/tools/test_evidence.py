@@ -12,7 +12,7 @@ import pytest
 from app import errors
 from app.domain import operations
 from app.tools.evidence import FILE_BYTES, EvidencePerformer
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 
 TEXT = "The harbour lay quiet.\r\nKael saw\n    that the lantern was dark, and “nobody” came.\n"

@@ -18,8 +18,8 @@ import pytest
 from app import errors
 from app.domain import file_operations
 from app.tools import moves
-from app.tools.move_file import MoveFilePerformer
-from app.tools.workspaces import Workspaces
+from app.tools.moves import MoveFilePerformer
+from app.tools.workspace import Workspaces
 from tests.architecture import sources
 from tests.unit.calls import Harness
 

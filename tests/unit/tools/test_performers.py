@@ -20,8 +20,7 @@ from app.tools.checks import CheckPerformer, CommitFilePerformer
 from app.tools.issue_performer import IssuePerformer, issue_id
 from app.tools.performer import ToolPerformer
 from app.tools.registry import bundled_tools
-from app.tools.workspace import Workspace
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspace, Workspaces
 from tests.unit.calls import Harness
 
 

@@ -14,7 +14,7 @@ from app import errors
 from app.domain import file_operations
 from app.tools import confinement, read_files
 from app.tools.read_files import ReadFilesPerformer
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 
 

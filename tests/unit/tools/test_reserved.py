@@ -22,10 +22,9 @@ from app.domain import file_operations, operations, records
 from app.processes import commands as processes
 from app.processes import folders, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
-from app.tools import checks, commands, find_files, globs, move_file, read_files
+from app.tools import checks, commands, find_files, globs, moves, read_files
 from app.tools.reserved import Reserved, Root
-from app.tools.workspace import Workspace
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspace, Workspaces
 from tests.unit.agents import around
 from tests.unit.calls import Harness
 
@@ -81,7 +80,7 @@ WAYS = [
 def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, Callable[[str], tuple[Any, Any]]]:
     """Return what reaches files, each with the operation that it gets for a folder."""
     command = commands.CommandPerformer(running, places, os.environ)
-    moving = move_file.MoveFilePerformer(places)
+    moving = moves.MoveFilePerformer(places)
     checking, committing = checks.CheckPerformer(places), checks.CommitFilePerformer(places)
 
     def write(way: str) -> operations.Operation:
@@ -242,7 +241,7 @@ def test_a_run_may_use_its_own_artifacts(project: Path, places: Workspaces) -> N
 
 def test_a_folder_that_holds_the_data_is_not_moved(project: Path, places: Workspaces) -> None:
     """A move of a folder above the data directory would take that along."""
-    performer = move_file.MoveFilePerformer(places)
+    performer = moves.MoveFilePerformer(places)
     operation = file_operations.MoveFile(source="book", folder="work")
     with pytest.raises(errors.ToolFailed) as failed:
         asyncio.run(performer.perform(Harness(working_dir=project).call(operation)))

@@ -16,7 +16,7 @@ from app import clock, errors
 from app.domain import file_operations, records, states
 from app.tools import globs
 from app.tools.wait_for_files import WaitForFilesPerformer
-from app.tools.workspaces import Workspaces
+from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 
 

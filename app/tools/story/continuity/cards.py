@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from app.tools.story import canon, documents, fields, matching, prose
+from app.tools.story import canon, documents, matching, prose
 from app.tools.story.canon import Entity
 from app.tools.story.continuity import language
 
@@ -69,7 +69,11 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
         if row and field:
             field, text = row, f"{field} {text}" if "side" in field.lower() and "side" not in text.lower() else text
         found[-1][2].extend(
-            Line(text=f"{label} : {value}" if label else value, line=line, field=fields.name_of(label) if label else "")
+            Line(
+                text=f"{label} : {value}" if label else value,
+                line=line,
+                field=documents.name_of(label) if label else "",
+            )
             for label, value in _paired(field, text)
         )
     return [
@@ -115,8 +119,8 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
     body = documents.body(document)
     for position, (line, text) in enumerate([*body, (len(document.lines) + 1, "")]):
         row = _P.row.match(text)
-        item = fields.ITEM.match(text)
-        field = None if row else fields.field_of(item[2] if item else text, line)
+        item = documents.ITEM.match(text)
+        field = None if row else documents.field_of(item[2] if item else text, line)
         if field and len(field.label.split()) > _FIELD_WORDS:
             field = None
         if (row or item or field or not text.strip() or line in headings) and prose_lines:
@@ -248,7 +252,7 @@ def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         value = line.text.partition(" : ")[2]
         if line.field in language.words("alias_fields"):
-            for part in fields.split_list(value):
+            for part in documents.split_list(value):
                 match = re.match(r"[\"“‘']?((?:the [a-z]|[A-Z])[\w'’ -]{1,40})", part)
                 if match:
                     yield re.split(r" (?:at|in|by|to|among|when|only|for) ", match[1])[0].strip(" '\"”’")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.amplifier import agents, upstream
+from app.dialects.amplifier import agents, parse
 from app.domain import library, operations, records
 from app.domain.states import StepState
 from tests.unit.dialects.amplifier import recipe_harness
@@ -48,7 +48,7 @@ def _exited(stdout: str) -> Any:
 # -- refused by name
 
 
-@pytest.mark.parametrize("field", upstream.INSTEAD)
+@pytest.mark.parametrize("field", parse.INSTEAD)
 @pytest.mark.parametrize("schema", ["1.1", "1.7"])
 def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
     """A field that only later recipes have is refused with what to write instead, whatever the schema."""
@@ -68,7 +68,7 @@ def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
     (found,) = told(document)
 
     assert found.code == "unknown_field"
-    assert found.message == f"belongs to later recipes of Amplifier; {upstream.INSTEAD[field]}"
+    assert found.message == f"belongs to later recipes of Amplifier; {parse.INSTEAD[field]}"
 
 
 def test_one_flaw_for_a_missing_schema_line() -> None:

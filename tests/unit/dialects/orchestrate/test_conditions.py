@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.dialects.orchestrate import conditions, variables
+from app.dialects.orchestrate import steps, variables
 from tests.unit.dialects.orchestrate.workflow_harness import scope
 
 AT = scope(context={"a": "x", "glob": "*.txt"}, steps=({"A": {"json": {"ok": True, "n": 3, "t": "true"}}},))
@@ -12,7 +12,7 @@ AT = scope(context={"a": "x", "glob": "*.txt"}, steps=({"A": {"json": {"ok": Tru
 
 def _condition(**when):
     filler = variables.Filler(AT)
-    return conditions.read(when, filler), filler.gaps
+    return steps.read(when, filler), filler.gaps
 
 
 @pytest.mark.parametrize(

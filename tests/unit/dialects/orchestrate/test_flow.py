@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.dialects.orchestrate import flow
-from app.dialects.orchestrate.flow import Retries, Verdict
+from app.dialects.orchestrate import frames
+from app.dialects.orchestrate.frames import Retries, Verdict
 from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 ON = {"success": {"goto": "S"}, "failure": {"goto": "F"}, "always": {"goto": "_end"}}
@@ -34,7 +34,7 @@ def test_jumps(events, exit_code, target):
     """
     for strict in (True, False):
         for on_error in (None, "stop", "continue"):
-            verdict = flow.verdict(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
+            verdict = frames.verdict(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
 
             assert verdict == Verdict(target=target)
 
@@ -52,7 +52,7 @@ def test_jumps(events, exit_code, target):
 )
 def test_failures_that_nobody_expects(strict, on_error, stops):
     """The command line goes before `strict_flow`; where the run goes on, it is not whole."""
-    verdict = flow.verdict(_on("success"), 1, strict_flow=strict, on_error=on_error)
+    verdict = frames.verdict(_on("success"), 1, strict_flow=strict, on_error=on_error)
 
     assert verdict == Verdict(stops=stops, unhandled=not stops)
 
@@ -80,4 +80,4 @@ def test_failures_that_nobody_expects(strict, on_error, stops):
 )
 def test_tries(given, most, retries):
     """The command line counts for providers that say nothing; a command is tried again only if it says so."""
-    assert flow.retries(given, most, 500) == retries
+    assert frames.retries(given, most, 500) == retries
