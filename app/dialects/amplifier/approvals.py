@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import fields, templates
+from app.dialects.amplifier import schema, templates
 from app.domain import operations, plain, records
 
 NONE_YET: Mapping[str, plain.Json] = {"stage": "", "decision": "", "message": "", "by_default": False}
@@ -22,11 +22,11 @@ def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
         templates.Undefined: its prompt names what does not exist.
     """
     prompt = templates.text(approval["prompt"], scope)
-    seconds = fields.of("approval", approval, "timeout")
+    seconds = schema.of("approval", approval, "timeout")
     return operations.Gate(
         prompt=prompt,
-        options=(fields.APPROVE, fields.DENY),
-        default=fields.of("approval", approval, "default") if seconds else None,
+        options=(schema.APPROVE, schema.DENY),
+        default=schema.of("approval", approval, "default") if seconds else None,
         expires_seconds=float(seconds) if seconds else None,
         shown_sha256=plain.sha256(prompt.encode()),
     )
@@ -37,7 +37,7 @@ def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
     given = record.output if isinstance(record.output, dict) else {}
     return {
         "stage": stage,
-        "decision": given.get("decision", fields.DENY),
+        "decision": given.get("decision", schema.DENY),
         "message": given.get("message") or "",
         "by_default": bool(given.get("by_default")),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app import errors
-from app.dialects.amplifier import agents, calls, conditions, failures, fields, loops, replies, showing, templates
+from app.dialects.amplifier import agents, calls, conditions, failures, loops, replies, schema, showing, templates
 from app.domain import operations, plain, records
 from app.engine import ports
 
@@ -81,7 +81,7 @@ class Asker:
         """
         await self._count(frame)
         try:
-            match step.get("type", fields.TYPES[0]):
+            match step.get("type", schema.TYPES[0]):
                 case "bash":
                     return await self._run_command(step, frame)
                 case "recipe":
@@ -145,7 +145,7 @@ class Asker:
         return self._read(step, calls.result_of_command(output), record)
 
     async def _run_recipe(self, step: _Object, frame: Frame) -> templates.Value:
-        most = self._limits.get("max_depth", fields.default("recursion", "max_depth"))
+        most = self._limits.get("max_depth", schema.default("recursion", "max_depth"))
         if self._ctx.run.depth >= most:
             message = f"there are {self._ctx.run.depth} runs above this one; recursion.max_depth allows {most}"
             raise await self.refuse(frame.key, "recursion_limit", message)

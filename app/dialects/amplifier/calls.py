@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.dialects.amplifier import agents, commands, fields, replies, templates
+from app.dialects.amplifier import agents, commands, replies, schema, templates
 from app.domain import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"
@@ -46,7 +46,7 @@ def agent_calls(
             max_tokens=voice.max_tokens,
             on_cut_off=voice.on_cut_off,
             reply_schema=step.get("reply_schema"),
-            timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
+            timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
             retry=retries(step, agents.TRANSIENT) or backoff(run.recipe),
         )
         for voice in agents.voices(agent, step, run.frozen.get("models", {}))
@@ -70,7 +70,7 @@ def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operat
         cwd=templates.text(step.get("cwd", "."), scope),
         env={**own, **values},
         secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
-        timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
+        timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,
         retry=retries(step, COMMAND_TRANSIENT),
@@ -115,15 +115,15 @@ def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | N
     given = step.get("retry")
     if given is None:
         return None
-    first = float(fields.of("retry", given, "initial_delay"))
-    linear = fields.of("retry", given, "backoff") == "linear"
+    first = float(schema.of("retry", given, "initial_delay"))
+    linear = schema.of("retry", given, "backoff") == "linear"
     return operations.RetryPolicy(
-        max_attempts=fields.of("retry", given, "max_attempts"),
+        max_attempts=schema.of("retry", given, "max_attempts"),
         codes=codes,
         initial_seconds=first,
         factor=1.0 if linear else 2.0,
         added_seconds=first if linear else 0.0,
-        max_seconds=float(fields.of("retry", given, "max_delay")),
+        max_seconds=float(schema.of("retry", given, "max_delay")),
     )
 
 
@@ -133,11 +133,11 @@ def backoff(recipe: _Object) -> operations.RetryPolicy | None:
     if given is None or given.get("enabled") is False:
         return None
     return operations.RetryPolicy(
-        max_attempts=fields.of("backoff", given, "max_attempts"),
+        max_attempts=schema.of("backoff", given, "max_attempts"),
         codes=("rate_limited",),
-        initial_seconds=fields.of("backoff", given, "initial_delay_ms") / 1000,
-        factor=float(fields.of("backoff", given, "multiplier")),
-        max_seconds=fields.of("backoff", given, "max_delay_ms") / 1000,
+        initial_seconds=schema.of("backoff", given, "initial_delay_ms") / 1000,
+        factor=float(schema.of("backoff", given, "multiplier")),
+        max_seconds=schema.of("backoff", given, "max_delay_ms") / 1000,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import agents, commands, declarations, fields, templates, walk
+from app.dialects.amplifier import agents, commands, declarations, schema, templates, walk
 from app.domain import json_schemas, json_text, library, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -112,7 +112,7 @@ def _of_command(step: _Object, place: json_text.Parts) -> _Flaws:
 
 def _of_literals(document: _Object) -> _Flaws:
     """Return the paths that lead into values of the context which have no such part, and which nothing else sets."""
-    version = document.get("schema", fields.FIRST)
+    version = document.get("schema", schema.FIRST)
     declared = document.get("args_schema", {}).get("properties", {})
     known = declarations.values(document.get("context", {}), version)
     # An empty object or list is there to be replaced by what a run is given.
@@ -123,7 +123,7 @@ def _of_literals(document: _Object) -> _Flaws:
             kind, holder = "approval", spot.approval
         else:
             kind, holder = "step", spot.step
-        for field in (field.name for field in fields.KINDS[kind] if field.filled and field.name in holder):
+        for field in (field.name for field in schema.KINDS[kind] if field.filled and field.name in holder):
             for place, text in json_text.texts(holder[field], (*spot.place, field)):
                 for name in dict.fromkeys(templates.names(text)):
                     root, _, path = name.partition(".")

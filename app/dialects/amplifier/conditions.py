@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.dialects.amplifier import fields
+from app.dialects.amplifier import schema
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<variable>\{\{[ \t]*(?P<name>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\})"
@@ -81,7 +81,7 @@ class Both:
 Condition: TypeAlias = Comparison | Not | Both
 
 
-def parse(text: str, version: str = fields.FIRST) -> Condition:
+def parse(text: str, version: str = schema.FIRST) -> Condition:
     """Read a condition.
 
     Args:
@@ -91,7 +91,7 @@ def parse(text: str, version: str = fields.FIRST) -> Condition:
     Raises:
         Unreadable: it does not follow the grammar, or names no variable.
     """
-    reader = _Reader(text, later=version != fields.FIRST)
+    reader = _Reader(text, later=version != schema.FIRST)
     condition = reader.condition()
     if not list(variables(condition)):
         raise Unreadable("names no variable, so it always means the same")
@@ -231,7 +231,7 @@ class _Reader:
         left = self._operand()
         operator = self._take(*_EQUALITIES, *_ORDERS)
         if operator in _ORDERS and not self._later:
-            raise Unreadable(f'{operator} needs schema: "{fields.NEWEST}"; here are == and !=')
+            raise Unreadable(f'{operator} needs schema: "{schema.NEWEST}"; here are == and !=')
         if operator is None:
             if self._later and left.variable:
                 return Comparison(left=left)
@@ -257,7 +257,7 @@ class _Reader:
 
     def _misplaced(self, token: _Token) -> str:
         if not self._later and token.text in ("not", "(", ")"):
-            return f'{token.text!r} needs schema: "{fields.NEWEST}"; or break the condition into several steps'
+            return f'{token.text!r} needs schema: "{schema.NEWEST}"; or break the condition into several steps'
         hint = "" if token.kind == "sign" or token.text in ("and", "or", "not") else "; texts stand in quotes"
         return f"{token.text!r:.40} stands where a value must stand{hint}"
 

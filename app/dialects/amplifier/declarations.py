@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import fields
+from app.dialects.amplifier import schema
 from app.domain import json_schemas, json_text, plain
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
@@ -29,7 +29,7 @@ def is_declaration(value: plain.Json, version: str) -> bool:
     `default` and the like.
     """
     return (
-        version != fields.FIRST
+        version != schema.FIRST
         and isinstance(value, dict)
         and bool(value)
         and value.keys() <= _RULES["properties"].keys()
@@ -41,7 +41,7 @@ def values(context: _Object, version: str) -> dict[str, plain.Json]:
     return {name: value for name, value in context.items() if not is_declaration(value, version)}
 
 
-def schema(declaration: _Object) -> dict[str, plain.Json]:
+def rule_of(declaration: _Object) -> dict[str, plain.Json]:
     """Return the JSON Schema of a declared argument."""
     taken = {name: rule for name, rule in declaration.items() if name != "required"}
     return taken if taken.get("type") != "any" else {name: rule for name, rule in taken.items() if name != "type"}
@@ -60,5 +60,5 @@ def flaws(context: plain.Json, version: str) -> Iterator[errors.Flaw]:
             found = json_schemas.flaws(_RULES, value, place)
             yield from found
             if not found and "default" in value:
-                rule = {part: told for part, told in schema(value).items() if part in ("type", "enum")}
+                rule = {part: told for part, told in rule_of(value).items() if part in ("type", "enum")}
                 yield from json_schemas.flaws(rule, value["default"], (*place, "default"))

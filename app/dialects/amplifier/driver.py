@@ -11,8 +11,8 @@ from app.dialects.amplifier import (
     conditions,
     declarations,
     failures,
-    fields,
     loops,
+    schema,
     showing,
     templates,
     walk,
@@ -35,10 +35,10 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     for index, (place, stage) in enumerate(walk.stages(ctx.run.recipe)):
         if place:
             flow.enter(stage["name"], index)
-        await flow.ask(stage, fields.BEFORE)
+        await flow.ask(stage, schema.BEFORE)
         for step in stage["steps"]:
             await flow.take(step)
-        await flow.ask(stage, fields.AFTER)
+        await flow.ask(stage, schema.AFTER)
     return flow.end()
 
 
@@ -46,7 +46,7 @@ class _Flow:
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
         self._recipe = ctx.run.recipe
-        self._version = self._recipe.get("schema", fields.FIRST)
+        self._version = self._recipe.get("schema", schema.FIRST)
         self._facts = templates.Scope(own=showing.facts(ctx.run), told=False)
         self._first = ctx.run.driver_version == 1
         context = self._recipe.get("context", {})
@@ -87,7 +87,7 @@ class _Flow:
             errors.RunFailed: `approval_denied`; no resume goes past it.
         """
         approval = stage.get("approval") or {}
-        if self._over or not approval.get("required") or fields.when(approval) != when:
+        if self._over or not approval.get("required") or schema.when(approval) != when:
             return
         key = f"approval:{stage['name']}"
         try:
@@ -101,12 +101,12 @@ class _Flow:
         if "output" in approval:
             self._scope.set(approval["output"], answer)
             self._shown.fill_one(approval["output"], answer, key)
-        if answer["decision"] != fields.APPROVE:
+        if answer["decision"] != schema.APPROVE:
             raise approvals.denied(key, answer)
 
     def end(self) -> runs.Ending:
         """Show the result, and tell how it was reached."""
-        self._shown.result(fields.final(self._recipe), self._scope)
+        self._shown.result(schema.final(self._recipe), self._scope)
         return self._shown.ending(skipped=self._over)
 
     # -- one step
@@ -120,13 +120,13 @@ class _Flow:
         try:
             value = await self._repeated(step, here)
         except failures.StepFailed as failure:
-            follows = step.get("on_error", fields.FAIL)
-            if follows == fields.FAIL:
+            follows = step.get("on_error", schema.FAIL)
+            if follows == schema.FAIL:
                 raise
             self._shown.went_past(failure)
-            value = self._left(step, failure, here) if follows == fields.CONTINUE and not self._first else None
+            value = self._left(step, failure, here) if follows == schema.CONTINUE and not self._first else None
             frame.scope.leave(inner)
-            if follows == fields.SKIP_REMAINING:
+            if follows == schema.SKIP_REMAINING:
                 raise failures.Remaining from failure
             return value
         except failures.Remaining:
@@ -156,7 +156,7 @@ class _Flow:
     async def _body(self, loop: _Object, step: _Object, frame: Frame) -> templates.Value:
         if "nested_foreach" in loop:
             return await self._each(loop["nested_foreach"], step, frame)
-        body = fields.body_of(step)
+        body = schema.body_of(step)
         if body is not None:
             return await self._group(step, body, frame)
         return await self._asker.act(step, frame)
@@ -174,7 +174,7 @@ class _Flow:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
             taken = {name: self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
             values = await self._at_once(frame, frames, taken, width)
-        if body == fields.STEPS:
+        if body == schema.STEPS:
             return list(values.values())[-1]
         return {name: templates.spoken(value) for name, value in values.items()}
 
@@ -215,7 +215,7 @@ class _Flow:
             there = frame.inside(f"{frame.key}[{number}]", inner)
             results.append(await self._iteration(loop, step, there))
             # An iteration that failed has no result to look at.
-            breaks = fields.break_of(loop)
+            breaks = schema.break_of(loop)
             asked = breaks if there.key not in self._lost else None
             over = asked is not None and await self._holds(loop, asked, f"{there.key}:{asked}", inner, step)
             frame.scope.leave(inner)
@@ -237,7 +237,7 @@ class _Flow:
     async def _iteration(self, loop: _Object, step: _Object, frame: Frame) -> plain.Json:
         goes_on = loop.get("continue_on_error", False)
         if not self._first:
-            goes_on = goes_on or step.get("on_error") == fields.CONTINUE
+            goes_on = goes_on or step.get("on_error") == schema.CONTINUE
         value = await self._past(goes_on, self._body, frame, loop, step)
         asking.set_variable(step, "output", value, frame)
         return templates.spoken(value)

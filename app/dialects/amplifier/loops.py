@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.dialects.amplifier import fields, templates
+from app.dialects.amplifier import schema, templates
 from app.domain import json_schemas, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -45,19 +45,19 @@ def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
 
 def limit(loop: _Object) -> int:
     """Return the most iterations of a loop."""
-    most: int = loop.get("max_while_iterations", loop.get("max_iterations", fields.DEFAULT_ITERATIONS))
+    most: int = loop.get("max_while_iterations", loop.get("max_iterations", schema.DEFAULT_ITERATIONS))
     return most
 
 
 def variables(loop: _Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
     """Return what an iteration's variables hold."""
-    own = {loop.get("as", fields.DEFAULT_ITEM): item} if "foreach" in loop else {}
+    own = {loop.get("as", schema.DEFAULT_ITEM): item} if "foreach" in loop else {}
     return own | ({loop["index_as"]: index} if "index_as" in loop else {})
 
 
 def counters(index: int) -> dict[str, templates.Value]:
     """Return the names by which an iteration of a loop with a condition knows its position."""
-    return dict(zip(fields.COUNTERS, (index, index + 1), strict=True))
+    return dict(zip(schema.COUNTERS, (index, index + 1), strict=True))
 
 
 def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:

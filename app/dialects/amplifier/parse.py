@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects import yaml_text
-from app.dialects.amplifier import declarations, fields, rules, schema, templates, walk
+from app.dialects.amplifier import declarations, rules, schema, templates, walk
 from app.domain import json_schemas, library, plain
 
 DIALECT = "amplifier"
@@ -74,18 +74,18 @@ def parse(source: str) -> library.Recipe:
 def flaws(document: plain.Json) -> _Flaws:
     """Return everything that is wrong with a recipe, wherever its text came from."""
     version, problem = _version(document)
-    if version == fields.FIRST and isinstance(document, dict):
+    if version == schema.FIRST and isinstance(document, dict):
         later = _of_later(document)
         if later:
             yield _needed(later)
-            version, problem = fields.NEWEST, None
+            version, problem = schema.NEWEST, None
             document = document | {"schema": version}
     judged = document | {"schema": version} if problem else document
     yield from map(_explained, _breaches(version, judged))
     if problem:
         yield json_schemas.flaw(("schema",), "unknown_version", problem)
     if isinstance(document, dict):
-        if version != fields.FIRST and "steps" not in document and "stages" not in document:
+        if version != schema.FIRST and "steps" not in document and "stages" not in document:
             yield json_schemas.flaw((), "missing_field", "has neither steps nor stages")
         yield from rules.flaws(document, version)
 
@@ -97,10 +97,10 @@ def args_schema(document: _Object) -> dict[str, plain.Json]:
     """
     own, context = document.get("args_schema", {}), document.get("context", {})
     declared, required = own.get("properties", {}), list(own.get("required", ()))
-    properties, version = dict(declared), document.get("schema", fields.FIRST)
+    properties, version = dict(declared), document.get("schema", schema.FIRST)
     for name, value in context.items():
         if declarations.is_declaration(value, version):
-            properties[name] = {**declarations.schema(value), **properties.get(name, {})}
+            properties[name] = {**declarations.rule_of(value), **properties.get(name, {})}
             required += [name] if declarations.is_required(value) else []
         elif is_empty(value):
             required += [name] if name not in declared else []
@@ -121,14 +121,14 @@ def is_empty(value: plain.Json) -> bool:
 
 def _version(document: plain.Json) -> tuple[str, str | None]:
     """Return the version that a document is judged by, and what is wrong with the one that it names."""
-    named = document.get("schema", fields.FIRST) if isinstance(document, dict) else fields.FIRST
-    if named in fields.VERSIONS and isinstance(named, str):
+    named = document.get("schema", schema.FIRST) if isinstance(document, dict) else schema.FIRST
+    if named in schema.VERSIONS and isinstance(named, str):
         return named, None
     meant = templates.written(named)
     if isinstance(named, int | float) and not isinstance(named, bool):
-        judged = meant if meant in fields.VERSIONS else fields.NEWEST
+        judged = meant if meant in schema.VERSIONS else schema.NEWEST
         return judged, f'is a number; write it in quotes: "{meant}"'
-    return fields.NEWEST, f"{meant!r:.40} is no version of the language; there are {', '.join(fields.VERSIONS)}"
+    return schema.NEWEST, f"{meant!r:.40} is no version of the language; there are {', '.join(schema.VERSIONS)}"
 
 
 def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
@@ -137,19 +137,19 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 
 def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
     """Return the fields that only the newest version has; a recipe with any of them is judged by that one."""
-    unknown = [flaw for flaw in _breaches(fields.FIRST, document) if flaw.code == _UNKNOWN]
+    unknown = [flaw for flaw in _breaches(schema.FIRST, document) if flaw.code == _UNKNOWN]
     if not unknown:
         return []
-    newest = document | {"schema": fields.NEWEST}
-    still = {flaw.path for flaw in _breaches(fields.NEWEST, newest) if flaw.code == _UNKNOWN}
+    newest = document | {"schema": schema.NEWEST}
+    still = {flaw.path for flaw in _breaches(schema.NEWEST, newest) if flaw.code == _UNKNOWN}
     return [flaw for flaw in unknown if flaw.path not in still]
 
 
 def _needed(later: list[errors.Flaw]) -> errors.Flaw:
     """Return the one flaw of a recipe that does not say that it is of the newest version."""
     others = f", and so do {len(later) - 1} other fields" if len(later) > 1 else ""
-    wanted = f'schema: "{fields.NEWEST}"'
-    message = f"needs {wanted}{others}; write {wanted} at the top of the recipe, which is read as {fields.FIRST}"
+    wanted = f'schema: "{schema.NEWEST}"'
+    message = f"needs {wanted}{others}; write {wanted} at the top of the recipe, which is read as {schema.FIRST}"
     return dataclasses.replace(later[0], code="needs_schema", message=message)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import conditions, declarations, fields, templates, walk
+from app.dialects.amplifier import conditions, declarations, schema, templates, walk
 from app.domain import json_schemas, json_text, plain
 
 MOST_STEPS = 2_000
@@ -76,7 +76,7 @@ def flaws(document: _Object, version: str) -> _Flaws:
         if not spot.inner:
             yield from _of_id(spot, ids)
             yield from _of_dependencies(spot, document)
-            if version != fields.FIRST:
+            if version != schema.FIRST:
                 yield from _of_type(spot)
             if "reply_schema" in spot.step:
                 yield from json_schemas.schema_flaws(spot.step["reply_schema"], (*spot.place, "reply_schema"))
@@ -154,7 +154,7 @@ def _of_dependencies(spot: walk.Spot, document: _Object) -> _Flaws:
 
 def _of_type(spot: walk.Spot) -> _Flaws:
     step = spot.step
-    kind = step.get("type", fields.TYPES[0]) if fields.body_of(step) is None else "substeps"
+    kind = step.get("type", schema.TYPES[0]) if schema.body_of(step) is None else "substeps"
     if kind not in _OF_TYPE:
         return
     if kind == "substeps" and "type" in step:
@@ -171,7 +171,7 @@ def _of_type(spot: walk.Spot) -> _Flaws:
 
 def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
     step = spot.step
-    known = {field.name for field in fields.KINDS["step"] if field.known_in(version)}
+    known = {field.name for field in schema.KINDS["step"] if field.known_in(version)}
     for name, loops in _OF_LOOP.items():
         if name in step and name in known and not any(loop in step for loop in loops):
             message = f"means nothing without {' or '.join(loops)}"
@@ -180,11 +180,11 @@ def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
         if one in step and other in step:
             message = f"has {one} and {other}, which exclude one another"
             yield json_schemas.flaw(spot.place, "exclusive_fields", message)
-    breaks = fields.break_of(step)
+    breaks = schema.break_of(step)
     if breaks is not None and step.get("parallel") not in (None, False):
         message = "cannot end a loop whose iterations go on at once"
         yield json_schemas.flaw((*spot.place, breaks), "exclusive_fields", message)
-    if "index_as" in step and step["index_as"] == step.get("as", fields.DEFAULT_ITEM):
+    if "index_as" in step and step["index_as"] == step.get("as", schema.DEFAULT_ITEM):
         yield json_schemas.flaw((*spot.place, "index_as"), "exclusive_fields", "is the name of the item")
     looped = step.get("foreach")
     if isinstance(looped, str) and templates.reference(looped) is None and templates.problem_of(looped) is None:
@@ -201,7 +201,7 @@ def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:
     for name in updated if isinstance(updated, dict) else ():
         if name in walk.reserved(check.version):
             yield _reserved((*spot.place, "update_context", name), name)
-    for field in fields.KINDS["nested_foreach" if spot.inner else "step"]:
+    for field in schema.KINDS["nested_foreach" if spot.inner else "step"]:
         if field.filled and field.name in step:
             known = spot.inside
             if field.name in ("break_if", "break_when", "update_context"):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.dialects.amplifier import agents, approvals, calls, failures, fields, templates, walk
+from app.dialects.amplifier import agents, approvals, calls, failures, schema, templates, walk
 from app.domain import plain, runs, slots
 from app.engine import ports
 
@@ -23,7 +23,7 @@ def facts(run: runs.RunStart) -> dict[str, templates.Value]:
         "recipe": {name: recipe[name] for name in ("name", "version", "description")},
         "session": {"id": run.run_id, "started": run.created_at, "project": slug(run.working_dir)},
     }
-    if recipe.get("schema", fields.FIRST) != fields.FIRST:
+    if recipe.get("schema", schema.FIRST) != schema.FIRST:
         known[templates.APPROVAL] = dict(approvals.NONE_YET)
     return known
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.dialects.amplifier import fields, templates
+from app.dialects.amplifier import schema, templates
 from app.domain import json_text, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -63,7 +63,7 @@ class Question:
 
 def reserved(version: str) -> tuple[str, ...]:
     """Return the names that no variable can have."""
-    return templates.RESERVED if version == fields.FIRST else (*templates.RESERVED, templates.APPROVAL)
+    return templates.RESERVED if version == schema.FIRST else (*templates.RESERVED, templates.APPROVAL)
 
 
 def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
@@ -96,7 +96,7 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
     for place, stage in stages(document):
         asked = _mapping(stage.get("approval")) if place else {}
         question = Question(place=(*place, "approval"), approval=asked, known=known)
-        before = asked.get("when") in (fields.BEFORE, f"{fields.BEFORE}_stage")
+        before = asked.get("when") in (schema.BEFORE, f"{schema.BEFORE}_stage")
         if before:
             yield question
             known |= _named(asked.get("output"))
@@ -142,7 +142,7 @@ def looped(document: _Object) -> _Names:
 
 def body(step: _Object) -> Iterator[tuple[str, int, _Object]]:
     """Return the steps inside of a step, each with the field and the position that it has there."""
-    for name in (fields.SUBSTEPS, fields.STEPS):
+    for name in (schema.SUBSTEPS, schema.STEPS):
         yield from ((name, index, substep) for index, substep in _objects(step.get(name)))
 
 
@@ -156,7 +156,7 @@ def set_by(step: _Object) -> _Names:
 def _placed(items: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, _Object]]:
     for index, step in _objects(items):
         yield (*place, index), step
-        for name in (fields.SUBSTEPS, fields.STEPS):
+        for name in (schema.SUBSTEPS, schema.STEPS):
             yield from _placed(step.get(name), (*place, index, name))
 
 
@@ -173,7 +173,7 @@ def _positions(step: _Object) -> int:
     length, loop = 0, step if "foreach" in step or "while_condition" in step else {}
     while loop:
         most = loop.get("max_while_iterations", loop.get("max_iterations"))
-        length += len(f"[{(most if isinstance(most, int) else fields.DEFAULT_ITERATIONS) - 1}]")
+        length += len(f"[{(most if isinstance(most, int) else schema.DEFAULT_ITERATIONS) - 1}]")
         loop = _mapping(loop.get("nested_foreach"))
     return length
 
@@ -200,7 +200,7 @@ def _of_step(step: _Object, place: json_text.Parts, known: _Names, earlier: tupl
         for name, index, substep in body(step):
             yield from _of_step(substep, (*place, name, index), inside, earlier)
     else:
-        for name in (fields.SUBSTEPS, fields.STEPS):
+        for name in (schema.SUBSTEPS, schema.STEPS):
             yield from _in_order(step.get(name), (*place, name), inside, earlier)
 
 
@@ -210,8 +210,8 @@ def _ids(step: _Object) -> tuple[str, ...]:
 
 
 def _loop_variables(loop: _Object) -> _Names:
-    found = _named(loop.get("index_as")) | frozenset(fields.COUNTERS if "while_condition" in loop else ())
-    return found | _named(loop.get("as", fields.DEFAULT_ITEM)) if "foreach" in loop else found
+    found = _named(loop.get("index_as")) | frozenset(schema.COUNTERS if "while_condition" in loop else ())
+    return found | _named(loop.get("as", schema.DEFAULT_ITEM)) if "foreach" in loop else found
 
 
 def _named(value: plain.Json) -> _Names:
@@ -250,11 +250,11 @@ def _flow(document: _Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Ed
         approval = stage.get("approval", {}) if place else {}
         asked = approval if approval.get("required") else None
         question = {"id": f"approval:{stage.get('name')}", "label": stage.get("name", ""), "kind": "gate"}
-        if asked and fields.when(asked) == fields.BEFORE:
+        if asked and schema.when(asked) == schema.BEFORE:
             yield question, "", []
         for step in stage["steps"]:
             yield _node(step), _why(step), list(_inside(step))
-        if asked and fields.when(asked) != fields.BEFORE:
+        if asked and schema.when(asked) != schema.BEFORE:
             yield question, "", []
 
 
@@ -267,7 +267,7 @@ def _inside(step: _Object) -> Iterator[tuple[_Edge, _Edge]]:
 
 def _node(step: _Object) -> _Edge:
     kind = {"bash": "command", "recipe": "recipe"}.get(step.get("type", ""), "agent")
-    return {"id": step["id"], "label": step["id"], "kind": kind if fields.body_of(step) is None else "group"}
+    return {"id": step["id"], "label": step["id"], "kind": kind if schema.body_of(step) is None else "group"}
 
 
 def _why(step: _Object) -> str:

@@ -7,12 +7,12 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import fields, providers, results, variables
-from app.domain import json_text, operations, plain
+from app.dialects.orchestrate import schema
+from app.domain import json_text, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -55,7 +55,7 @@ _LATER: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """Fields of the language's later versions upstream, by kind of object and version."""
 LATER_VERSIONS = tuple(
     sorted(
-        {version for kind in _LATER.values() for version in kind if version not in fields.VERSIONS} | {"1.4", "2.4"},
+        {version for kind in _LATER.values() for version in kind if version not in schema.VERSIONS} | {"1.4", "2.4"},
         key=lambda version: tuple(map(int, version.split("."))),
     )
 )
@@ -112,7 +112,7 @@ def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) 
     listed = list(found)
     places = {
         json_text.json_path((*place, name)): (kind, name, item)
-        for place, kind, value in fields.objects("workflow", document if listed else None)
+        for place, kind, value in schema.objects("workflow", document if listed else None)
         for name, item in value.items()
     }
     for flaw in listed:
@@ -129,14 +129,14 @@ def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) 
 def _of_unknown(kind: str, name: str, version: str) -> tuple[str, str]:
     if name in _GONE:
         return "removed_field", _GONE[name]
-    own = next((field for field in fields.KINDS[kind] if field.name == name), None)
+    own = next((field for field in schema.KINDS[kind] if field.name == name), None)
     if own is not None:
         return "needs_version", f'needs version: "{own.since}" or higher; this workflow says "{version}"'
-    known = [field.name for field in fields.KINDS[kind] if field.known_in(version)]
+    known = [field.name for field in schema.KINDS[kind] if field.known_in(version)]
     listed = f"its fields are {', '.join(known)}"
     later = next((since for since, names in _LATER.get(kind, {}).items() if name in names), None)
     if later is not None:
-        message = f"belongs to upstream's version {later}; Control Room runs {', '.join(fields.VERSIONS)}"
+        message = f"belongs to upstream's version {later}; Control Room runs {', '.join(schema.VERSIONS)}"
         return "later_field", f"{message}; {listed}"
     return "unknown_field", f"is not a known field{_guess(kind, name, known)}; {listed}"
 
@@ -189,52 +189,3 @@ def _argv(text: str) -> str:
 def _quoted(value: plain.Json) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else "[…]" if isinstance(value, list) else "…"
-
-
-_VALUE_CHARACTERS = 1000
-
-
-def notes(
-    step: _Object,
-    scope: variables.Scope,
-    command: operations.Command,
-    fitting: Mapping[str, Sequence[str]],
-    prompt: str,
-) -> dict[str, str]:
-    """Return the texts of a step's debug logs, by the endings of their names."""
-    told = {
-        "variables": {name: _value(name, scope) for name in dict.fromkeys(_names(step))},
-        "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
-        "command": results.shown(command.argv),
-        "input_file": step.get("input_file"),
-        "output_file": command.output_file,
-        "env": sorted(command.env),
-        "secrets": list(command.secrets),
-    }
-    texts = {"debug": json.dumps(told, indent=2, ensure_ascii=False) + "\n"}
-    return {**texts, "prompt.txt": prompt} if prompt else texts
-
-
-def debug(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
-    """Return what the state tells of a command that is debugged."""
-    told: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
-    if called.ignored:
-        told["ignored_params"] = list(called.ignored)
-    return told | ({"env_count": output["env_count"]} if "env_count" in output else {})
-
-
-def _value(name: str, scope: variables.Scope) -> plain.Json:
-    found = variables.resolved(name, scope)
-    return None if isinstance(found, variables.Gap) else variables.written(found)[:_VALUE_CHARACTERS]
-
-
-def _names(template: plain.Json) -> Iterator[str]:
-    match template:
-        case str():
-            yield from variables.names(template)
-        case Mapping():
-            for part in template.values():
-                yield from _names(part)
-        case list() | tuple():
-            for part in template:
-                yield from _names(part)

@@ -6,17 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import yaml_text
-from app.dialects.orchestrate import (
-    dependencies,
-    explanations,
-    fields,
-    providers,
-    schema,
-    scopes,
-    steps,
-    variables,
-)
+from app.dialects import field_tables, yaml_text
+from app.dialects.orchestrate import dependencies, explanations, providers, schema, scopes, steps, variables
 from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"
@@ -37,7 +28,7 @@ def parse(source: str, stem: str) -> library.Recipe:
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
-    document = _with_built_in_providers(fields.completed("workflow", yaml_text.valid(source, flaws, "The workflow")))
+    document = _with_built_in_providers(schema.completed("workflow", yaml_text.valid(source, flaws, "The workflow")))
     return library.Recipe(
         recipe_id=stem,
         dialect=DIALECT,
@@ -45,7 +36,7 @@ def parse(source: str, stem: str) -> library.Recipe:
         document=document,
         source_sha256=plain.sha256(source.encode(errors="replace")),
         args_schema=_args_schema(document),
-        options_schema=fields.OPTIONS,
+        options_schema=schema.OPTIONS,
         total_steps=None if scopes.may_repeat(document) else len(document["steps"]),
     )
 
@@ -88,15 +79,15 @@ def _version(document: plain.Json) -> tuple[str, bool]:
     """Return the version that a document is judged by, and whether it names one that there is not."""
     named = document.get("version") if isinstance(document, dict) else None
     meant = variables.written(named)
-    known = meant in fields.VERSIONS
+    known = meant in schema.VERSIONS
     told = isinstance(named, str | int | float) and not isinstance(named, bool)
-    return (meant if known else fields.NEWEST), told and not (known and isinstance(named, str))
+    return (meant if known else schema.NEWEST), told and not (known and isinstance(named, str))
 
 
 def _of_version(named: plain.Json) -> str:
     if not isinstance(named, str):
         return f'is a number; write it in quotes: "{named}"'
-    known = f"Control Room runs {', '.join(fields.VERSIONS)}"
+    known = f"Control Room runs {', '.join(schema.VERSIONS)}"
     if named in explanations.LATER_VERSIONS:
         return f"{named!r} is a version that the language has upstream; {known}"
     return f"{named!r:.40} is not a version of the language; {known}"
@@ -110,7 +101,7 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 
 
 def _of_texts(document: _Object) -> _Flaws:
-    for place, field, value in fields.found("workflow", document):
+    for place, field, value in schema.found("workflow", document):
         if field.path is not None:
             yield from _of_paths(place, field, value)
         if field.filled:
@@ -124,7 +115,7 @@ def _of_texts(document: _Object) -> _Flaws:
             yield json_schemas.flaw(where, "env_namespace", message)
 
 
-def _of_paths(place: json_text.Parts, field: fields.Field, value: plain.Json) -> _Flaws:
+def _of_paths(place: json_text.Parts, field: field_tables.Field, value: plain.Json) -> _Flaws:
     for where, text in json_text.texts(value, place):
         problem = dependencies.problem_of_template(text, pattern=field.path == "glob")
         if problem is not None:

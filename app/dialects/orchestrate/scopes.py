@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.dialects.orchestrate import fields
+from app.dialects.orchestrate import schema
 from app.domain import json_schemas, json_text, plain
 
 Step: TypeAlias = Mapping[str, plain.Json]
@@ -93,11 +93,11 @@ def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json
     Args:
         everywhere: Names of all steps of the workflow.
     """
-    if target == fields.END or spot.scope.find(target) is not None:
+    if target == schema.END or spot.scope.find(target) is not None:
         return None
     if target in everywhere:
         return "goto_into_loop", f"leads to {target:.80}, which is inside of a loop; a `goto` leads out of loops only"
-    near = json_schemas.nearest(target, [*spot.scope.names(), fields.END])
+    near = json_schemas.nearest(target, [*spot.scope.names(), schema.END])
     return "unknown_step", f"leads to {target!r:.80}, which is no step here{near}"
 
 

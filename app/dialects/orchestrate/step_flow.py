@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from app.dialects.orchestrate import (
     dependencies,
-    explanations,
     frames,
     providers,
     results,
@@ -27,6 +27,7 @@ WAITING, LEFT_BEHIND = "waiting", "left_behind"
 """What notes are called, behind the key of their step."""
 
 _Object: TypeAlias = Mapping[str, plain.Json]
+_VALUE_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +170,11 @@ class _Taking:
         called = await (self._provider(prompt) if "provider" in self._step else self._argv(prompt))
         command = await self._command(called)
         traced = bool(self._ctx.run.options.get("debug"))
-        notes = explanations.notes(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
+        notes = _trace(self._step, self._spot.scope, command, self._needs.fitting, prompt) if traced else {}
         output = await self._perform(self._spot.key, command, notes) or {}
         provides = "provider" in self._step
         made = results.of_command(self.taken.records, output, called.argv, provides=provides)
-        told = explanations.debug(self._ctx.run.working_dir, called, output) if traced else {}
+        told = _debugged(self._ctx.run.working_dir, called, output) if traced else {}
         if self._is_current and (left := results.left_behind(output)):
             self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
         self._settle(made, {**self._injected, **told})
@@ -296,3 +297,49 @@ class _Taking:
     def _stop(self) -> NoReturn:
         self._settle(results.of_refusal(self.taken.records))
         raise _Stopped
+
+
+def _trace(
+    step: _Object,
+    scope: variables.Scope,
+    command: operations.Command,
+    fitting: Mapping[str, Sequence[str]],
+    prompt: str,
+) -> dict[str, str]:
+    """Return the texts of a step's debug logs, by the endings of their names."""
+    told = {
+        "variables": {name: _value(name, scope) for name in dict.fromkeys(_names_in(step))},
+        "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
+        "command": results.shown(command.argv),
+        "input_file": step.get("input_file"),
+        "output_file": command.output_file,
+        "env": sorted(command.env),
+        "secrets": list(command.secrets),
+    }
+    texts = {"debug": json.dumps(told, indent=2, ensure_ascii=False) + "\n"}
+    return {**texts, "prompt.txt": prompt} if prompt else texts
+
+
+def _debugged(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
+    """Return what the state tells of a command that is debugged."""
+    told: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
+    if called.ignored:
+        told["ignored_params"] = list(called.ignored)
+    return told | ({"env_count": output["env_count"]} if "env_count" in output else {})
+
+
+def _value(name: str, scope: variables.Scope) -> plain.Json:
+    found = variables.resolved(name, scope)
+    return None if isinstance(found, variables.Gap) else variables.written(found)[:_VALUE_CHARACTERS]
+
+
+def _names_in(template: plain.Json) -> Iterator[str]:
+    match template:
+        case str():
+            yield from variables.names(template)
+        case Mapping():
+            for part in template.values():
+                yield from _names_in(part)
+        case list() | tuple():
+            for part in template:
+                yield from _names_in(part)

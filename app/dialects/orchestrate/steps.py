@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import fields, providers, scopes, variables
+from app.dialects.orchestrate import providers, schema, scopes, variables
 from app.domain import json_schemas, json_text, plain
 
 _BOTH = ("provider", "command")
@@ -53,7 +53,7 @@ def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
 
 def form(step: _Object) -> str | None:
     """Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them."""
-    present = [name for name in fields.FORMS if name in step]
+    present = [name for name in schema.FORMS if name in step]
     return present[0] if len(present) == 1 else None
 
 
@@ -70,9 +70,9 @@ def _of_name(spot: scopes.Spot) -> _Flaws:
 
 
 def _of_forms(spot: scopes.Spot) -> _Flaws:
-    present = [name for name in fields.FORMS if name in spot.step]
+    present = [name for name in schema.FORMS if name in spot.step]
     if not present:
-        message = f"does nothing: it needs one of {', '.join(fields.FORMS)}"
+        message = f"does nothing: it needs one of {', '.join(schema.FORMS)}"
         yield json_schemas.flaw(spot.place, "missing_field", message)
     if len(present) > 1:
         message = f"has {' and '.join(present)}, which exclude one another"
@@ -88,7 +88,7 @@ def _of_forms(spot: scopes.Spot) -> _Flaws:
 def _of_capture(spot: scopes.Spot) -> _Flaws:
     step = spot.step
     for name in _JSON_ONLY:
-        if step.get("output_capture", "text") != fields.JSON and step.get(name, False) is not False:
+        if step.get("output_capture", "text") != schema.JSON and step.get(name, False) is not False:
             message = "means something only with `output_capture: json`"
             yield json_schemas.flaw((*spot.place, name), "needs_json_capture", message)
     for name in ("output_schema", "output_require"):
@@ -184,8 +184,8 @@ def graph(document: _Step) -> dict[str, plain.Json]:
     """
     nodes: list[plain.Json] = []
     edges = list(_edges(document["steps"], "", {}, nodes))
-    if any(edge["target"] == fields.END for edge in edges):
-        nodes.append({"id": fields.END, "label": fields.END, "kind": "exit"})
+    if any(edge["target"] == schema.END for edge in edges):
+        nodes.append({"id": schema.END, "label": schema.END, "kind": "exit"})
     return {"nodes": nodes, "edges": edges}
 
 
@@ -193,7 +193,7 @@ def _edges(
     listed: Sequence[_Step], prefix: str, around: _Ids, nodes: list[plain.Json]
 ) -> Iterator[dict[str, plain.Json]]:
     ids = {step["name"]: f"{prefix}{step['name']}" for step in listed}
-    seen = {**around, **ids, fields.END: fields.END}
+    seen = {**around, **ids, schema.END: schema.END}
     for step, following in itertools.zip_longest(listed, listed[1:]):
         here = ids[step["name"]]
         nodes.append({"id": here, "label": step["name"], "kind": form(step)})

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from app.dialects.amplifier import fields, parse, rules, walk
+from app.dialects.amplifier import parse, rules, schema, walk
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import flaws, later, parsed, recipe, staged, step, told
 
@@ -387,7 +387,7 @@ def test_later_fields_of_recipes_need_their_version(field, value):
 
 def test_every_later_field_is_tried_here():
     """The two lists above are all the later fields that there are."""
-    newer = {field.name for field in fields.KINDS["step"] if field.since != "1.1"}
+    newer = {field.name for field in schema.KINDS["step"] if field.since != "1.1"}
 
     assert newer == set(LATER_STEPS)
 

@@ -8,7 +8,7 @@ import re
 import jsonschema
 import pytest
 
-from app.dialects.amplifier import fields, schema
+from app.dialects.amplifier import schema
 from app.domain import json_schemas
 from tests.unit.dialects import reference
 from tests.unit.dialects.amplifier import recipe_harness
@@ -26,7 +26,7 @@ def test_the_published_schema_is_the_one_in_use(name):
     assert published["properties"]["schema"]["enum"] == [name.removeprefix("amplifier-")]
 
 
-@pytest.mark.parametrize("version", fields.VERSIONS)
+@pytest.mark.parametrize("version", schema.VERSIONS)
 def test_every_object_of_a_schema_is_strict(version):
     """No object takes a field that its version does not name, and each part of a schema is used."""
     made = schema.json_schema(version)
@@ -44,11 +44,11 @@ def test_versions_only_add():
             for kind, part in {**schema.json_schema(version)["$defs"], "recipe": schema.json_schema(version)}.items()
             for name in part["properties"]
         }
-        for version in fields.VERSIONS
+        for version in schema.VERSIONS
     ]
 
     assert names[0] < names[1]
-    assert len(names[1]) == sum(map(len, fields.KINDS.values()))
+    assert len(names[1]) == sum(map(len, schema.KINDS.values()))
 
 
 def test_editors_see_which_version_it_is():
@@ -61,7 +61,7 @@ def test_editors_see_which_version_it_is():
 
 def test_defaults_are_values_that_are_allowed():
     """What holds where a field is left out fits the schema."""
-    for kind in fields.KINDS.values():
+    for kind in schema.KINDS.values():
         for field in kind:
             if "default" in field.rule:
                 assert json_schemas.flaws(field.rule, field.rule["default"]) == []
@@ -82,7 +82,7 @@ TITLES = {
 }
 
 
-@pytest.mark.parametrize("kind", fields.KINDS)
+@pytest.mark.parametrize("kind", schema.KINDS)
 def test_the_reference_documents_every_field(kind):
     """The tables of docs/reference/amplifier.md list the fields of the language as the schemas do."""
     documented = {row[0]: row[1:7] for row in reference.tables(REFERENCE, 5)[TITLES[kind]]}
@@ -96,9 +96,9 @@ def test_the_reference_documents_every_field(kind):
             "yes" if field.filled else "no",
             field.meaning,
         ]
-        for field in fields.KINDS[kind]
+        for field in schema.KINDS[kind]
     }
-    assert list(documented) == [field.name for field in fields.KINDS[kind]]
+    assert list(documented) == [field.name for field in schema.KINDS[kind]]
 
 
 def test_the_reference_names_every_code():
@@ -126,6 +126,6 @@ def test_the_example_of_the_reference():
 
 
 def _required(field):
-    if field.required_in == fields.VERSIONS:
+    if field.required:
         return "yes"
     return f"in {field.required_in[0]}" if field.required_in else "no"

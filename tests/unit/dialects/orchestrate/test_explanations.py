@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.orchestrate import explanations, fields
+from app.dialects.orchestrate import explanations, schema
 from tests.unit.dialects.orchestrate.workflow_harness import loop, step, told, workflow
 
 
@@ -36,7 +36,7 @@ def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
 
 def test_all_fields_are_listed() -> None:
     """A field that resembles none is answered with every field of the object, those of the version only."""
-    of_step = [field.name for field in fields.KINDS["step"] if field.known_in("1.1")]
+    of_step = [field.name for field in schema.KINDS["step"] if field.known_in("1.1")]
 
     assert message(workflow(step(zzz=1), version="1.1")) == f"is not a known field; its fields are {', '.join(of_step)}"
     assert message({**workflow(step()), "zzz": 1}).endswith(
@@ -97,7 +97,7 @@ def test_a_command_of_a_provider_is_answered_alike() -> None:
 def test_tables_name_fields_that_there_are() -> None:
     """What is meant is a field of its kind, and no field of ours is taken for a later one of the same version."""
     for kind, names in explanations._MEANT.items():
-        known = {field.name for field in fields.KINDS[kind]}
+        known = {field.name for field in schema.KINDS[kind]}
 
         assert {meant.partition(":")[0] for meant in names.values()} <= known
         assert not names.keys() & known

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.dialects.orchestrate import fields, parse
+from app.dialects.orchestrate import parse, schema
 from tests.unit.dialects.orchestrate.workflow_harness import flaws, loop, parsed, step, told, workflow
 
 INBOX = """\
@@ -177,13 +177,13 @@ LATER = {
 
 
 @pytest.mark.parametrize("since", LATER)
-@pytest.mark.parametrize("version", fields.VERSIONS)
+@pytest.mark.parametrize("version", schema.VERSIONS)
 def test_fields_belong_to_versions(version, since):
     """A field is refused below the version that introduced it, which is named; from then on it is known."""
     path, given = LATER[since]
     document = workflow(given, version=version)
 
-    if fields.VERSIONS.index(version) >= fields.VERSIONS.index(since):
+    if schema.VERSIONS.index(version) >= schema.VERSIONS.index(since):
         assert flaws(document) == set()
     else:
         assert flaws(document) == {(f"$.steps[0].{path}", "needs_version")}
@@ -461,7 +461,7 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([field.name for kind in fields.KINDS.values() for field in kind] + ["x"]), inner, max_size=5
+            st.sampled_from([field.name for kind in schema.KINDS.values() for field in kind] + ["x"]), inner, max_size=5
         )
     ),
     max_leaves=25,

@@ -8,7 +8,7 @@ import re
 import jsonschema
 import pytest
 
-from app.dialects.orchestrate import dependencies, fields, parse, schema, variables
+from app.dialects.orchestrate import dependencies, parse, schema, variables
 from app.domain import json_schemas
 from app.tools import captures
 from tests.unit.dialects import reference
@@ -46,7 +46,7 @@ def test_the_published_schema_is_the_one_in_use(name):
     assert published["properties"]["version"]["enum"] == [name.removeprefix("orchestrate-")]
 
 
-@pytest.mark.parametrize("version", fields.VERSIONS)
+@pytest.mark.parametrize("version", schema.VERSIONS)
 def test_every_object_of_a_schema_is_strict(version):
     """No object takes a field that its version does not name, and each part of a schema is used."""
     made = schema.json_schema(version)
@@ -64,11 +64,11 @@ def test_versions_only_add():
             for kind, part in {**schema.json_schema(version)["$defs"], "workflow": schema.json_schema(version)}.items()
             for name in part["properties"]
         }
-        for version in fields.VERSIONS
+        for version in schema.VERSIONS
     ]
 
     assert names[0] < names[1] < names[2] < names[3]
-    assert len(names[3]) == sum(map(len, fields.KINDS.values()))
+    assert len(names[3]) == sum(map(len, schema.KINDS.values()))
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_editors_see_what_excludes_what(given):
 
 def test_defaults_are_values_that_are_allowed():
     """What is filled in fits the schema."""
-    for kind in fields.KINDS.values():
+    for kind in schema.KINDS.values():
         for field in kind:
             if "default" in field.rule:
                 assert json_schemas.flaws(field.rule, field.rule["default"]) == []
 
 
-@pytest.mark.parametrize("kind", fields.KINDS)
+@pytest.mark.parametrize("kind", schema.KINDS)
 def test_the_reference_documents_every_field(kind):
     """The tables of docs/reference/orchestrate.md have the fields of the language: type, necessity, version,
     default, variables.
@@ -113,9 +113,9 @@ def test_the_reference_documents_every_field(kind):
             json.dumps(field.rule["default"]) if "default" in field.rule else "–",
             "yes" if field.filled else "no",
         ]
-        for field in fields.KINDS[kind]
+        for field in schema.KINDS[kind]
     }
-    assert list(documented) == [field.name for field in fields.KINDS[kind]]
+    assert list(documented) == [field.name for field in schema.KINDS[kind]]
 
 
 def test_the_reference_names_every_code():
