@@ -88,18 +88,18 @@ def unspoken(
 def _agent(path: Path) -> dict[str, Any]:
     text = _text(documents.read(path, MAX_BYTES))
     front, body = _parts(text) if path.suffix == ".md" else (text, "")
-    given = _mapping(front)
-    meta = given.get("meta") if isinstance(given.get("meta"), Mapping) else given
-    name = _word(meta, "name") or _word(given, "name") or path.stem
+    params = _mapping(front)
+    meta = params.get("meta") if isinstance(params.get("meta"), Mapping) else params
+    name = _word(meta, "name") or _word(params, "name") or path.stem
     if not _ID.fullmatch(name):
         raise _refused("form", f"names the agent {name!r:.80}; names are of letters, digits and _ . - (at most 64)")
-    role = body.strip() or _word(given, "instruction") or _word(meta, "description") or ""
+    role = body.strip() or _word(params, "instruction") or _word(meta, "description") or ""
     return {
         "id": name,
         "archetype": ARCHETYPE,
         "tier": "t5",
-        **({"backend": backend} if (backend := _word(given, "backend")) else {}),
-        "model": _word(given, "model"),
+        **({"backend": backend} if (backend := _word(params, "backend")) else {}),
+        "model": _word(params, "model"),
         "role": role,
         "modes": ["pipeline"],
     }
@@ -130,8 +130,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _word(given: Any, name: str) -> str | None:
-    value = given.get(name) if isinstance(given, Mapping) else None
+def _word(params: Any, name: str) -> str | None:
+    value = params.get(name) if isinstance(params, Mapping) else None
     return value.strip() or None if isinstance(value, str) else None
 
 

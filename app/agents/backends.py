@@ -26,7 +26,7 @@ class BackendType:
     make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]
     """Make one; starts nothing."""
     lacks: Callable[[BackendConfig, BackendContext], str | None]
-    """Say what keeps it from working here; starts nothing."""
+    """Return what keeps it from working here; starts nothing."""
     fields: frozenset[str] = frozenset()
     """Fields that it takes in `agents.json`, beside type and models."""
     any_of: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class BackendType:
     needed: frozenset[str] = frozenset()
     """Fields that it cannot do without."""
     forgets: Callable[[BackendConfig], str | None] = lambda _: None
-    """Say why it cannot continue a conversation; None where it can."""
+    """Return why it cannot continue a conversation; None where it can."""
     key_variable: str | None = None
     """Environment variable that its key is in where `agents.json` names no other."""
     models: Mapping[str, str] = field(default_factory=dict)
@@ -188,8 +188,8 @@ def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
 def _program(program: Program) -> BackendType:
     of_service = {"base_url": program.endpoint_variable, "api_key_env": program.key_variable}
     return BackendType(
-        make=lambda config, around: program_backend.ProgramBackend(program, config, around),
-        lacks=lambda config, around: program_backend.lacks(program, config, around),
+        make=lambda config, context: program_backend.ProgramBackend(program, config, context),
+        lacks=lambda config, context: program_backend.lacks(program, config, context),
         fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
         key_variable=program.key_variable,
         models=program.models,
@@ -198,8 +198,8 @@ def _program(program: Program) -> BackendType:
 
 def _service(vendor: services.Vendor) -> BackendType:
     return BackendType(
-        make=lambda config, around: services.ServiceBackend(config, vendor, around),
-        lacks=lambda config, around: _message(vendor.lacks(config, around.environ)),
+        make=lambda config, context: services.ServiceBackend(config, vendor, context),
+        lacks=lambda config, context: _message(vendor.lacks(config, context.environ)),
         fields=frozenset({"base_url", "api_key_env"}),
         key_variable=vendor.key_variable,
         models=vendor.models,
@@ -215,8 +215,8 @@ _OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds", "secrets"})
 TYPES: Mapping[str, BackendType] = {
     **{name: _program(program) for name, program in catalogue.PROGRAMS.items()},
     "template": BackendType(
-        make=lambda config, around: program_backend.ProgramBackend(template.program(config), config, around),
-        lacks=lambda config, around: program_backend.lacks(template.program(config), config, around),
+        make=lambda config, context: program_backend.ProgramBackend(template.program(config), config, context),
+        lacks=lambda config, context: program_backend.lacks(template.program(config), config, context),
         fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds", "secrets"}),
         needed=frozenset({"command"}),
         forgets=_template_forgets,
@@ -225,7 +225,7 @@ TYPES: Mapping[str, BackendType] = {
     "anthropic": _service(vendors.ANTHROPIC),
     "acp": BackendType(
         make=acp_backend.AcpBackend,
-        lacks=lambda config, around: _message(acp_backend.lacks(config, around.environ)),
+        lacks=lambda config, context: _message(acp_backend.lacks(config, context.environ)),
         fields=_OF_PROGRAMS,
         needed=frozenset({"command"}),
     ),

@@ -38,7 +38,7 @@ class BackendConfig:
     command: tuple[Part, ...] = ()
     """Program and leading arguments, for backends that are programs; empty: found by itself."""
     resume: tuple[Part, ...] = ()
-    """The same where a conversation goes on, for programs that are called by a template."""
+    """The same where a conversation continues, for programs that are called by a template."""
     arguments: tuple[str, ...] = ()
     """Further arguments of a program."""
     allowed_tools: tuple[str, ...] = ()

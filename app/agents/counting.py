@@ -32,10 +32,10 @@ def counted(reply: ports.AgentReply, sums: records.Usage | None, before: records
     """
     if sums is None:
         return reply
-    told = reply.usage or UNTOLD
-    if before is not None and _counts_anew(told, sums, before):
+    reported = reply.usage or UNTOLD
+    if before is not None and _counts_anew(reported, sums, before):
         before = agent_sessions.NOTHING_SPENT
-    usage = records.Usage(**{name: _difference(name, told, sums, before) for name in _FIELDS})
+    usage = records.Usage(**{name: _difference(name, reported, sums, before) for name in _FIELDS})
     return dataclasses.replace(reply, usage=None if usage == UNTOLD else usage)
 
 
@@ -49,9 +49,13 @@ def kept(
     if sums is None:
         return session
     now = {name: _amount(sums, name) for name in _FIELDS}
-    usage = records.Usage(**{name: _amount(before, name) if told is None else told for name, told in now.items()})
-    told = agent_sessions.ReportedUsage(usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt)
-    return dataclasses.replace(session, counted=before, told=told)
+    usage = records.Usage(
+        **{name: _amount(before, name) if reported is None else reported for name, reported in now.items()}
+    )
+    reported = agent_sessions.ReportedUsage(
+        usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt
+    )
+    return dataclasses.replace(session, counted=before, told=reported)
 
 
 def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
@@ -59,22 +63,22 @@ def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPromp
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
 
 
-def _counts_anew(told: records.Usage, sums: records.Usage, before: records.Usage) -> bool:
-    """Tell whether the sums are those of this process alone, as some versions of programs count."""
+def _counts_anew(reported: records.Usage, sums: records.Usage, before: records.Usage) -> bool:
+    """Return whether the sums are those of this process alone, as some versions of programs count."""
     for name in _FIELDS:
         now, then = _amount(sums, name), _amount(before, name)
         if now is None or then is None:
             continue
-        least = _amount(told, name) or 0 if name in _TOKENS else 0
+        least = _amount(reported, name) or 0 if name in _TOKENS else 0
         if now - then < least:
             return True
     return False
 
 
-def _difference(name: str, told: records.Usage, sums: records.Usage, before: records.Usage | None) -> Any:
+def _difference(name: str, reported: records.Usage, sums: records.Usage, before: records.Usage | None) -> Any:
     now, then = _amount(sums, name), _amount(before, name)
     if now is None or then is None:
-        return _amount(told, name)
+        return _amount(reported, name)
     return round(now - then, _DECIMALS)
 
 

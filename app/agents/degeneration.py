@@ -84,13 +84,13 @@ _CUT_NUMBERS = _Bound(times=40, characters=2_000, many_times=1_000, share=0.5)
 _LEAST_CHARACTERS = 100
 
 
-def find(reply: str, asked: Asked, *, cut_off: bool = False) -> Degenerate | None:
+def find(reply: str, requested: Asked, *, cut_off: bool = False) -> Degenerate | None:
     """Return what makes a reply degenerate; None for a sound one.
 
     Args:
         cut_off: Whether it reached its longest.
     """
-    echoed = _echoed(reply, asked)
+    echoed = _echoed(reply, requested)
     if echoed is not None:
         return Degenerate(message=f"The reply only echoes {echoed}.", facts={"echoes": echoed})
     loop = _endless(reply, cut_off)
@@ -104,50 +104,50 @@ def find(reply: str, asked: Asked, *, cut_off: bool = False) -> Degenerate | Non
 # -- echoes
 
 
-def _echoed(reply: str, asked: Asked) -> str | None:
+def _echoed(reply: str, requested: Asked) -> str | None:
     if len(reply) > _ECHO_CHARACTERS:
         # An echo as long as that is a loop, if it is one.
         return None
-    said = _spoken(reply)
-    for what, told, is_own in (
-        ("its role", asked.system, True),
-        ("its instructions", asked.instructions, True),
-        ("its prompt", asked.prompt, False),
-        ("its role and prompt", f"{asked.system}\n{asked.prompt}", False),
+    reply_text = _spoken(reply)
+    for what, reported, is_own in (
+        ("its role", requested.system, True),
+        ("its instructions", requested.instructions, True),
+        ("its prompt", requested.prompt, False),
+        ("its role and prompt", f"{requested.system}\n{requested.prompt}", False),
     ):
-        if told and len(told) <= _ECHO_CHARACTERS and _echoes(said, _spoken(told), is_own=is_own):
+        if reported and len(reported) <= _ECHO_CHARACTERS and _echoes(reply_text, _spoken(reported), is_own=is_own):
             return what
     return None
 
 
 def _spoken(text: str) -> list[str]:
-    """Return the words of a text without regard to who speaks, and without the fillers that it begins with."""
+    """Return the words of a text ignoring who speaks, and without the fillers that it begins with."""
     words = (_SPEAKERS.get(word, word) for word in _WORD.findall(text.casefold()))
     return list(itertools.dropwhile(_FILLERS.__contains__, words))
 
 
-def _echoes(said: Sequence[str], told: Sequence[str], *, is_own: bool) -> bool:
-    """Tell whether words only echo others.
+def _echoes(reply_text: Sequence[str], reported: Sequence[str], *, is_own: bool) -> bool:
+    """Return whether words only echo others.
 
     Args:
         is_own: Whether these are instructions alone, of which a part is an echo as well; within a whole prompt stand
             texts that may have to be given back.
     """
-    least = _OPENING_WORDS + 1 if is_own else len(told)
-    if len(told) <= _OPENING_WORDS or len(said) < least:
+    least = _OPENING_WORDS + 1 if is_own else len(reported)
+    if len(reported) <= _OPENING_WORDS or len(reply_text) < least:
         return False
-    if all(word == other for word, other in zip(said, itertools.cycle(told), strict=False)):
+    if all(word == other for word, other in zip(reply_text, itertools.cycle(reported), strict=False)):
         return True
-    return is_own and len(said) >= _LEAST_ECHO_WORDS and _is_patchwork(said, told)
+    return is_own and len(reply_text) >= _LEAST_ECHO_WORDS and _is_patchwork(reply_text, reported)
 
 
-def _is_patchwork(said: Sequence[str], told: Sequence[str]) -> bool:
+def _is_patchwork(reply_text: Sequence[str], reported: Sequence[str]) -> bool:
     # A sentence that instructions word for an answer is a part of them, too: it lacks their opening, or most of them.
-    ours, theirs = list(_shingles(said, _SHINGLE_WORDS)), list(_shingles(told, _SHINGLE_WORDS))
+    ours, theirs = list(_shingles(reply_text, _SHINGLE_WORDS)), list(_shingles(reported, _SHINGLE_WORDS))
     known, used = set(theirs), set(ours)
     taken = sum(shingle in known for shingle in ours)
     covered = sum(shingle in used for shingle in theirs)
-    begins = tuple(told[:_OPENING_WORDS]) in set(_shingles(said, _OPENING_WORDS))
+    begins = tuple(reported[:_OPENING_WORDS]) in set(_shingles(reply_text, _OPENING_WORDS))
     return begins and taken >= 0.8 * len(ours) and covered >= 0.5 * len(theirs)
 
 

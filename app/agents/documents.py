@@ -72,7 +72,7 @@ def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | No
     found = [
         errors.Flaw(path=path, code=code, message=message, line=line)
         for error in Draft202012Validator(schema).iter_errors(document)
-        for path, code, message in _told(error)
+        for path, code, message in _reported(error)
     ]
     return sorted(set(found), key=lambda flaw: (flaw.path, flaw.message))
 
@@ -99,7 +99,7 @@ def _refused(code: str, message: str, line: int | None = None) -> errors.InputRe
     return errors.InputRefused(f"The file {message}.", flaws=[flaw])
 
 
-def _told(error: Any) -> list[tuple[str, str, str]]:
+def _reported(error: Any) -> list[tuple[str, str, str]]:
     place, rule, instance = error.json_path, error.validator_value, error.instance
     match error.validator:
         case "required":

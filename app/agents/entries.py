@@ -67,7 +67,7 @@ class Entry:
     """Whether nothing is ever said."""
 
     def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
-        """Tell whether this entry answers a prompt."""
+        """Return whether this entry answers a prompt."""
         return (
             self.attempt in (None, prompt.attempt)
             and self.prompt_sha256 in (None, prompt_sha256)
@@ -87,20 +87,20 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
     content = documents.read(path, MAX_BYTES)
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
-        given: list[_Given] = [
+        params: list[_Given] = [
             ("$", documents.parse_line(line, n), n) for n, line in enumerate(lines, 1) if line.strip()
         ]
     else:
-        given = _listed(documents.parse(content))
-    flaws = [flaw for place, value, line in given for flaw in _flaws(place, value, line)]
+        params = _listed(documents.parse(content))
+    flaws = [flaw for place, value, line in params for flaw in _flaws(place, value, line)]
     if flaws:
         raise errors.InputRefused("The script is not valid.", flaws=flaws)
-    return tuple(_entry(value) for _, value, _ in given)
+    return tuple(_entry(value) for _, value, _ in params)
 
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
     """Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply."""
-    told = {
+    reported = {
         "text": prompt.text,
         "system": prompt.system,
         "model": prompt.model,
@@ -108,7 +108,7 @@ def prompt_sha256(prompt: ports.AgentPrompt) -> str:
         "reply_schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
         "max_tokens": prompt.max_tokens,
     }
-    return plain.sha256(plain.canonical(told))
+    return plain.sha256(plain.canonical(reported))
 
 
 def whole_lines(content: bytes) -> int:
@@ -122,7 +122,7 @@ def _listed(document: plain.Json) -> list[_Given]:
             return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
         case dict():
             ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
-            return [tried for key, said in ranked for tried in _tries(key, said)]
+            return [tried for key, reply_text in ranked for tried in _tries(key, reply_text)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")
     raise errors.InputRefused("The script is not valid.", flaws=[flaw])
 
@@ -132,12 +132,12 @@ def _vagueness(key: str) -> tuple[bool, int]:
     return vague, -len(key) if vague else 0
 
 
-def _tries(key: str, said: plain.Json) -> Iterable[_Given]:
-    tries = said if isinstance(said, list) else [said]
+def _tries(key: str, reply_text: plain.Json) -> Iterable[_Given]:
+    tries = reply_text if isinstance(reply_text, list) else [reply_text]
     for attempt, one in enumerate(tries, 1):
-        given = {"text": one} if isinstance(one, str) else one
+        params = {"text": one} if isinstance(one, str) else one
         chosen = {"key": key} if attempt == len(tries) else {"key": key, "attempt": attempt}
-        yield f"$['{key:.80}']", given | chosen if isinstance(given, dict) else given, None
+        yield f"$['{key:.80}']", params | chosen if isinstance(params, dict) else params, None
 
 
 def _flaws(place: str, value: plain.Json, line: int | None) -> list[errors.Flaw]:

@@ -123,7 +123,7 @@ def missing_packages() -> list[str]:
 
 
 def lacks() -> str | None:
-    """Say what is missing and how to get it; None where the local model can be loaded."""
+    """Return what is missing and how to get it; None where the local model can be loaded."""
     missing = missing_packages()
     if not missing:
         return None

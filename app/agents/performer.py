@@ -126,9 +126,12 @@ class AgentPerformer:
                 system_sha256=conversations_of_programs.system_sha256(prompt),
             )
             order = f"{call.run.run_id} {orders}"
-            kept = await prompt.insist(lambda: self._conversations.begin_again(fresh, order))
-            if not kept.created:
-                past = [(await _text(call, said.prompt), await _reply(call, said)) for said in call.exchanges]
+            stored = await prompt.insist(lambda: self._conversations.begin_again(fresh, order))
+            if not stored.created:
+                past = [
+                    (await _text(call, reply_text.prompt), await _reply(call, reply_text))
+                    for reply_text in call.exchanges
+                ]
                 text = _fitting(reply_forms.after(past, prompt.text))
                 prompt = dataclasses.replace(prompt, text=text, session_created=False)
         reply = await self._backends.get(backend).prompt(prompt)
@@ -175,8 +178,8 @@ async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:
     return "".join(texts)
 
 
-async def _reply(call: ports.Call, said: ports.Exchange) -> str:
-    return str(said.reply or "") if said.blob is None else await _content(call, said.blob)
+async def _reply(call: ports.Call, reply_text: ports.Exchange) -> str:
+    return str(reply_text.reply or "") if reply_text.blob is None else await _content(call, reply_text.blob)
 
 
 def _fitting(text: str) -> str:
@@ -194,7 +197,7 @@ def _refuse_too_large(size_bytes: int) -> None:
 
 
 def _way_out(code: str, prompt: ports.AgentPrompt) -> str:
-    """Return the sentence that says how a run goes on whose conversation is lost."""
+    """Return the sentence that says how a run continues whose conversation is lost."""
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
         return ""
     return (
@@ -238,9 +241,9 @@ async def _result(
 async def _degenerate(
     reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.StepError | None:
-    asked = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
+    requested = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
     # A long one takes its time, which the loop does not have.
-    found = await asyncio.to_thread(degeneration.find, reply.text, asked, cut_off=reply.finish is not None)
+    found = await asyncio.to_thread(degeneration.find, reply.text, requested, cut_off=reply.finish is not None)
     if found is None:
         return None
     return records.StepError(code="reply_degenerate", message=found.message, detail=found.facts)

@@ -20,8 +20,8 @@ def after(past: Sequence[tuple[str, str]], text: str) -> str:
     """Return a prompt with what was said before it, for an agent that has no memory of that."""
     if not past:
         return text
-    said = "\n\n".join(f"<prompt>\n{prompt}\n</prompt>\n<reply>\n{reply}\n</reply>" for prompt, reply in past)
-    return f"This continues an earlier conversation. What was said in it:\n\n{said}{BREAK}{text}"
+    reply_text = "\n\n".join(f"<prompt>\n{prompt}\n</prompt>\n<reply>\n{reply}\n</reply>" for prompt, reply in past)
+    return f"This continues an earlier conversation. What was said in it:\n\n{reply_text}{BREAK}{text}"
 
 
 _MOST_CHARACTERS = 400

@@ -109,12 +109,12 @@ def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _L
 
 
 def _backends(
-    below: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]], folder: Path
+    below: Mapping[str, Mapping[str, Any]], params: Mapping[str, Mapping[str, Any]], folder: Path
 ) -> dict[str, Mapping[str, Any]]:
-    return {name: {**_kept(below.get(name, {}), entry), **_placed(entry, folder)} for name, entry in given.items()}
+    return {name: {**_stored(below.get(name, {}), entry), **_placed(entry, folder)} for name, entry in params.items()}
 
 
-def _kept(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def _stored(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
     # What another type was told means nothing to this one.
     return below if entry.get("type", below.get("type")) == below.get("type") else {}
 
@@ -366,7 +366,7 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
         yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")
     for name in sorted(kind.needed - set(backend)):
         yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
-    given = kind.any_of & set(backend)
-    if kind.any_of and len(given) != 1:
+    params = kind.any_of & set(backend)
+    if kind.any_of and len(params) != 1:
         message = f"needs exactly one of {', '.join(sorted(kind.any_of))}"
         yield errors.Flaw(path=path, code="one_of", message=message)

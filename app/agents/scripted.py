@@ -64,10 +64,10 @@ class RecordingBackend:
     A recorded reply is found by step key and prompt. Errors and blank replies are not recorded but asked for anew.
     """
 
-    def __init__(self, name: str, script: Script, asked: Callable[[], ports.AgentBackend]) -> None:
+    def __init__(self, name: str, script: Script, requested: Callable[[], ports.AgentBackend]) -> None:
         self._name = name
         self._script = script
-        self._asked = asked
+        self._asked = requested
 
     def get_name(self) -> str:
         """Return the backend's name."""
@@ -179,11 +179,11 @@ def _recorded_line(prompt: ports.AgentPrompt, reply: ports.AgentReply) -> dict[s
 
 
 def _broken(path: Path, flaws: Iterable[errors.Flaw]) -> errors.AgentFailed:
-    told = [flaw.to_json() for flaw in flaws]
+    reported = [flaw.to_json() for flaw in flaws]
     return errors.AgentFailed(
-        f"The script {path} is not valid: {'; '.join(str(flaw['message']) for flaw in told[:5])}",
+        f"The script {path} is not valid: {'; '.join(str(flaw['message']) for flaw in reported[:5])}",
         code="script_invalid",
-        detail={"file": str(path), "flaws": told},
+        detail={"file": str(path), "flaws": reported},
     )
 
 

@@ -347,12 +347,12 @@ def _written(name: str) -> str:
 
 
 def _told(error: Exception, text: str, line: int) -> str:
-    told: Iterator[str] = (part for name in ("context", "problem") if (part := getattr(error, name, None)))
+    reported: Iterator[str] = (part for name in ("context", "problem") if (part := getattr(error, name, None)))
     lines = text.splitlines()
     before = lines[line - 1] if line <= len(lines) else ""
     if "\t" in before[: len(before) - len(before.lstrip())]:
         return "is not YAML: lines are indented with spaces, not with tabs"
-    return f"is not YAML: {', '.join(' '.join(part.split()) for part in told)}"[:300]
+    return f"is not YAML: {', '.join(' '.join(part.split()) for part in reported)}"[:300]
 
 
 def _refused(*flaws: errors.Flaw) -> errors.InputRefused:

@@ -76,8 +76,8 @@ def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str
     Raises:
         errors.ToolFailed: `invalid_args`, with every flaw under `flaws`.
     """
-    given = plain.plain(args)
-    found = flaws(args_schema, given)
+    params = plain.plain(args)
+    found = flaws(args_schema, params)
     if found:
         listed = "; ".join(f"{flaw.path}: {flaw.message}" for flaw in found[:5])
         raise errors.ToolFailed(
@@ -88,8 +88,8 @@ def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str
     rules = args_schema["properties"]
     defaults = {name: rule["default"] for name, rule in rules.items() if "default" in rule}
     # JSON Schema takes 5.0 for an integer.
-    whole = {name: int(value) for name, value in given.items() if rules[name]["type"] == "integer"}
-    return {**defaults, **given, **whole}
+    whole = {name: int(value) for name, value in params.items() if rules[name]["type"] == "integer"}
+    return {**defaults, **params, **whole}
 
 
 def flaws(args_schema: Mapping[str, plain.Json], args: plain.Json) -> list[errors.Flaw]:
@@ -119,14 +119,14 @@ def _flaws(args_schema: Mapping[str, plain.Json], args: plain.Json, references: 
 
 def _told(error: ValidationError) -> list[errors.Flaw]:
     rule: Any = error.schema
-    given: Any = error.instance
+    params: Any = error.instance
     match error.validator:
         case "required":
-            absent = [name for name in rule["required"] if name not in given]
+            absent = [name for name in rule["required"] if name not in params]
             return [_flaw(f"{error.json_path}.{name}", "required", "is required") for name in absent]
         case "additionalProperties":
             known = list(rule.get("properties", {}))
-            unknown = [name for name in given if name not in known]
+            unknown = [name for name in params if name not in known]
             return [_flaw(f"{error.json_path}.{name}", "unknown", _unknown(name, known)) for name in unknown]
         case "oneOf":
             names = ", ".join(name for option in rule["oneOf"] for name in option["required"])

@@ -54,7 +54,7 @@ class Rules:
     mode: str = "text"
     """`text`, `lines` or `json`."""
     allow_parse_error: bool = False
-    """Whether output that is no JSON is kept as text."""
+    """Whether output that is not JSON is kept as text."""
     schema: plain.Json = None
     """JSON Schema that the JSON must fit; None without one."""
     require: Sequence[Mapping[str, plain.Json]] = ()
@@ -171,8 +171,8 @@ def _unreadable(output: Output, exit_code: int, rules: Rules, error: _Unreadable
 
 
 def _breach(value: plain.Json, rules: Rules) -> tuple[str | None, Mapping[str, plain.Json]]:
-    if rules.schema is not None and (told := _schema_errors(rules.schema, value)):
-        return f"the JSON does not fit its schema: {told[0]}", {"json_schema_errors": told}
+    if rules.schema is not None and (reported := _schema_errors(rules.schema, value)):
+        return f"the JSON does not fit its schema: {reported[0]}", {"json_schema_errors": reported}
     for requirement in rules.require:
         if (reason := _shortfall(requirement, value)) is not None:
             pointer = requirement["pointer"]
@@ -295,8 +295,8 @@ def made_of(output: commands.Output, text: str, exit_code: int, wanted: Rules) -
     """
     is_complete = len(output.content) == output.size_bytes
     is_utf8 = wanted.mode != "json" or output.size_bytes > JSON_BYTES or _is_utf8(output.content)
-    said = Output(text=text, size_bytes=output.size_bytes, complete=is_complete, is_utf8=is_utf8)
-    return captured(said, exit_code, wanted)
+    printed = Output(text=text, size_bytes=output.size_bytes, complete=is_complete, is_utf8=is_utf8)
+    return captured(printed, exit_code, wanted)
 
 
 def _schema(workspace: Workspace, path: str) -> plain.Json:

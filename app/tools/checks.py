@@ -51,7 +51,7 @@ class CommitFilePerformer:
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.CommitFile`; the output is `{"path", "sha256", "size_bytes"}`.
 
-        A write that has begun is finished before a cancellation goes on, so that none lands afterwards.
+        A write that has begun is finished before a cancellation continues, so that none lands afterwards.
 
         Raises:
             errors.ToolFailed: `file_exists`, `path_outside_workspace`, `write_failed`, … as `Workspace.write_text`.

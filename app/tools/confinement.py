@@ -150,7 +150,7 @@ class Descent:
             os.fsync(folder)
 
     def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
-        """Tell whether an entry of the folder reached is reserved, and so not shown.
+        """Return whether an entry of the folder reached is reserved, and so not shown.
 
         Args:
             folder: Descriptor of another folder below it.

@@ -55,11 +55,11 @@ class EvidencePerformer:
         except errors.NotFound:
             receipt = {}
         except errors.Conflict as error:
-            told = f"The evidence names a receipt that has been changed: {error.message}."
-            raise _rejected("receipt_altered", told, form="receipt", receipt_id=receipt_id) from error
+            reported = f"The evidence names a receipt that has been changed: {error.message}."
+            raise _rejected("receipt_altered", reported, form="receipt", receipt_id=receipt_id) from error
         if receipt.get("session_id") != call.run.session_id:
-            told = f"The evidence names the receipt {receipt_id}, which is none of this session."
-            raise _rejected("receipt_unknown", told, form="receipt", receipt_id=receipt_id)
+            reported = f"The evidence names the receipt {receipt_id}, which is none of this session."
+            raise _rejected("receipt_unknown", reported, form="receipt", receipt_id=receipt_id)
         found = {name: receipt.get(name) for name in ("receipt_id", "run_id", "key", "tool", "sha256")}
         return records.Result(output={"form": "receipt"} | found, summary=plain.preview(f"receipt {receipt_id}"))
 
@@ -70,12 +70,12 @@ def _looked_up(root: Root, path: str, quote: str) -> dict[str, plain.Json]:
     except errors.ToolFailed as failure:
         if failure.code.startswith("workspace"):
             raise
-        told = f"The file that the evidence quotes cannot be read: {failure.message}"
-        raise _rejected(failure.code, told, **(failure.detail | {"form": "file", "path": path})) from failure
+        reported = f"The file that the evidence quotes cannot be read: {failure.message}"
+        raise _rejected(failure.code, reported, **(failure.detail | {"form": "file", "path": path})) from failure
     if not quotes.holds(text, quote):
-        told = f"The words that the evidence quotes do not stand in {path!r:.200}: {plain.preview(quote)!r}."
+        reported = f"The words that the evidence quotes do not stand in {path!r:.200}: {plain.preview(quote)!r}."
         found = quotes.beginning(text, quote)
-        raise _rejected("quote_not_found", told, form="file", path=path, quote=quote, found=found)
+        raise _rejected("quote_not_found", reported, form="file", path=path, quote=quote, found=found)
     return {"form": "file", "path": path, "sha256": plain.sha256(text.encode())}
 
 

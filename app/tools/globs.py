@@ -179,7 +179,7 @@ class Wildcard:
     """Whether it begins with a dot, which a hidden name needs."""
 
     def fits(self, name: str) -> bool:
-        """Tell whether a name fits."""
+        """Return whether a name fits."""
         return (self.says_dot or not name.startswith(".")) and self.expression.fullmatch(name) is not None
 
 

@@ -150,7 +150,7 @@ def _is_newer(known: issues.Issue, run: runs.RunStart) -> bool:
 
 
 def _is_about(known: issues.Issue, workspace: str, looked_at: tuple[str, ...]) -> bool:
-    """Tell whether everything that a finding of this workspace is about was looked at."""
+    """Return whether everything that a finding of this workspace is about was looked at."""
     facts: Any = known.get("facts") or {}
     identity = facts.get("identity")
     if not isinstance(identity, dict) or identity.get("workspace") != workspace:

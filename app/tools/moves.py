@@ -107,7 +107,7 @@ def _is_there(root: Root | Path, move: Move) -> bool:
 
 
 def _was_moved(root: Root | Path, move: Move) -> bool:
-    """Tell whether it stands at its new place, and make sure that it stays there: who moved it may have died before
+    """Return whether it is at its new place, and make sure that it stays there: who moved it may have died before
     that.
     """
     with Descent(root, move.target) as goal:
@@ -187,7 +187,7 @@ class MoveFilePerformer:
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of a `file_operations.MoveFile`; a later one finds what an earlier one has done.
 
-        A move that has begun is finished before a cancellation goes on.
+        A move that has begun is finished before a cancellation continues.
 
         Raises:
             errors.ToolFailed: as `carry_out`, or `not_a_file` for the workspace itself.

@@ -28,7 +28,7 @@ _UNSPACED = re.compile(
 
 
 def holds(text: str, quote: str) -> bool:
-    """Tell whether words stand in a text, from the beginning of a word to the end of one."""
+    """Return whether words stand in a text, from the beginning of a word to the end of one."""
     wanted, known = _folded(quote), _folded(text)
     return bool(wanted) and any(_apart(known, place, place + len(wanted)) for place in _places(known, wanted))
 

@@ -51,7 +51,7 @@ def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Told]:
 
 
 def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Told]:
-    told: dict[str, _Told] = {}
+    reported: dict[str, _Told] = {}
     room = WHOLE_BYTES
     for path in dict.fromkeys(paths):
         with Descent(root, path) as descent:
@@ -59,8 +59,8 @@ def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Told]:
         if max(size_bytes, len(content)) > room:
             raise failures.too_large(path, max(size_bytes, len(content)), WHOLE_BYTES)
         room -= len(content)
-        told[path] = _told(_text(path, content), len(content))
-    return told
+        reported[path] = _told(_text(path, content), len(content))
+    return reported
 
 
 def _text(path: str, content: bytes) -> str:
@@ -71,11 +71,11 @@ def _text(path: str, content: bytes) -> str:
 
 
 def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Told]:
-    told: dict[str, _Told] = {}
+    reported: dict[str, _Told] = {}
     for path in dict.fromkeys(paths):
-        told[path], taken = _excerpt(root, path, room)
+        reported[path], taken = _excerpt(root, path, room)
         room -= taken
-    return told
+    return reported
 
 
 def _excerpt(root: Root, path: str, room: int) -> tuple[_Told, int]:

@@ -39,7 +39,7 @@ class Reserved:
         return frozenset(found for folder in self.folders if (found := _identity(folder)) is not None)
 
     def lies_below(self, folder: int) -> bool:
-        """Tell whether an open folder is, or has somewhere below it, a data directory."""
+        """Return whether an open folder is, or has somewhere below it, a data directory."""
         wanted = identity_of(folder)
         return any(_identity(above) == wanted for own in self.folders for above in (own, *own.parents))
 
@@ -90,7 +90,7 @@ class Root:
             raise failures.no_workspace(str(self.path), error) from error
 
     def is_reserved(self) -> bool:
-        """Tell whether it is one of the folders that it reserves; where nothing is, by its path alone."""
+        """Return whether it is one of the folders that it reserves; where nothing is, by its path alone."""
         if name_in(self.path.parts[len(self.base.parts) :]) is not None:
             return True
         try:
@@ -108,7 +108,7 @@ class Root:
         os.close(self.open())
 
     def allows(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a path from here leads to the place that is granted."""
+        """Return whether a path from here leads to the place that is granted."""
         return bool(self.granted) and parts[: len(self.granted)] == self.granted
 
 

@@ -45,8 +45,8 @@ class TaskRouter:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the choice, and the same as text."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        result = self._route(given["user_request"])
+        params = arguments.complete(self.name, self.args_schema, args)
+        result = self._route(params["user_request"])
         text = bounds.report(_lines(result))
         payload = {
             "recipe_id": result.recipe_id,

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Threads:
     """So many threads at a time, and none that keeps the process from ending.
 
-    A thread whose caller has stopped waiting goes on to its end, and counts as long as it does.
+    A thread whose caller has stopped waiting continues to its end, and counts as long as it does.
     """
 
     def __init__(self, limit: int) -> None:
@@ -43,8 +43,8 @@ class Threads:
 
 
 async def finished(work: Callable[[], T]) -> T:
-    """Return what work in a thread returns. Once begun it is finished before a cancellation goes on: nothing happens
-    behind the back of whoever was told that it is over.
+    """Return what work in a thread returns. Once begun it is finished before a cancellation continues: nothing happens
+    behind the back of whoever was told that it has ended.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:

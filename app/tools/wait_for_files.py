@@ -18,7 +18,7 @@ _TICK_SECONDS = 0.001
 
 
 class WaitForFilesPerformer:
-    """Look again and again until there are enough files, or the time is over.
+    """Look again and again until there are enough files, or the time has ended.
 
     Between two looks nothing is held but the wait itself.
     """

@@ -32,7 +32,7 @@ class ProgramBackend:
     def __init__(self, program: Program, config: BackendConfig, surroundings: BackendContext) -> None:
         self._program = program
         self._config = config
-        self._around = surroundings
+        self._context = surroundings
 
     def get_name(self) -> str:
         """Return the backend's name."""
@@ -53,18 +53,18 @@ class ProgramBackend:
         """
         program = self._program
         # A program that is not installed is missing, whoever asks for it.
-        argv = executables.find(program, self._config, self._around.environ, self._around.home)
+        argv = executables.find(program, self._config, self._context.environ, self._context.home)
         self._refuse(prompt)
         _refuse_value(prompt.model, "model", "unknown_model")
-        kept = await self._kept(prompt)
-        opened = conversations.opening(program, self._config.name, prompt, kept)
+        stored = await self._stored(prompt)
+        opened = conversations.opening(program, self._config.name, prompt, stored)
         if not opened.foreign:
-            kept = await self._keep(prompt, kept, program_session_id=opened.session_id)
+            stored = await self._store(prompt, stored, program_session_id=opened.session_id)
         found = await self._turn(prompt, argv, opened)
-        while found.reply.error and (second := conversations.again(program, opened, prompt, kept, found.reply.error)):
+        while found.reply.error and (second := conversations.again(program, opened, prompt, stored, found.reply.error)):
             opened = second
             if opened.session_id is None or not opened.resumes:
-                kept = await self._begin_anew(prompt, opened)
+                stored = await self._begin_anew(prompt, opened)
             found = await self._turn(prompt, argv, opened)
         return await self._settled(prompt, opened, found)
 
@@ -78,7 +78,7 @@ class ProgramBackend:
                 code="tools_cannot_be_turned_off",
                 detail={"backend": self._config.name},
             )
-        environ = {**self._around.environ, **prompt.env}
+        environ = {**self._context.environ, **prompt.env}
         if prompt.tools and (refusal := self._program.refuses(self._config, environ)):
             raise errors.AgentFailed(refusal, code="agent_refused_root", detail={"backend": self._config.name})
 
@@ -86,12 +86,12 @@ class ProgramBackend:
 
     async def _settled(self, prompt: ports.AgentPrompt, opened: Opening, found: verdicts.Verdict) -> ports.AgentReply:
         """Return what came of the last turn, with what it took, once what is known of the conversation is kept."""
-        kept, reply = await self._kept(prompt), found.reply
-        before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(kept, prompt)
+        stored, reply = await self._stored(prompt), found.reply
+        before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
-            await self._keep(
+            await self._store(
                 prompt,
-                kept,
+                stored,
                 foreign=opened.foreign,
                 program_session_id=reply.agent_session_id,
                 created=reply.error is None,
@@ -100,25 +100,25 @@ class ProgramBackend:
         return counting.counted(reply, found.sums, before)
 
     async def _begin_anew(self, prompt: ports.AgentPrompt, opened: Opening) -> agent_sessions.AgentSession | None:
-        kept = await self._kept(prompt)
-        if kept is None:
+        stored = await self._stored(prompt)
+        if stored is None:
             return None
         begun = dataclasses.replace(
-            kept.anew(), program_session_id=opened.session_id, system_sha256=conversations.system_sha256(prompt)
+            stored.anew(), program_session_id=opened.session_id, system_sha256=conversations.system_sha256(prompt)
         )
-        await prompt.insist(lambda: self._around.sessions.keep(begun))
+        await prompt.insist(lambda: self._context.sessions.keep(begun))
         return begun
 
-    async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+    async def _stored(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
-        return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
+        return await prompt.insist(lambda: self._context.sessions.find(agent_session_id))
 
-    async def _keep(
+    async def _store(
         self,
         prompt: ports.AgentPrompt,
-        kept: agent_sessions.AgentSession | None,
+        stored: agent_sessions.AgentSession | None,
         *,
         program_session_id: str | None,
         foreign: bool = False,
@@ -134,7 +134,7 @@ class ProgramBackend:
         ours = prompt.agent_session_id
         if ours is None:
             return None
-        earlier = kept or agent_sessions.AgentSession(
+        earlier = stored or agent_sessions.AgentSession(
             agent_session_id=ours,
             backend=self._config.name,
             working_dir=str(prompt.working_dir),
@@ -146,8 +146,8 @@ class ProgramBackend:
             named = None
         known = dataclasses.replace(earlier, program_session_id=named, created=created or earlier.created)
         known = counting.kept(known, prompt, *spent)
-        if known != kept:
-            await prompt.insist(lambda: self._around.sessions.keep(known))
+        if known != stored:
+            await prompt.insist(lambda: self._context.sessions.keep(known))
         return known
 
     # -- the process
@@ -155,15 +155,15 @@ class ProgramBackend:
     async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> verdicts.Verdict:
         with executables.folder(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
-            env = environment.overlay(self._program, self._config, self._around.environ, prompt, called)
+            env = environment.overlay(self._program, self._config, self._context.environ, prompt, called)
             executables.fill(folder, called.files)
             outlet = executables.Outlet()
             try:
                 request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
                 ended = await self._run(prompt, opened, request, outlet)
-                left = _left(ended, outlet, executables.read(folder, self._program.tells))
+                process_result = _result_of(ended, outlet, executables.read(folder, self._program.tells))
                 session_id = opened.session_id if opened.resumes else None
-                found = await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
+                found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 named = found.reply.agent_session_id or opened.session_id
                 return dataclasses.replace(found, reply=dataclasses.replace(found.reply, agent_session_id=named))
             finally:
@@ -177,8 +177,8 @@ class ProgramBackend:
             resumes=opened.resumes,
             instructed_otherwise=opened.instructed_otherwise,
             config=self._config,
-            environ=self._around.environ,
-            home=self._around.home,
+            environ=self._context.environ,
+            home=self._context.home,
             folder=folder,
         )
 
@@ -195,7 +195,7 @@ class ProgramBackend:
             run_id=prompt.run_id,
             cwd=executables.entered(Path(prompt.working_dir)),
             env=env,
-            secrets=environment.secrets([self._program], self._config, self._around, prompt.model),
+            secrets=environment.secrets([self._program], self._config, self._context, prompt.model),
             stdin=None if stdin is None else stdin.encode("utf-8", "replace"),
             stdout=outlet.writing,
             timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
@@ -210,7 +210,7 @@ class ProgramBackend:
         watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
         watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())
         try:
-            ended = await self._around.supervisor.run(request)
+            ended = await self._context.supervisor.run(request)
             if watching.done():
                 watching.result()
             return ended
@@ -222,23 +222,23 @@ class ProgramBackend:
         """Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the
         turn.
         """
-        heard = ParsedOutput()
-        while heard.session_id is None:
-            await self._around.clock.sleep(_LOOK_SECONDS)
+        output = ParsedOutput()
+        while output.session_id is None:
+            await self._context.clock.sleep(_LOOK_SECONDS)
             for event in results.events(outlet.news()):
-                self._program.hear(event, heard)
-        await self._keep(prompt, await self._kept(prompt), program_session_id=heard.session_id)
+                self._program.parse(event, output)
+        await self._store(prompt, await self._stored(prompt), program_session_id=output.session_id)
 
 
-def lacks(program: Program, config: BackendConfig, around: BackendContext) -> str | None:
-    """Say what keeps a program from working here; nothing is started."""
+def lacks(program: Program, config: BackendConfig, context: BackendContext) -> str | None:
+    """Return what keeps a program from working here; nothing is started."""
     try:
-        executables.find(program, config, around.environ, around.home)
+        executables.find(program, config, context.environ, context.home)
     except errors.AgentFailed as missing:
         return missing.message
-    if (refusal := program.refuses(config, around.environ)) is not None:
+    if (refusal := program.refuses(config, context.environ)) is not None:
         return refusal
-    if config.api_key_env is not None and not around.environ.get(config.api_key_env):
+    if config.api_key_env is not None and not context.environ.get(config.api_key_env):
         return f"The environment lacks {config.api_key_env}, the key of the backend {config.name}."
     return None
 
@@ -254,7 +254,7 @@ def _refuse_value(value: str | None, kind: str, code: str) -> None:
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 
-def _left(ended: commands.Ended, outlet: executables.Outlet, extra: bytes) -> verdicts.ProcessResult:
+def _result_of(ended: commands.Ended, outlet: executables.Outlet, extra: bytes) -> verdicts.ProcessResult:
     return verdicts.ProcessResult(
         stdout=outlet.lines(),
         stderr=ended.stderr.content,

@@ -1,6 +1,6 @@
 """Claude Code: takes the id of a new conversation from us and ends with one result record.
 
-A first prompt that was cut off may or may not have left a conversation: going on with it is tried first, since an id
+A first prompt that was cut off may or may not have left a conversation: continuing it is tried first, since an id
 that is in use is refused for a new one, and an id that is unknown costs no call of the model.
 """
 
@@ -61,7 +61,7 @@ PROGRAM = Program(
     known_paths=(".claude/local/claude", ".local/bin/claude"),
     install="npm install -g @anthropic-ai/claude-code",
     invoke=_invoke,
-    hear=results.hear,
+    parse=results.parse,
     refuses=_refuses,
     wants_folder=True,
     unknown_session=("No conversation found with session ID", "does not match any session title"),

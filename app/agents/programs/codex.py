@@ -57,20 +57,20 @@ def _servers(turn: Turn) -> Iterator[str]:
         yield from servers if isinstance(servers, dict) else ()
 
 
-def _hear(event: Event, heard: ParsedOutput) -> None:
+def _parse(event: Event, output: ParsedOutput) -> None:
     match event.get("type"):
         case "thread.started":
-            heard.session_id = str(event.get("thread_id") or "") or None
+            output.session_id = str(event.get("thread_id") or "") or None
         case "item.completed" if within(event, "item", "type") == "agent_message":
-            heard.text = str(within(event, "item", "text") or "")
+            output.text = str(within(event, "item", "text") or "")
         case "turn.completed":
             usage = event.get("usage")
-            heard.complete = True
-            heard.failure = None
-            heard.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
+            output.complete = True
+            output.failure = None
+            output.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
-            heard.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
-            heard.cut_off = heard.failure.message.endswith("reason: max_output_tokens")
+            output.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
+            output.cut_off = output.failure.message.endswith("reason: max_output_tokens")
 
 
 PROGRAM = Program(
@@ -79,7 +79,7 @@ PROGRAM = Program(
     path_variable="CODEX_CLI_PATH",
     install="npm install -g @openai/codex",
     invoke=_invoke,
-    hear=_hear,
+    parse=_parse,
     names_sessions="it",
     unknown_session=("no rollout found for thread id",),
     key_variable="CODEX_API_KEY",

@@ -1,4 +1,4 @@
-"""Conversations: whether a prompt begins one or goes on with one, and by which name the program knows it."""
+"""Conversations: whether a prompt begins one or continues one, and by which name the program knows it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Opening:
     session_id: str | None = None
     """Conversation by the program's name for it; None: it chooses one, or there is none."""
     resumes: bool = False
-    """Whether that conversation goes on."""
+    """Whether that conversation continues."""
     may_begin: bool = False
     """Whether a new one is begun if the program does not know it: its first prompt may never have arrived."""
     may_resume: bool = False
-    """Whether it goes on if the program has it already, against what we know."""
+    """Whether it continues if the program has it already, against what we know."""
     foreign: bool = False
     """Whether it was begun elsewhere."""
     instructed_otherwise: bool = False
@@ -30,7 +30,7 @@ class Opening:
 
 
 def opening(
-    program: Program, backend: str, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None
+    program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
 ) -> Opening:
     """Decide how a turn opens, by what is kept of its conversation.
 
@@ -40,20 +40,20 @@ def opening(
     ours = prompt.agent_session_id
     if ours is None:
         return Opening()
-    if kept is None:
+    if stored is None:
         if prompt.session_created:
             return Opening(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
         # Nothing was sent before it was kept, so that nothing was sent.
         return Opening(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
-    if kept.backend != backend:
+    if stored.backend != backend:
         raise errors.AgentFailed(
-            f"The conversation {ours:.80} is held through the backend {kept.backend}; {backend} does not know it.",
+            f"The conversation {ours:.80} is held through the backend {stored.backend}; {backend} does not know it.",
             code="unknown_agent_session",
-            detail={"agent_session_id": ours, "backend": kept.backend},
+            detail={"agent_session_id": ours, "backend": stored.backend},
         )
-    known = kept.program_session_id or _named(program, ours, kept.names)
-    certain = prompt.session_created or kept.created
-    if not certain and kept.names and kept.program_session_id is None:
+    known = stored.program_session_id or _named(program, ours, stored.names)
+    certain = prompt.session_created or stored.created
+    if not certain and stored.names and stored.program_session_id is None:
         # It was just lost, and is begun under another name.
         return Opening(session_id=known)
     if not certain and not program.goes_on:
@@ -68,7 +68,7 @@ def opening(
         session_id=known,
         resumes=known is not None,
         may_begin=not certain,
-        instructed_otherwise=known is not None and kept.system_sha256 != system_sha256(prompt),
+        instructed_otherwise=known is not None and stored.system_sha256 != system_sha256(prompt),
     )
 
 
@@ -81,13 +81,13 @@ def again(
     program: Program,
     opened: Opening,
     prompt: ports.AgentPrompt,
-    kept: agent_sessions.AgentSession | None,
+    stored: agent_sessions.AgentSession | None,
     error: records.StepError,
 ) -> Opening | None:
     """Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all."""
     if error.code == "unknown_agent_session" and opened.resumes and opened.may_begin:
         # Some programs keep the name of a conversation whose first prompt failed, and yet do not know it.
-        return Opening(session_id=_named(program, prompt.agent_session_id or "", (kept.names if kept else 0) + 1))
+        return Opening(session_id=_named(program, prompt.agent_session_id or "", (stored.names if stored else 0) + 1))
     if error.code == "agent_session_exists" and not opened.resumes and opened.may_resume:
         return Opening(session_id=opened.session_id, resumes=True, may_begin=True, instructed_otherwise=True)
     return None

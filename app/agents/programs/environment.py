@@ -43,7 +43,7 @@ def overlay(
 
 
 def secrets(
-    programs: Iterable[Program], config: BackendConfig, around: BackendContext, model: str | None
+    programs: Iterable[Program], config: BackendConfig, context: BackendContext, model: str | None
 ) -> frozenset[str]:
     """Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
 
@@ -51,12 +51,12 @@ def secrets(
         programs: Whose keys are its own.
         model: Model that it is to ask.
     """
-    patterns = [*config.secrets, *around.secrets]
+    patterns = [*config.secrets, *context.secrets]
     for program in programs:
         patterns += [*program.keys, *program.shares]
         if program.names_vendors and (vendor := _VENDOR.match(model or "")):
             patterns += [f"{vendor[1]}_{name}".replace("-", "_") for name in ("API_KEY", "GENERATIVE_AI_API_KEY")]
-    return secret_spellings.named(around.environ, patterns)
+    return secret_spellings.named(context.environ, patterns)
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """Gemini CLI: takes the id of a new conversation from us; a conversation belongs to its working folder.
 
 It writes its errors on standard error, with an exit code that is the HTTP status modulo 256. After a SIGTERM it ends
-with code 0 and says nothing. A first prompt that was cut off is gone on with if its id is known, and sent anew if not.
+with code 0 and says nothing. A first prompt that was cut off is continued if its id is known, and sent anew if not.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ def _invoke(turn: Turn) -> Invocation:
     return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
-def _hear(event: Event, heard: ParsedOutput) -> None:
+def _parse(event: Event, output: ParsedOutput) -> None:
     session_id = event.get("session_id")
     if isinstance(session_id, str) and session_id:
-        heard.session_id = session_id
+        output.session_id = session_id
     match event.get("type"):
         case None if "error" in event:
-            results.hear_error(event, heard)
+            results.parse_error(event, output)
         case None if "response" in event:
-            heard.complete = True
-            heard.text = str(event["response"] or "")
-            _add_usage(event.get("stats"), heard)
-            _hear_warnings(event.get("warnings"), heard)
+            output.complete = True
+            output.text = str(event["response"] or "")
+            _add_usage(event.get("stats"), output)
+            _parse_warnings(event.get("warnings"), output)
         case "message" if event.get("role") == "assistant":
-            said = str(event.get("content") or "")
-            heard.text = heard.text + said if event.get("delta") else said
+            reply_text = str(event.get("content") or "")
+            output.text = output.text + reply_text if event.get("delta") else reply_text
         case "error" if isinstance(event.get("message"), str) and _BROKEN_OFF.search(event["message"]):
-            _hear_warnings([event["message"]], heard)
+            _parse_warnings([event["message"]], output)
         case "result":
-            heard.complete = True
-            _add_usage(event.get("stats"), heard)
+            output.complete = True
+            _add_usage(event.get("stats"), output)
             if event.get("status") != "success":
                 words = within(event, "error", "message") or event.get("status")
-                heard.failure = Failure(message=str(words), reason=within(event, "error", "type"))
+                output.failure = Failure(message=str(words), reason=within(event, "error", "type"))
 
 
-def _hear_warnings(warnings: object, heard: ParsedOutput) -> None:
+def _parse_warnings(warnings: object, output: ParsedOutput) -> None:
     """Understand why it broke a reply off itself, which it does not call an error."""
-    told = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
-    for words in told:
-        if not heard.text.strip() or _BROKEN_OFF.search(words):
-            heard.failure = heard.failure or Failure(message=words, reason="broken_off")
+    reported = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
+    for words in reported:
+        if not output.text.strip() or _BROKEN_OFF.search(words):
+            output.failure = output.failure or Failure(message=words, reason="broken_off")
 
 
-def _add_usage(stats: object, heard: ParsedOutput) -> None:
+def _add_usage(stats: object, output: ParsedOutput) -> None:
     models = within(stats, "models")
     for model in models.values() if isinstance(models, dict) else ():
         tokens = within(model, "tokens")
         if isinstance(tokens, dict):
-            heard.turn.add(tokens.get("prompt"), whole(tokens.get("candidates")) + whole(tokens.get("thoughts")))
-    if heard.turn.input_tokens is None:
-        heard.turn.add(within(stats, "input_tokens"), within(stats, "output_tokens"))
+            output.turn.add(tokens.get("prompt"), whole(tokens.get("candidates")) + whole(tokens.get("thoughts")))
+    if output.turn.input_tokens is None:
+        output.turn.add(within(stats, "input_tokens"), within(stats, "output_tokens"))
 
 
 PROGRAM = Program(
@@ -79,7 +79,7 @@ PROGRAM = Program(
     path_variable="GEMINI_CLI_PATH",
     install="npm install -g @google/gemini-cli",
     invoke=_invoke,
-    hear=_hear,
+    parse=_parse,
     unknown_session=("No previous sessions found", "Invalid session identifier"),
     empty_reply=("model returned an empty response",),
     used_session=(r"Session ID \S+ already exists",),

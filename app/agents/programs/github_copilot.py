@@ -1,6 +1,6 @@
 """GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
 
-A first prompt that was cut off is gone on with if its id is known, and sent anew if not; an id that is in use is no
+A first prompt that was cut off is continued if its id is known, and sent anew if not; an id that is in use is no
 error for a new conversation, which then is none. A turn that a signal ended calls itself a success, so that its own
 word of it counts.
 """
@@ -28,25 +28,25 @@ def _invoke(turn: Turn) -> Invocation:
     return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
-def _hear(event: Event, heard: ParsedOutput) -> None:
+def _parse(event: Event, output: ParsedOutput) -> None:
     match event.get("type"):
         case "assistant.message":
-            heard.text = str(within(event, "data", "content") or "") or heard.text
+            output.text = str(within(event, "data", "content") or "") or output.text
         case "session.error":
             status = within(event, "data", "statusCode")
-            heard.failure = Failure(
+            output.failure = Failure(
                 message=str(within(event, "data", "message") or "it does not say why"),
                 status=status if isinstance(status, int) else None,
                 reason=within(event, "data", "errorType"),
             )
         case "assistant.idle" if within(event, "data", "aborted"):
-            heard.failure = Failure(message="the turn was aborted", reason="aborted")
+            output.failure = Failure(message="the turn was aborted", reason="aborted")
         case "result":
-            heard.complete = event.get("exitCode") == 0
-            heard.session_id = str(event.get("sessionId") or "") or None
+            output.complete = event.get("exitCode") == 0
+            output.session_id = str(event.get("sessionId") or "") or None
         case None if isinstance(event.get("modelMetrics"), dict):
             for model in event["modelMetrics"].values():
-                heard.sums.add(within(model, "usage", "inputTokens"), within(model, "usage", "outputTokens"))
+                output.sums.add(within(model, "usage", "inputTokens"), within(model, "usage", "outputTokens"))
 
 
 PROGRAM = Program(
@@ -55,7 +55,7 @@ PROGRAM = Program(
     path_variable="COPILOT_CLI_PATH",
     install="npm install -g @github/copilot",
     invoke=_invoke,
-    hear=_hear,
+    parse=_parse,
     wants_folder=True,
     tells=_USAGE_FILE,
     unknown_session=("No session, task, or name matched", "No session or task matched"),

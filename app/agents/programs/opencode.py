@@ -35,37 +35,37 @@ def _invoke(turn: Turn) -> Invocation:
     return Invocation(arguments=tuple(arguments), stdin=turn.message(), env=env)
 
 
-def _configuration(given: str | None) -> str:
+def _configuration(params: str | None) -> str:
     try:
-        document = json.loads(given or "{}")
+        document = json.loads(params or "{}")
     except ValueError:
         document = {}
-    kept = document if isinstance(document, dict) else {}
-    agents = kept.get("agent") if isinstance(kept.get("agent"), dict) else {}
-    return json.dumps({**kept, "agent": {**(agents or {}), **_WITHOUT_TOOLS["agent"]}})
+    stored = document if isinstance(document, dict) else {}
+    agents = stored.get("agent") if isinstance(stored.get("agent"), dict) else {}
+    return json.dumps({**stored, "agent": {**(agents or {}), **_WITHOUT_TOOLS["agent"]}})
 
 
-def _hear(event: Event, heard: ParsedOutput) -> None:
+def _parse(event: Event, output: ParsedOutput) -> None:
     session_id = event.get("sessionID")
     if isinstance(session_id, str) and session_id:
-        heard.session_id = session_id
+        output.session_id = session_id
     match event.get("type"):
         case "text":
-            heard.text = str(within(event, "part", "text") or "")
+            output.text = str(within(event, "part", "text") or "")
         case "tool_use":
             # What was said before a tool is no answer if nothing follows it.
-            heard.text = ""
+            output.text = ""
         case "step_finish":
-            heard.complete = True
-            heard.cut_off = within(event, "part", "reason") == "length"
+            output.complete = True
+            output.cut_off = within(event, "part", "reason") == "length"
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
-            heard.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
+            output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
             status = within(error, "data", "statusCode")
-            heard.failure = Failure(
+            output.failure = Failure(
                 message=str(within(error, "data", "message") or within(error, "name") or "it does not say why"),
                 status=status if isinstance(status, int) else None,
                 reason=within(error, "name"),
@@ -79,7 +79,7 @@ PROGRAM = Program(
     known_paths=(".opencode/bin/opencode",),
     install="npm install -g opencode-ai",
     invoke=_invoke,
-    hear=_hear,
+    parse=_parse,
     names_sessions="it",
     unknown_session=("Session not found",),
     variables={"OPENCODE_DISABLE_AUTOUPDATE": "1"},

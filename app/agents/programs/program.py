@@ -24,9 +24,9 @@ class Turn:
     prompt: ports.AgentPrompt
     """The prompt."""
     session_id: str | None = None
-    """Conversation by the program's name for it: the one to go on with, or the name of a new one; None: its choice."""
+    """Conversation by the program's name for it: the one to continue, or the name of a new one; None: its choice."""
     resumes: bool = False
-    """Whether that conversation goes on."""
+    """Whether that conversation continues."""
     instructed_otherwise: bool = False
     """Whether it was begun with another standing instruction than this, or nobody knows with which."""
     config: BackendConfig
@@ -88,7 +88,7 @@ class Tally:
     """Price."""
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """Add to what it cost; what is no number counts for nothing."""
+        """Add to what it cost; what is not a number counts for nothing."""
         if isinstance(input_tokens, int) or isinstance(output_tokens, int):
             self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
             self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
@@ -111,7 +111,7 @@ class ParsedOutput:
     text: str = ""
     """The last that the agent said."""
     complete: bool = False
-    """Whether the program has said that the turn is over."""
+    """Whether the program has said that the turn has ended."""
     cut_off: bool = False
     """Whether it has said that the reply reached its longest; what it calls a failure is that reply, if it has one."""
     failure: Failure | None = None
@@ -141,22 +141,22 @@ class Program:
     install: str = ""
     """How to get it."""
     invoke: Callable[[Turn], Invocation]
-    """Say how it is called for a turn."""
-    hear: Callable[[Event, ParsedOutput], None]
+    """Return how it is called for a turn."""
+    parse: Callable[[Event, ParsedOutput], None]
     """Understand one of its words, from either output."""
     names_sessions: Literal["we", "it"] = "we"
     """Who names a new conversation: we, before the first prompt, or the program, in what it writes first."""
     tools_off: bool = True
     """Whether it can be kept from using any tool."""
     refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing
-    """Say why it will refuse to root, by configuration and environment, what prompts that allow tools need."""
+    """Return why it will refuse to root, by configuration and environment, what prompts that allow tools need."""
     goes_on: bool = True
-    """Whether it can go on with a conversation."""
+    """Whether it can continue with a conversation."""
     wants_folder: bool = False
     """Whether it needs a private folder."""
     tells: str | None = None
     """File that it leaves there, a JSON object with more of its words; None: it leaves none."""
-    speaks_plainly: bool = False
+    prints_reply_only: bool = False
     """Whether all that it prints is the reply."""
     unknown_session: tuple[str, ...] = ()
     """What it says of a conversation that it does not know, as regular expressions."""
@@ -195,7 +195,7 @@ def whole(value: object) -> int:
 
 
 def within(value: object, *names: str) -> Any:
-    """Return what stands at a path of names; None where it leads nowhere."""
+    """Return what is at a path of names; None where it leads nowhere."""
     for name in names:
         if not isinstance(value, Mapping):
             return None

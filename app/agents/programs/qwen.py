@@ -1,6 +1,6 @@
 """Qwen Code: takes the id of a new conversation from us and ends with one result record in an array.
 
-A first prompt that was cut off is gone on with if its id is known, and sent anew if not.
+A first prompt that was cut off is continued if its id is known, and sent anew if not.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PROGRAM = Program(
     path_variable="QWEN_CLI_PATH",
     install="npm install -g @qwen-code/qwen-code",
     invoke=_invoke,
-    hear=results.hear_sums,
+    parse=results.parse_sums,
     unknown_session=("No saved session found with ID",),
     used_session=(r"Session ID \S+ already exists",),
     variables={"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"},

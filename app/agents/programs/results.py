@@ -14,47 +14,47 @@ from app.domain import plain
 _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
-def hear(event: Event, heard: ParsedOutput) -> None:
+def parse(event: Event, output: ParsedOutput) -> None:
     """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing."""
-    _hear(event, heard, heard.turn)
+    _parse(event, output, output.turn)
 
 
-def hear_sums(event: Event, heard: ParsedOutput) -> None:
+def parse_sums(event: Event, output: ParsedOutput) -> None:
     """Understand the records of a program whose `usage` is that of the whole conversation."""
-    _hear(event, heard, heard.sums)
+    _parse(event, output, output.sums)
 
 
-def hear_error(event: Event, heard: ParsedOutput) -> None:
+def parse_error(event: Event, output: ParsedOutput) -> None:
     """Understand the document `{"error": {message, type, code}}` that some programs end with."""
     message = within(event, "error", "message")
     if isinstance(message, str):
         code = within(event, "error", "code")
         status = code if isinstance(code, int) and 400 <= code < 600 else None
         reason = _text(within(event, "error", "type"))
-        heard.failure = Failure(message=inner_words(message), status=status, reason=reason)
+        output.failure = Failure(message=inner_words(message), status=status, reason=reason)
 
 
-def inner_words(told: str) -> str:
+def inner_words(reported: str) -> str:
     """Return the words in an answer of the model's service that is passed on as it came."""
     try:
-        inner = within(orjson.loads(told), "error", "message")
+        inner = within(orjson.loads(reported), "error", "message")
     except orjson.JSONDecodeError:
         inner = None
-    return inner if isinstance(inner, str) and inner else told
+    return inner if isinstance(inner, str) and inner else reported
 
 
-def _hear(event: Event, heard: ParsedOutput, tally: Tally) -> None:
+def _parse(event: Event, output: ParsedOutput, tally: Tally) -> None:
     session_id = event.get("session_id")
     if isinstance(session_id, str) and session_id:
-        heard.session_id = session_id
+        output.session_id = session_id
     if event.get("type") == "result":
-        _hear_result(event, heard, tally)
+        _parse_result(event, output, tally)
     elif "type" not in event:
-        hear_error(event, heard)
+        parse_error(event, output)
 
 
-def _hear_result(event: Event, heard: ParsedOutput, tally: Tally) -> None:
-    heard.complete = True
+def _parse_result(event: Event, output: ParsedOutput, tally: Tally) -> None:
+    output.complete = True
     usage = event.get("usage")
     if isinstance(usage, dict):
         # Where the cache is counted apart, its tokens were read all the same.
@@ -62,25 +62,25 @@ def _hear_result(event: Event, heard: ParsedOutput, tally: Tally) -> None:
         if "total_tokens" not in usage:
             cached += whole(usage.get("cache_read_input_tokens"))
         tally.add(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
-    heard.sums.add(cost_usd=event.get("total_cost_usd"))
+    output.sums.add(cost_usd=event.get("total_cost_usd"))
     models = event.get("modelUsage")
     for model in models.values() if isinstance(models, dict) else ():
         read = sum(whole(within(model, name)) for name in _READ)
-        heard.sums.add(read, within(model, "outputTokens"))
-    heard.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
-    said = event.get("structured_output")
-    text = plain.canonical(said).decode() if said is not None else event.get("result")
-    heard.failure = _failure(event, text)
-    heard.text = text if heard.failure is None and isinstance(text, str) else ""
+        output.sums.add(read, within(model, "outputTokens"))
+    output.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
+    reply_text = event.get("structured_output")
+    text = plain.canonical(reply_text).decode() if reply_text is not None else event.get("result")
+    output.failure = _failure(event, text)
+    output.text = text if output.failure is None and isinstance(text, str) else ""
 
 
 def _failure(event: Event, text: object) -> Failure | None:
     if not event.get("is_error") and isinstance(text, str):
         return None
     status = event.get("api_error_status")
-    told = (within(event, "error", "message"), *(event.get("errors") or ()), text, event.get("subtype"))
+    reported = (within(event, "error", "message"), *(event.get("errors") or ()), text, event.get("subtype"))
     return Failure(
-        message=next((words for words in told if isinstance(words, str) and words.strip()), "it does not say why"),
+        message=next((words for words in reported if isinstance(words, str) and words.strip()), "it does not say why"),
         status=status if isinstance(status, int) else None,
         reason=_text(event.get("terminal_reason"))
         if event.get("subtype") == "success"
@@ -98,14 +98,14 @@ _TRIES = 50
 
 def events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Yield every JSON object: one a line, in an array, or one written over many lines; all else is passed over."""
-    left = iter(lines)
-    for line in left:
+    result = iter(lines)
+    for line in result:
         if line.lstrip()[:1] not in (b"{", b"["):
             continue
         try:
             yield from _objects(orjson.loads(line))
         except orjson.JSONDecodeError:
-            yield from _spread(line, left)
+            yield from _spread(line, result)
             return
 
 

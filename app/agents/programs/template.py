@@ -1,7 +1,7 @@
 """Any other program, called by a template in `agents.json`.
 
 Its conversations are named by us (`{session_id}`), or by it where `reply` says where the name stands. A first prompt
-that was cut off is gone on with if the program's name for its conversation is known, and sent anew if not.
+that was cut off is continued if the program's name for its conversation is known, and sent anew if not.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def program(config: BackendConfig) -> Program:
     named = [text for part in (*config.command, *config.resume) for text in ([part] if isinstance(part, str) else part)]
     reply = config.reply
 
-    def hear(event: Event, heard: ParsedOutput) -> None:
-        _hear(event, heard, reply or {})
+    def parse(event: Event, output: ParsedOutput) -> None:
+        _parse(event, output, reply or {})
 
     return Program(
         label=config.name,
         commands=(),
         invoke=_invoke,
-        hear=hear,
+        parse=parse,
         names_sessions="it" if reply and "session_id" in reply else "we",
         tools_off=config.tools_off is not None,
         goes_on=bool(config.resume),
         wants_folder=any("{prompt_file}" in text for text in named),
-        speaks_plainly=reply is None,
+        prints_reply_only=reply is None,
     )
 
 
 def fills_script(template: tuple[Part, ...]) -> bool:
-    """Tell whether a placeholder is in the script of a shell, which would execute what is filled in."""
+    """Return whether a placeholder is in the script of a shell, which would execute what is filled in."""
     texts = [text for part in template for text in _texts(part)]
     begins = next((at for at, text in enumerate(texts) if PurePath(text).name in _SHELLS), len(texts))
     return any(_SCRIPT.fullmatch(option) and _PLACE.search(text) for option, text in itertools.pairwise(texts[begins:]))
@@ -119,14 +119,14 @@ def _texts(part: Part) -> tuple[str, ...]:
     return (part,) if isinstance(part, str) else part
 
 
-def _hear(event: Event, heard: ParsedOutput, paths: Mapping[str, str]) -> None:
-    told = {name: within(event, *path.split(".")) for name, path in paths.items()}
-    if isinstance(told.get("session_id"), str | int):
-        heard.session_id = str(told["session_id"])
-    if isinstance(told.get("text"), str):
-        heard.text = told["text"]
-        heard.complete = True
-    heard.cut_off = heard.cut_off or told.get("finish") in _CUT_OFF
-    if told.get("error"):
-        heard.failure = Failure(message=str(told["error"]))
-    heard.turn.add(told.get("input_tokens"), told.get("output_tokens"), told.get("cost_usd"))
+def _parse(event: Event, output: ParsedOutput, paths: Mapping[str, str]) -> None:
+    reported = {name: within(event, *path.split(".")) for name, path in paths.items()}
+    if isinstance(reported.get("session_id"), str | int):
+        output.session_id = str(reported["session_id"])
+    if isinstance(reported.get("text"), str):
+        output.text = reported["text"]
+        output.complete = True
+    output.cut_off = output.cut_off or reported.get("finish") in _CUT_OFF
+    if reported.get("error"):
+        output.failure = Failure(message=str(reported["error"]))
+    output.turn.add(reported.get("input_tokens"), reported.get("output_tokens"), reported.get("cost_usd"))

@@ -56,66 +56,68 @@ class Verdict:
     """What it says the whole conversation has taken; None where it says nothing of that."""
 
 
-def verdict(program: Program, left: ProcessResult, session_id: str | None = None) -> Verdict:
+def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> Verdict:
     """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
 
     Args:
-        session_id: Conversation that was to go on; an answer out of another one is none.
+        session_id: Conversation that was to continue; an answer out of another one is none.
     """
-    complaints = results.plain_text(left.stderr)
-    printed = itertools.chain(begun := list(itertools.islice(left.stdout, _BEGIN_LINES)), left.stdout)
-    heard = _heard(program, replace(left, stdout=printed), complaints)
+    complaints = results.plain_text(result.stderr)
+    printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
+    output = _parsed(program, replace(result, stdout=printed), complaints)
     error = (
-        _ended(program, left)
-        or _told(program, left, heard, complaints)
-        or _incomplete(program, heard, complaints or _text(begun))
+        _ended(program, result)
+        or _reported(program, result, output, complaints)
+        or _incomplete(program, output, complaints or _text(begun))
     )
-    if error is None and session_id is not None and heard.session_id not in (None, session_id):
+    if error is None and session_id is not None and output.session_id not in (None, session_id):
         message = f"{program.label} began another conversation in place of {session_id:.80}."
         error = records.StepError(code="unknown_agent_session", message=message)
     if error is not None:
-        facts = {"exit_code": left.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
+        facts = {"exit_code": result.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
         error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
     reply = ports.AgentReply(
-        text="" if error else heard.text,
-        agent_session_id=heard.session_id,
-        usage=heard.turn.usage(),
-        finish=records.LENGTH if heard.cut_off else None,
+        text="" if error else output.text,
+        agent_session_id=output.session_id,
+        usage=output.turn.usage(),
+        finish=records.LENGTH if output.cut_off else None,
         error=error,
     )
-    return Verdict(reply=reply, sums=heard.sums.usage())
+    return Verdict(reply=reply, sums=output.sums.usage())
 
 
-def _heard(program: Program, left: ProcessResult, complaints: str) -> ParsedOutput:
-    heard = ParsedOutput()
-    if program.speaks_plainly:
-        heard.text = results.plain_text(b"".join(left.stdout)).strip()
-        heard.complete = bool(heard.text)
-        return heard
-    for event in results.events(left.stdout):
-        program.hear(event, heard)
-    for event in results.events([left.extra]):
-        program.hear(event, heard)
-    if heard.failure is None and not heard.complete and (last := results.last_event(complaints)) is not None:
-        program.hear(last, heard)
-    return heard
+def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedOutput:
+    output = ParsedOutput()
+    if program.prints_reply_only:
+        output.text = results.plain_text(b"".join(result.stdout)).strip()
+        output.complete = bool(output.text)
+        return output
+    for event in results.events(result.stdout):
+        program.parse(event, output)
+    for event in results.events([result.extra]):
+        program.parse(event, output)
+    if output.failure is None and not output.complete and (last := results.last_event(complaints)) is not None:
+        program.parse(last, output)
+    return output
 
 
-def _ended(program: Program, left: ProcessResult) -> records.StepError | None:
-    if left.cause:
-        code, what = _CAUSES[left.cause]
-        return records.StepError(code=code, message=f"{program.label} {what}.", detail={"cause": left.cause})
-    if left.signal is not None:
-        return _signalled(program, _name(left.signal))
+def _ended(program: Program, result: ProcessResult) -> records.StepError | None:
+    if result.cause:
+        code, what = _CAUSES[result.cause]
+        return records.StepError(code=code, message=f"{program.label} {what}.", detail={"cause": result.cause})
+    if result.signal is not None:
+        return _signalled(program, _name(result.signal))
     return None
 
 
-def _told(program: Program, left: ProcessResult, heard: ParsedOutput, complaints: str) -> records.StepError | None:
-    failure = heard.failure
-    if (failure is None and left.exit_code == 0) or (heard.cut_off and heard.text.strip()):
+def _reported(
+    program: Program, result: ProcessResult, output: ParsedOutput, complaints: str
+) -> records.StepError | None:
+    failure = output.failure
+    if (failure is None and result.exit_code == 0) or (output.cut_off and output.text.strip()):
         return None
-    if failure is None and not heard.complete and left.exit_code in _ENDED:
-        return _signalled(program, _ENDED[left.exit_code])
+    if failure is None and not output.complete and result.exit_code in _ENDED:
+        return _signalled(program, _ENDED[result.exit_code])
     words = failure.message if failure else ""
     if _says(program.unknown_session, words, complaints):
         return _failed("unknown_agent_session", f"{program.label} does not know the conversation", failure, complaints)
@@ -123,7 +125,7 @@ def _told(program: Program, left: ProcessResult, heard: ParsedOutput, complaints
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
     if _says(program.empty_reply, words):
         return _failed("empty_reply", f"{program.label} was told nothing by its model", failure, complaints)
-    if heard.cut_off:
+    if output.cut_off:
         return _failed("reply_cut_off", f"{program.label} was cut off", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)
     if status is None and _LOGIN.search(words or complaints):
@@ -136,10 +138,12 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
     return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns for text in texts)
 
 
-def _incomplete(program: Program, heard: ParsedOutput, said: str) -> records.StepError | None:
-    if heard.complete or heard.cut_off:
+def _incomplete(program: Program, output: ParsedOutput, reply_text: str) -> records.StepError | None:
+    if output.complete or output.cut_off:
         return None
-    message = f"{program.label} ended without a reply that can be read: {_first_line(said) or 'it said nothing'}"
+    message = (
+        f"{program.label} ended without a reply that can be read: {_first_line(reply_text) or 'it reply_text nothing'}"
+    )
     return records.StepError(code="reply_unreadable", message=message)
 
 
@@ -176,5 +180,5 @@ def _text(lines: list[bytes]) -> str:
 
 def _first_line(words: str) -> str:
     lines = [line.strip() for line in words.strip().splitlines() if line.strip()]
-    told = next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")
-    return told[:500]
+    reported = next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")
+    return reported[:500]

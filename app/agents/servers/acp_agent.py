@@ -87,8 +87,8 @@ class Agent:
 
         saying = self.connection.prompt(session_id, [acp.text_block(text)])
         try:
-            left = limit_seconds - (self._clock.monotonic() - self._started_at)
-            return await self._answer(saying, left, idle_seconds)
+            process_result = limit_seconds - (self._clock.monotonic() - self._started_at)
+            return await self._answer(saying, process_result, idle_seconds)
         except BaseException as error:
             self._parting_seconds = CANCEL_SECONDS
             if isinstance(error, asyncio.CancelledError | errors.AgentFailed):
@@ -162,8 +162,8 @@ class Agent:
             ended = self._ending.result()
         except commands.NotStarted as error:
             return _not_started(self._name, error)
-        told = ended.stderr.content.decode("utf-8", "replace").strip()[-_TAIL_CHARACTERS:]
-        detail = {"exit_code": ended.exit_code, "signal": ended.signal, "stderr": told, "stray": self._line.stray}
+        reported = ended.stderr.content.decode("utf-8", "replace").strip()[-_TAIL_CHARACTERS:]
+        detail = {"exit_code": ended.exit_code, "signal": ended.signal, "stderr": reported, "stray": self._line.stray}
         code, how = "agent_error", f"with exit code {ended.exit_code}"
         if ended.cause == "timeout":
             code, how = "agent_timeout", "because its time was over"

@@ -35,9 +35,9 @@ _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_na
 class AcpBackend:
     """Speak with an agent that is started for each prompt, and answer what it asks for permission."""
 
-    def __init__(self, config: BackendConfig, surroundings: BackendContext) -> None:
+    def __init__(self, config: BackendConfig, context: BackendContext) -> None:
         self._config = config
-        self._around = surroundings
+        self._context = context
 
     def get_name(self) -> str:
         """Return the backend's name."""
@@ -56,18 +56,18 @@ class AcpBackend:
             errors.AgentFailed: `agent_missing`, `tools_cannot_be_turned_off`, `unknown_agent_session`, `unknown_model`,
                 `agent_timeout`, `agent_idle`, `agent_signalled`, `reply_unreadable`, or the agent's own refusal.
         """
-        if (lack := lacks(self._config, self._around.environ)) is not None:
+        if (lack := lacks(self._config, self._context.environ)) is not None:
             raise lack
-        kept = await self._kept(prompt)
-        wish = self._wish(prompt, kept)
-        if kept is not None and kept.begun_at is not None:
-            await self._pass_the_minute(clock.instant(kept.begun_at))
+        stored = await self._stored(prompt)
+        wish = self._wish(prompt, stored)
+        if stored is not None and stored.begun_at is not None:
+            await self._pass_the_minute(clock.instant(stored.begun_at))
         running = acp_agent.started(
             self._config.name,
-            self._around.supervisor,
+            self._context.supervisor,
             lambda reads, writes: self._request(prompt, wish.hold, reads, writes),
             tools=prompt.tools,
-            clock=self._around.clock,
+            clock=self._context.clock,
         )
         async with running as agent:
             return await self._spoken(agent, prompt, wish)
@@ -77,22 +77,22 @@ class AcpBackend:
 
     # -- before the agent is started
 
-    async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+    async def _stored(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
-        return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
+        return await prompt.insist(lambda: self._context.sessions.find(agent_session_id))
 
-    def _wish(self, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None) -> acp_opening.Wish:
+    def _wish(self, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None) -> acp_opening.Wish:
         hold = None if prompt.tools else acp_agent.of(_words(self._config))
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
-        if kept is not None and kept.backend != self._config.name:
-            why = f"it is held through the backend {kept.backend}"
-            raise acp_turns.unknown_session(self._config.name, kept.agent_session_id, why)
-        certain = prompt.session_created or (kept is not None and kept.created)
+        if stored is not None and stored.backend != self._config.name:
+            why = f"it is held through the backend {stored.backend}"
+            raise acp_turns.unknown_session(self._config.name, stored.agent_session_id, why)
+        certain = prompt.session_created or (stored is not None and stored.created)
         # One that was begun elsewhere is named by the agent's own name for it.
-        known = kept.program_session_id if kept is not None else None
+        known = stored.program_session_id if stored is not None else None
         return acp_opening.Wish(
             backend=self._config.name,
             cwd=str(prompt.working_dir),
@@ -103,9 +103,9 @@ class AcpBackend:
         )
 
     async def _pass_the_minute(self, begun_at: datetime) -> None:
-        now = self._around.clock.now()
+        now = self._context.clock.now()
         if begun_at.replace(second=0, microsecond=0) == now.replace(second=0, microsecond=0):
-            await self._around.clock.sleep(60.5 - now.second)
+            await self._context.clock.sleep(60.5 - now.second)
 
     def _request(
         self, prompt: ports.AgentPrompt, hold: acp_agent.Hold | None, reads: int, writes: int
@@ -124,12 +124,12 @@ class AcpBackend:
             cwd=cwd,
             env={
                 **defaults,
-                **environment.cleaned(self._around.environ, prompt.working_dir),
+                **environment.cleaned(self._context.environ, prompt.working_dir),
                 **own.env,
                 **prompt.env,
             },
             secrets=environment.secrets(
-                catalogue.called(_words(self._config)), self._config, self._around, prompt.model
+                catalogue.called(_words(self._config)), self._config, self._context, prompt.model
             ),
             stdin=reads,
             stdout=writes,
@@ -177,27 +177,27 @@ class AcpBackend:
         # An agent tells the price of a whole conversation, over all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
-        kept = await self._kept(prompt)
-        before = counting.before(kept, prompt)
+        stored = await self._stored(prompt)
+        before = counting.before(stored, prompt)
         if prompt.agent_session_id is None:
             before = agent_sessions.NOTHING_SPENT
         elif before is None and turn.cost_before is not None:
             before = dataclasses.replace(counting.UNTOLD, cost_usd=turn.cost_before)
-        if kept is None and reply.error is None:
-            kept = self._session(prompt, reply.agent_session_id)
-        if kept is not None:
-            known = dataclasses.replace(kept, created=kept.created or reply.error is None)
-            await self._keep(prompt, counting.kept(known, prompt, sums, before))
+        if stored is None and reply.error is None:
+            stored = self._session(prompt, reply.agent_session_id)
+        if stored is not None:
+            known = dataclasses.replace(stored, created=stored.created or reply.error is None)
+            await self._store(prompt, counting.kept(known, prompt, sums, before))
         return counting.counted(reply, sums, before)
 
     async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.Opened) -> None:
         session_id = conversation.session_id
-        kept = await self._kept(prompt) or self._session(prompt, session_id)
-        if kept is not None:
-            named = None if session_id == kept.agent_session_id else session_id
-            begun_at = clock.stamp(self._around.clock.now()) if _MINUTELY in conversation.known_as else None
-            new = dataclasses.replace(kept.anew(), program_session_id=named, names=kept.names, begun_at=begun_at)
-            await self._keep(prompt, new)
+        stored = await self._stored(prompt) or self._session(prompt, session_id)
+        if stored is not None:
+            named = None if session_id == stored.agent_session_id else session_id
+            begun_at = clock.stamp(self._context.clock.now()) if _MINUTELY in conversation.known_as else None
+            new = dataclasses.replace(stored.anew(), program_session_id=named, names=stored.names, begun_at=begun_at)
+            await self._store(prompt, new)
 
     def _session(self, prompt: ports.AgentPrompt, session_id: str | None) -> agent_sessions.AgentSession | None:
         ours = prompt.agent_session_id
@@ -210,13 +210,13 @@ class AcpBackend:
             program_session_id=None if session_id == ours else session_id,
         )
 
-    async def _keep(self, prompt: ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
-        if session != await self._kept(prompt):
-            await prompt.insist(lambda: self._around.sessions.keep(session))
+    async def _store(self, prompt: ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
+        if session != await self._stored(prompt):
+            await prompt.insist(lambda: self._context.sessions.keep(session))
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-    """Say what keeps an agent from being spoken with; None where nothing does. Nothing is started."""
+    """Return what keeps an agent from being spoken with; None where nothing does. Nothing is started."""
     if util.find_spec(_MODULE) is None:
         return services.missing(config.name, _PACKAGE, _EXTRA)
     command = _words(config)[0]

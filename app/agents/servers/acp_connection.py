@@ -28,11 +28,11 @@ class Line:
         reader: asyncio.StreamReader,
         writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
         clock: clock.Clock,
-        told: Callable[[str, Mapping[str, Any]], None],
+        reported: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._reader = reader
         self._clock = clock
-        self._told = told
+        self._told = reported
         self._writer, self._other = writers
         self._turn = asyncio.Lock()
         self.heard_at = clock.monotonic()
@@ -50,7 +50,7 @@ class Line:
         hears: socket.socket,
         says: socket.socket,
         clock: clock.Clock,
-        told: Callable[[str, Mapping[str, Any]], None],
+        reported: Callable[[str, Mapping[str, Any]], None],
     ) -> Line:
         """Make the line over our ends of two pairs of sockets; a single pair would not do.
 
@@ -62,7 +62,7 @@ class Line:
         except BaseException:
             other.close()
             raise
-        return cls(reader, (writer, other), clock, told)
+        return cls(reader, (writer, other), clock, reported)
 
     async def send(self, message: dict[str, Any]) -> None:
         """Say something.

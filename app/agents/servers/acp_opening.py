@@ -27,7 +27,7 @@ class Wish:
     cwd: str
     """Folder that the agent works in."""
     session_id: str | None
-    """Conversation to go on with, by the agent's name for it; None: a new one."""
+    """Conversation to continue, by the agent's name for it; None: a new one."""
     certain: bool
     """Whether the agent must have it; otherwise a new one will do."""
     hold: acp_agent.Hold | None
@@ -111,7 +111,7 @@ async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, k
 
 
 def _ways(agent: Agent, hello: schema.InitializeResponse) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yield what goes on with a conversation, the quickest first: who loads one tells all of it again."""
+    """Yield what continues with a conversation, the quickest first: who loads one tells all of it again."""
     can = hello.agent_capabilities
     if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
         yield agent.connection.resume_session

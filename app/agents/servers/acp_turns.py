@@ -103,19 +103,19 @@ class Turn:
         Args:
             known_as: The agent's own name for itself, in small letters.
         """
-        told = self._tokens.usage()
+        reported = self._tokens.usage()
         if response is None or (self.called and _LAST_REQUEST_ONLY in known_as):
-            return told
+            return reported
         tokens = _quota(response.field_meta) if response.usage is None else _tokens(response.usage)
-        return told if tokens is None else records.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
+        return reported if tokens is None else records.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:
         if self._tools:
             return
-        told = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}
-        acts = told.get("status") in _BEGUN and told.get("kind") not in _HARMLESS_KINDS
+        reported = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}
+        acts = reported.get("status") in _BEGUN and reported.get("kind") not in _HARMLESS_KINDS
         if acts and not self.alarm.done():
-            self.alarm.set_result(plain.preview(str(told.get("title") or told.get("kind"))))
+            self.alarm.set_result(plain.preview(str(reported.get("title") or reported.get("kind"))))
 
 
 class Person:
@@ -141,12 +141,12 @@ class Person:
         return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
 
 
-def _tokens(told: schema.Usage) -> tuple[int, int]:
+def _tokens(reported: schema.Usage) -> tuple[int, int]:
     """Return what was read and written; some agents count what came from a cache among what was
     read, others beside it.
     """
-    written = told.output_tokens + (told.thought_tokens or 0)
-    return max(told.total_tokens - written, told.input_tokens), written
+    written = reported.output_tokens + (reported.thought_tokens or 0)
+    return max(reported.total_tokens - written, reported.input_tokens), written
 
 
 def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int] | None:
@@ -172,10 +172,10 @@ _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")
 
 def refused(name: str, error: acp.RequestError) -> records.StepError:
     """Return what it means that an agent answered a request with an error."""
-    told = plain.preview(f"{error} {_details(error)}".strip())
-    code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(told)
+    reported = plain.preview(f"{error} {_details(error)}".strip())
+    code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(reported)
     return records.StepError(
-        code=code, message=f"The agent {name} refused: {told}", detail={"rpc_code": error.code, "told": told}
+        code=code, message=f"The agent {name} refused: {reported}", detail={"rpc_code": error.code, "told": reported}
     )
 
 
@@ -194,7 +194,7 @@ def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str)
 
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
-    """Return what it means that a conversation cannot go on."""
+    """Return what it means that a conversation cannot continue."""
     message = f"The agent {name} cannot go on with the conversation {session_id:.80}: {why}."
     return errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": session_id})
 
@@ -216,14 +216,16 @@ def _disguised(name: str, turn: Turn, text: str, known_as: str) -> records.StepE
     pattern = _DISGUISED if _OWNER_OF_DISGUISES in known_as else re.compile(re.escape(_BY_ANYBODY))
     if turn.called or not pattern.match(text):
         return None
-    told = plain.preview(text)
-    return records.StepError(code=_code(told), message=f"The agent {name} failed: {told}", detail={"told": told})
+    reported = plain.preview(text)
+    return records.StepError(
+        code=_code(reported), message=f"The agent {name} failed: {reported}", detail={"told": reported}
+    )
 
 
-def _code(told: str) -> str:
-    if (status := _STATUS.search(told)) is not None:
+def _code(reported: str) -> str:
+    if (status := _STATUS.search(reported)) is not None:
         return _CODES[int(status[1])]
-    return next((code for words, code in _WORDS if words.search(told)), "agent_error")
+    return next((code for words, code in _WORDS if words.search(reported)), "agent_error")
 
 
 def _details(error: acp.RequestError) -> str:

@@ -80,13 +80,13 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
 
 
 def _asked_wait_seconds(headers: Mapping[str, str], clock: clock.Clock) -> float:
-    told = headers.get("retry-after", "")
+    reported = headers.get("retry-after", "")
     try:
-        return float(told)
+        return float(reported)
     except ValueError:
         pass
     try:
-        return (email.utils.parsedate_to_datetime(told) - clock.now()).total_seconds()
+        return (email.utils.parsedate_to_datetime(reported) - clock.now()).total_seconds()
     except (TypeError, ValueError):
         return 0
 
@@ -108,10 +108,10 @@ async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) 
 
 
 def _arguments(question: services.Question) -> dict[str, Any]:
-    said = [{"role": message.role, "content": message.text} for message in question.messages]
+    reply_text = [{"role": message.role, "content": message.text} for message in question.messages]
     arguments: dict[str, Any] = {
         "model": question.model,
-        "messages": said,
+        "messages": reply_text,
         "max_tokens": question.max_tokens or REPLY_TOKENS,
     }
     if question.system:
@@ -119,7 +119,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
     if question.reply_schema is not None:
         schema = _binding(plain.plain(question.reply_schema))
         if schema is None:
-            said[-1]["content"] += reply_forms.BREAK + reply_forms.in_words(question.reply_schema)
+            reply_text[-1]["content"] += reply_forms.BREAK + reply_forms.in_words(question.reply_schema)
         else:
             arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     return arguments
@@ -140,7 +140,7 @@ def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _can_be_closed(schema: plain.Json) -> bool:
-    """Tell whether each object of a schema names all that it must hold: the interface lets objects
+    """Return whether each object of a schema names all that it must hold: the interface lets objects
     hold nothing else.
     """
     if isinstance(schema, list):
@@ -161,8 +161,8 @@ async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
     usage: dict[str, Any] = {}
     size, started, whole, stop_reason = 0, False, False, None
     async for event in stream:
-        told: dict[str, Any] = event.to_dict(warnings=False)
-        match told:
+        reported: dict[str, Any] = event.to_dict(warnings=False)
+        match reported:
             case {"type": "message_start", "message": dict(begun)}:
                 started, usage = True, begun.get("usage") or {}
             case {"type": "content_block_start", "content_block": {"type": "text", "text": str(text)}}:
@@ -172,7 +172,7 @@ async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
                 size += len(text)
             case {"type": "message_delta", "delta": {"stop_reason": reason}}:
                 stop_reason = reason
-                usage = {**usage, **(told.get("usage") or {})}
+                usage = {**usage, **(reported.get("usage") or {})}
             case {"type": "message_stop"}:
                 whole = started
         if size > services.MAX_REPLY_BYTES:
@@ -182,9 +182,9 @@ async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
     return services.Answer(text="".join(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete"))
 
 
-def _usage(told: Mapping[str, Any]) -> records.Usage | None:
-    read = [told.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
-    written = told.get("output_tokens")
+def _usage(reported: Mapping[str, Any]) -> records.Usage | None:
+    read = [reported.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
+    written = reported.get("output_tokens")
     if not isinstance(read[0], int) or not isinstance(written, int):
         return None
     return records.Usage(input_tokens=sum(tokens or 0 for tokens in read), output_tokens=written)

@@ -47,9 +47,9 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
     if prompt.agent_session_id is None:
         return
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
-    said = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
+    reply_text = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     agent_session_id = prompt.agent_session_id
-    await prompt.insist(lambda: sessions.add_turns(agent_session_id, said))
+    await prompt.insist(lambda: sessions.add_turns(agent_session_id, reply_text))
     if await prompt.insist(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(
             agent_session_id=agent_session_id,
@@ -62,12 +62,12 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
 
 def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:
     """Return the turns that count: where a step of a run was tried again, what that run said from there on does not."""
-    kept: list[Mapping[str, plain.Json]] = []
+    stored: list[Mapping[str, plain.Json]] = []
     for turn in turns:
         if turn["role"] == "user":
-            kept = _without(kept, turn.get("run_id"), turn["key"])
-        kept.append(turn)
-    return kept
+            stored = _without(stored, turn.get("run_id"), turn["key"])
+        stored.append(turn)
+    return stored
 
 
 def _without(
@@ -81,10 +81,10 @@ def _message(turn: Mapping[str, plain.Json]) -> Message:
     return Message(role="assistant" if turn["role"] == "assistant" else "user", text=turn["text"])
 
 
-def _merged(said: Sequence[Message]) -> list[Message]:
+def _merged(reply_text: Sequence[Message]) -> list[Message]:
     """Leave blank messages out and join neighbours of one role: services refuse the ones, some models the others."""
     merged: list[Message] = []
-    for message in said:
+    for message in reply_text:
         if not message.text.strip():
             continue
         if merged and merged[-1].role == message.role:

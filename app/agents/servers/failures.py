@@ -28,9 +28,9 @@ def refused(error: Any) -> errors.AgentFailed:
         error: The package's `APIStatusError`; the two packages give theirs the same attributes.
     """
     kinds = _kinds(error.body)
-    told = str(error.message)
+    reported = str(error.message)
     code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)
-    if any(hint in told.lower() for hint in _TOO_LONG):
+    if any(hint in reported.lower() for hint in _TOO_LONG):
         code = "prompt_too_long"
     detail: dict[str, plain.Json] = {"status": error.status_code}
     if (retry_after := error.response.headers.get("retry-after")) is not None:
@@ -40,7 +40,7 @@ def refused(error: Any) -> errors.AgentFailed:
     if isinstance(parameter := getattr(error, "param", None), str):
         detail["parameter"] = parameter[:100]
     return errors.AgentFailed(
-        f"The service answered {error.status_code}: {plain.preview(told) or 'no reason was given'}",
+        f"The service answered {error.status_code}: {plain.preview(reported) or 'no reason was given'}",
         code=code or "agent_error",
         detail=detail,
     )
@@ -60,11 +60,11 @@ def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
 
 def unreadable(cause: object) -> errors.AgentFailed:
     """Return what an answer means that is none of the interface's."""
-    told = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
+    reported = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
     return errors.AgentFailed(
         "The service's answer is not what its interface promises.",
         code="reply_unreadable",
-        detail={"cause": plain.preview(told)},
+        detail={"cause": plain.preview(reported)},
     )
 
 

@@ -88,8 +88,8 @@ async def _asked(client: openai.AsyncOpenAI, question: services.Question, limit:
 
 def _arguments(question: services.Question, limit: str) -> dict[str, Any]:
     system = [{"role": "system", "content": question.system}] if question.system else []
-    said = [{"role": message.role, "content": message.text} for message in question.messages]
-    arguments: dict[str, Any] = {"model": question.model, "messages": [*system, *said]}
+    reply_text = [{"role": message.role, "content": message.text} for message in question.messages]
+    arguments: dict[str, Any] = {"model": question.model, "messages": [*system, *reply_text]}
     if question.max_tokens is not None:
         arguments[limit] = question.max_tokens
     if question.reply_schema is not None:
@@ -100,7 +100,7 @@ def _arguments(question: services.Question, limit: str) -> dict[str, Any]:
 
 
 def _is_strict(schema: plain.Json) -> bool:
-    """Tell whether OpenAI takes a schema as binding: every object in it closed, and every property required."""
+    """Return whether OpenAI takes a schema as binding: every object in it closed, and every property required."""
     if isinstance(schema, list):
         return all(_is_strict(part) for part in schema)
     if not isinstance(schema, dict):

@@ -103,7 +103,7 @@ class Vendor:
     """Make a service; opens no connection."""
 
     def lacks(self, config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-        """Say what keeps a backend from being asked; None where nothing does."""
+        """Return what keeps a backend from being asked; None where nothing does."""
         if util.find_spec(self.package) is None:
             return missing(config.name, self.package, self.package)
         variable = self.key_of(config)
@@ -124,10 +124,10 @@ class ServiceBackend:
     said is kept by us.
     """
 
-    def __init__(self, config: BackendConfig, vendor: Vendor, surroundings: BackendContext) -> None:
+    def __init__(self, config: BackendConfig, vendor: Vendor, context: BackendContext) -> None:
         self._config = config
         self._vendor = vendor
-        self._surroundings = surroundings
+        self._surroundings = context
         self._service: Service | None = None
 
     def get_name(self) -> str:
@@ -185,8 +185,8 @@ class ServiceBackend:
         api_key = _NO_KEY if variable is None else environ[variable].strip()
         return self._vendor.open(Account(base_url=self._config.base_url, api_key=api_key), self._surroundings.clock)
 
-    def _model(self, asked: str | None) -> str:
-        model = asked or self.resolve_model("sonnet")
+    def _model(self, requested: str | None) -> str:
+        model = requested or self.resolve_model("sonnet")
         if model in TIERS:
             raise errors.AgentFailed(
                 f"The backend {self._config.name} names no model for {model}; give `models` in agents.json.",

@@ -85,8 +85,8 @@ def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None)
     Args:
         args: Arguments of the run that would be; guardrails and model are shown as they would hold.
     """
-    document, given = recipe.document, args or {}
-    limits = transitions.Guardrails.of(document, given)
+    document, params = recipe.document, args or {}
+    limits = transitions.Guardrails.of(document, params)
     counts = f"maxStepVisits={limits.max_step_visits}, maxTotalSteps={limits.max_total_steps}"
     lines = [
         f"Recipe: {recipe.recipe_id}",
@@ -99,7 +99,7 @@ def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None)
     for name, step in document["steps"].items():
         initial = " (initial)" if name == document["initialStep"] else ""
         outcomes = ", ".join(f"{outcome} → {_drawn(node)}" for outcome, node in _following(recipe, step))
-        model = given.get("model") or step.get("model") or document.get("model") or "(default)"
+        model = params.get("model") or step.get("model") or document.get("model") or "(default)"
         lines += [f"    {name}{initial}", f"      Outcomes: {outcomes}", f"      Model: {model}"]
     return "\n".join(lines) + "\n"
 
@@ -146,8 +146,8 @@ def _restart_flaws(recipe: library.Recipe, registry: library.Library) -> Iterato
             if problem is not None:
                 # What is wrong in another recipe has no place in this one.
                 code, message = problem
-                told = message if owner is recipe else f"{message}, and {owner.recipe_id} begins it"
-                yield json_schemas.flaw(place if owner is recipe else (), code, told)
+                reported = message if owner is recipe else f"{message}, and {owner.recipe_id} begins it"
+                yield json_schemas.flaw(place if owner is recipe else (), code, reported)
     for target in targets:
         for name in sorted(_demanded_args(target.document) - parse.certain_args(recipe.document)):
             message = f"{target.recipe_id}, which a restart begins, needs the argument {name}"

@@ -50,7 +50,7 @@ def compose(source: str, read: _Read) -> ports.Composition:
 
 
 def is_composed(steps: Mapping[str, plain.Json]) -> bool:
-    """Tell whether some of a recipe's steps stand elsewhere."""
+    """Return whether some of a recipe's steps stand elsewhere."""
     return INCLUDE in steps or any(_is_reference(step) for step in steps.values())
 
 
@@ -97,12 +97,12 @@ class _Composer:
             name: step for entry, part in steps.items() for name, step in self.entry(entry, part, steps, trail).items()
         }
 
-    def _step(self, given: plain.Json, trail: _Trail) -> plain.Json:
-        if not _is_reference(given):
-            return given
-        file, _, pointer = str(given[REF]).partition("#")
+    def _step(self, params: plain.Json, trail: _Trail) -> plain.Json:
+        if not _is_reference(params):
+            return params
+        file, _, pointer = str(params[REF]).partition("#")
         deeper = self._deeper(trail, f"{file}#{pointer}")
-        return _laid_over(self._step(_followed(self._file(file), pointer, file), deeper), given)
+        return _laid_over(self._step(_followed(self._file(file), pointer, file), deeper), params)
 
     def _file(self, name: plain.Json) -> _Object:
         if not isinstance(name, str) or not _FILE.fullmatch(name):

@@ -60,12 +60,12 @@ class _Machine:
         text = outcomes.prompt(composition.filled(self._step["prompt"], self._values()), self._step["outcomes"])
         self._tell("step:started", promptLength=len(text), backend=self._backend)
         first, reply = await self._ask(self._state.key, text)
-        found, asked = self._extracted(reply), [first]
+        found, requested = self._extracted(reply), [first]
         if isinstance(found, outcomes.Unreadable):
             again, reply, found = await self._ask_again(found, first, reply)
-            asked.append(again)
+            requested.append(again)
         self._outcome = {"outcome": found.outcome, "otherDescription": found.description}
-        self._tell("step:outcome", **self._outcome, responseLength=len(reply), **_measures(*asked))
+        self._tell("step:outcome", **self._outcome, responseLength=len(reply), **_measures(*requested))
         self._finished += 1
         self._show()
         return found.outcome
@@ -105,8 +105,8 @@ class _Machine:
         self, missed: outcomes.Unreadable, first: records.Record, reply: str
     ) -> tuple[records.Record, str, outcomes.Reported]:
         text = outcomes.reminder(missed, self._step["outcomes"], self._ctx.run.driver_version)
-        told = {"error": missed.error, "malformedJson": missed.malformed_json, "responseLength": len(reply)}
-        self._tell("step:retry", promptLength=len(text), **told, **_measures(first))
+        reported = {"error": missed.error, "malformedJson": missed.malformed_json, "responseLength": len(reply)}
+        self._tell("step:retry", promptLength=len(text), **reported, **_measures(first))
         self._state = self._state.retried()
         self._show()
         again, reply = await self._ask(f"{self._state.key}.reminder", text)
@@ -238,6 +238,6 @@ def _cost(record: records.Record) -> float | None:
     return record.usage.cost_usd if record.usage is not None else None
 
 
-def _measures(*asked: records.Record) -> dict[str, plain.Json]:
-    took = sum(record.line.get("duration_ms") or 0 for record in asked)
-    return {"durationMs": took, "costUsd": records.total_cost(map(_cost, asked))}
+def _measures(*requested: records.Record) -> dict[str, plain.Json]:
+    took = sum(record.line.get("duration_ms") or 0 for record in requested)
+    return {"durationMs": took, "costUsd": records.total_cost(map(_cost, requested))}

@@ -70,9 +70,9 @@ def _document(source: str) -> plain.Json:
 
 def _unsound(document: _Object) -> _Flaws:
     """Look through a document that may be malformed, and pass over what is not of the expected kind."""
-    given = document.get("steps")
-    steps = given if isinstance(given, dict) else {}
-    if isinstance(given, dict) and not given:
+    params = document.get("steps")
+    steps = params if isinstance(params, dict) else {}
+    if isinstance(params, dict) and not params:
         yield json_schemas.flaw(("steps",), "no_steps", "has no steps")
     yield from _uncomposed(steps)
     # As long as steps are missing that stand elsewhere, nobody knows which names there will be.

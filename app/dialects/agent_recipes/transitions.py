@@ -202,7 +202,7 @@ def restarts(recipe: _Recipe) -> Iterator[tuple[_Place, str]]:
 
 
 def loops(recipe: _Recipe) -> bool:
-    """Tell whether a run can come to the same step twice, or begin anew."""
+    """Return whether a run can come to the same step twice, or begin anew."""
     follows = {name: _next_steps(step) for name, step in recipe["steps"].items()}
     leading = Counter(itertools.chain.from_iterable(follows.values()))
     # Steps that nothing is left to lead to are taken away until none is; what remains goes round in circles.

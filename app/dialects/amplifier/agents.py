@@ -73,7 +73,7 @@ def merged(below: plain.Json, above: plain.Json) -> plain.Json:
 
 
 def is_pattern(model: plain.Json) -> bool:
-    """Tell whether a name of a model stands for any that fits it."""
+    """Return whether a name of a model stands for any that fits it."""
     return isinstance(model, str) and any(sign in model for sign in "*?[")
 
 
@@ -160,9 +160,9 @@ def _of_providers(settings: _Object, name: str) -> plain.Json:
 
 def _system(settings: _Object) -> str | None:
     session = settings.get("session")
-    told = [settings.get("role"), settings.get("system"), settings.get("instruction")]
-    told += [session.get("instruction")] if isinstance(session, Mapping) else []
-    return "\n\n".join(text for text in told if isinstance(text, str) and text) or None
+    reported = [settings.get("role"), settings.get("system"), settings.get("instruction")]
+    reported += [session.get("instruction")] if isinstance(session, Mapping) else []
+    return "\n\n".join(text for text in reported if isinstance(text, str) and text) or None
 
 
 def _whole(value: plain.Json) -> int | None:

@@ -34,18 +34,18 @@ def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
 
 def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
     """Return what `approval` stands for after an answer."""
-    given = record.output if isinstance(record.output, dict) else {}
+    params = record.output if isinstance(record.output, dict) else {}
     return {
         "stage": stage,
-        "decision": given.get("decision", schema.DENY),
-        "message": given.get("message") or "",
-        "by_default": bool(given.get("by_default")),
+        "decision": params.get("decision", schema.DENY),
+        "message": params.get("message") or "",
+        "by_default": bool(params.get("by_default")),
     }
 
 
 def denied(key: str, answer: _Object) -> errors.RunFailed:
     """Return the end of a run whose approval was denied; nothing caused it that a resume could repeat."""
     who = "nobody answered in time" if answer["by_default"] else "a person denied it"
-    said = f": {answer['message']}" if answer["message"] else ""
-    message = f"the stage {answer['stage']} was not approved; {who}{said}"
+    reply_text = f": {answer['message']}" if answer["message"] else ""
+    message = f"the stage {answer['stage']} was not approved; {who}{reply_text}"
     return errors.RunFailed(message, code="approval_denied", key=key, detail=dict(answer))

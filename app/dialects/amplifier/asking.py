@@ -46,11 +46,11 @@ class Frame:
         return dataclasses.replace(self, key=key, scope=scope, **changes)
 
     def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
-        """Return places inside of this one that go on at once, by the names of their branches.
+        """Return places inside of this one that continue at once, by the names of their branches.
 
         Args:
             scopes: Their variables, by what is put behind the key.
-            width: How many go on at a time.
+            width: How many continue at a time.
         """
         lanes, before = loops.lanes_inside(self.lanes, width), self.prompts.count
         self.prompts.count += len(scopes)
@@ -90,11 +90,11 @@ class Asker:
         except templates.Undefined as gap:
             raise await self.refuse(frame.key, "undefined_variable", gap.told("step")) from gap
 
-    async def skip(self, step: _Object, frame: Frame, reason: str, **told: plain.Json) -> None:
+    async def skip(self, step: _Object, frame: Frame, reason: str, **reported: plain.Json) -> None:
         """Write down that a step is skipped, and why."""
-        detail = {"id": step["id"], "reason": reason, **told}
+        detail = {"id": step["id"], "reason": reason, **reported}
         await self._ctx.perform(frame.key, operations.Skip(reason=reason, detail=detail), self._place(step))
-        self._shown.skipped(frame.key, reason, told)
+        self._shown.skipped(frame.key, reason, reported)
 
     async def refuse(self, key: str, code: str, message: str) -> failures.StepFailed:
         """Write down that a step cannot be asked for; return the failure that this is."""
@@ -102,13 +102,13 @@ class Asker:
         return failures.StepFailed.of(record)
 
     async def undecided(self, step: _Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
-        """Write down that the flow cannot go on, because a condition or a loop means nothing; return the end of the
+        """Write down that the flow cannot continue, because a condition or a loop means nothing; return the end of the
         run.
         """
-        told = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
+        reported = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
         code = failure.code if isinstance(failure, loops.Unfit) else "undecidable_condition"
         code = "undefined_variable" if isinstance(failure, templates.Undefined) else code
-        message = f"Step '{step['id']}' {what} error: {told}"
+        message = f"Step '{step['id']}' {what} error: {reported}"
         refused = await self.refuse(key, code, message)
         return errors.RunFailed(message, code=code, key=key, causes=refused.causes)
 
@@ -128,16 +128,16 @@ class Asker:
                 break
         if not record.done:
             raise failures.StepFailed.of(record, keys[:number])
-        said = await self._content(record)
-        value = self._read(step, str(said or ""), record)
+        printed = await self._content(record)
+        value = self._read(step, str(printed or ""), record)
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
     async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
         record = await self._ctx.perform(frame.key, calls.command(step, frame.scope, self._ctx.run), self._place(step))
         output = await self._content(record)
         if not record.done:
-            said = calls.result_of_command(output) if isinstance(output, Mapping) and "exit_code" in output else None
-            raise failures.StepFailed.of(record, said=said)
+            printed = calls.result_of_command(output) if isinstance(output, Mapping) and "exit_code" in output else None
+            raise failures.StepFailed.of(record, printed=printed)
         set_variable(step, "output_exit_code", output["exit_code"], frame)
         if output.get("stdout_truncated"):
             message = "the command has said more than a variable can hold"
@@ -181,14 +181,14 @@ class Asker:
     async def _content(self, record: records.Record) -> Any:
         return record.output if record.blob is None else await self._ctx.read(record.blob)
 
-    def _read(self, step: _Object, said: str, record: records.Record) -> plain.Json:
+    def _read(self, step: _Object, printed: str, record: records.Record) -> plain.Json:
         try:
             if "reply_schema" in step:
-                return replies.fitting(said, step["reply_schema"], self._ctx.run.driver_version)
-            return replies.read(said, step.get("parse_json"), self._ctx.run.driver_version)
+                return replies.fitting(printed, step["reply_schema"], self._ctx.run.driver_version)
+            return replies.read(printed, step.get("parse_json"), self._ctx.run.driver_version)
         except replies.NoData as error:
-            kept = said if step.get("type") == "bash" else None
-            raise failures.StepFailed(str(error), key=record.key, code=error.code, said=kept) from error
+            kept = printed if step.get("type") == "bash" else None
+            raise failures.StepFailed(str(error), key=record.key, code=error.code, printed=kept) from error
 
     def _place(self, step: _Object) -> records.Place:
         return records.Place(step_id=step["id"], output_slot=step.get("collect") or step.get("output"))

@@ -31,16 +31,16 @@ def agent_calls(
     Raises:
         templates.Undefined: the prompt names what does not exist.
     """
-    said = templates.parts(step["prompt"], scope)
+    reply_text = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
-    asked = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
+    requested = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
     return [
         operations.AgentCall(
             agent_id=voice.agent_id,
             archetype=agent.get("archetype"),
             backend=voice.backend,
             model=voice.model,
-            prompt=_joined((*mode, *said, *asked)),
+            prompt=_joined((*mode, *reply_text, *requested)),
             system=voice.system,
             tools=True,
             max_tokens=voice.max_tokens,
@@ -112,32 +112,32 @@ def result_of_child(output: _Object, version: int) -> plain.Json | None:
 
 def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
     """Return what a step's `retry` means, or None."""
-    given = step.get("retry")
-    if given is None:
+    params = step.get("retry")
+    if params is None:
         return None
-    first = float(schema.of("retry", given, "initial_delay"))
-    linear = schema.of("retry", given, "backoff") == "linear"
+    first = float(schema.of("retry", params, "initial_delay"))
+    linear = schema.of("retry", params, "backoff") == "linear"
     return operations.RetryPolicy(
-        max_attempts=schema.of("retry", given, "max_attempts"),
+        max_attempts=schema.of("retry", params, "max_attempts"),
         codes=codes,
         initial_seconds=first,
         factor=1.0 if linear else 2.0,
         added_seconds=first if linear else 0.0,
-        max_seconds=float(schema.of("retry", given, "max_delay")),
+        max_seconds=float(schema.of("retry", params, "max_delay")),
     )
 
 
 def backoff(recipe: _Object) -> operations.RetryPolicy | None:
     """Return how prompts are repeated that were refused as too many, where the recipe says so."""
-    given = recipe.get("rate_limiting", {}).get("backoff")
-    if given is None or given.get("enabled") is False:
+    params = recipe.get("rate_limiting", {}).get("backoff")
+    if params is None or params.get("enabled") is False:
         return None
     return operations.RetryPolicy(
-        max_attempts=schema.of("backoff", given, "max_attempts"),
+        max_attempts=schema.of("backoff", params, "max_attempts"),
         codes=("rate_limited",),
-        initial_seconds=schema.of("backoff", given, "initial_delay_ms") / 1000,
-        factor=float(schema.of("backoff", given, "multiplier")),
-        max_seconds=schema.of("backoff", given, "max_delay_ms") / 1000,
+        initial_seconds=schema.of("backoff", params, "initial_delay_ms") / 1000,
+        factor=float(schema.of("backoff", params, "multiplier")),
+        max_seconds=schema.of("backoff", params, "max_delay_ms") / 1000,
     )
 
 

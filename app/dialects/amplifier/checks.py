@@ -1,6 +1,6 @@
 """Checks: what is wrong with a recipe beside the agents and recipes that there are, and what a run of it would come to.
 
-A run that has begun goes on without them: what it was begun with was good enough then.
+A run that has begun continues without them: what it was begun with was good enough then.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.
             preferred = tuple(dict.fromkeys(voice.backend for voice in agents.voices(agent.to_json(), step)))
             yield library.BackendUse(path=json_text.json_path((*place, "agent")), backends=preferred)
         elif "recipe" in step:
-            given = step.get("context") or {}
-            computed = tuple(name for name, value in given.items() if _is_computed(value))
-            known = {name: value for name, value in given.items() if name not in computed}
+            params = step.get("context") or {}
+            computed = tuple(name for name, value in params.items() if _is_computed(value))
+            known = {name: value for name, value in params.items() if name not in computed}
             path = json_text.json_path((*place, "recipe"))
             target = called_recipe(step["recipe"], recipe, registry)
             name = step["recipe"] if target is None else target.recipe_id
@@ -90,12 +90,12 @@ def _of_recipe(step: _Object, place: json_text.Parts, recipe: library.Recipe, re
         near = json_schemas.nearest(name, registry.recipes)
         yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
         return
-    given, schema = step.get("context", {}), target.args_schema
+    params, schema = step.get("context", {}), target.args_schema
     known = schema.get("properties") or {}
-    for missing in (arg for arg in schema.get("required") or () if arg not in given):
+    for missing in (arg for arg in schema.get("required") or () if arg not in params):
         yield json_schemas.flaw((*place, "context", missing), "missing_arg", f"{name} needs the argument {missing}")
     if schema.get("additionalProperties", False) is False:
-        for arg in (arg for arg in given if arg not in known):
+        for arg in (arg for arg in params if arg not in known):
             message = f"{name} has no argument {arg!r:.80}{json_schemas.nearest(arg, known)}"
             yield json_schemas.flaw((*place, "context", arg), "undeclared_arg", message)
 
@@ -143,7 +143,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 def is_file(name: str) -> bool:
-    """Tell whether a recipe is named by its file."""
+    """Return whether a recipe is named by its file."""
     return "/" in name or name.endswith(_SUFFIXES)
 
 

@@ -29,7 +29,7 @@ _IN_TEXT = ("heredoc_body", "heredoc_content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A variable that cannot be filled in where it stands."""
+    """A variable that cannot be filled in where it is."""
 
     code: str
     """Stable name of why."""

@@ -111,7 +111,7 @@ def variables(condition: Condition) -> Iterator[str]:
 
 
 def holds(condition: Condition, find: Find) -> bool:
-    """Tell whether a condition holds; every variable is looked up, whatever the others already decide.
+    """Return whether a condition holds; every variable is looked up, whatever the others already decide.
 
     Raises:
         Undecidable: `<` between texts that are no numbers, or a value alone that is neither true nor false.

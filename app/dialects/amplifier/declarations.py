@@ -25,7 +25,7 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def is_declaration(value: plain.Json, version: str) -> bool:
-    """Tell whether a value declares an argument: an object of nothing but `type`, `required`,
+    """Return whether a value declares an argument: an object of nothing but `type`, `required`,
     `default` and the like.
     """
     return (
@@ -48,7 +48,7 @@ def rule_of(declaration: _Object) -> dict[str, plain.Json]:
 
 
 def is_required(declaration: _Object) -> bool:
-    """Tell whether a run must be given a declared argument."""
+    """Return whether a run must be given a declared argument."""
     return declaration.get("required") is True and "default" not in declaration
 
 
@@ -60,5 +60,5 @@ def flaws(context: plain.Json, version: str) -> Iterator[errors.Flaw]:
             found = json_schemas.flaws(_RULES, value, place)
             yield from found
             if not found and "default" in value:
-                rule = {part: told for part, told in rule_of(value).items() if part in ("type", "enum")}
+                rule = {part: reported for part, reported in rule_of(value).items() if part in ("type", "enum")}
                 yield from json_schemas.flaws(rule, value["default"], (*place, "default"))

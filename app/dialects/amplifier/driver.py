@@ -138,8 +138,8 @@ class _Flow:
     def _left(self, step: _Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
         """Return what stands for the result of a step that has failed: null, or what a command had printed."""
         for name in ("output", "collect", "output_exit_code"):
-            asking.set_variable(step, name, failure.said if name == "output" else None, frame)
-        return failure.said
+            asking.set_variable(step, name, failure.printed if name == "output" else None, frame)
+        return failure.printed
 
     async def _repeated(self, step: _Object, frame: Frame) -> templates.Value:
         if "foreach" not in step and "while_condition" not in step:
@@ -188,16 +188,16 @@ class _Flow:
         return values
 
     async def _past(
-        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *given: _Object
+        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *params: _Object
     ) -> templates.Value:
         try:
-            return await take(*given, frame)
+            return await take(*params, frame)
         except failures.StepFailed as failure:
             if not goes_on:
                 raise
             self._shown.went_past(failure)
             self._lost.add(frame.key)
-            return None if self._first else failure.said
+            return None if self._first else failure.printed
 
     # -- loops
 
@@ -216,8 +216,8 @@ class _Flow:
             results.append(await self._iteration(loop, step, there))
             # An iteration that failed has no result to look at.
             breaks = schema.break_of(loop)
-            asked = breaks if there.key not in self._lost else None
-            over = asked is not None and await self._holds(loop, asked, f"{there.key}:{asked}", inner, step)
+            requested = breaks if there.key not in self._lost else None
+            over = requested is not None and await self._holds(loop, requested, f"{there.key}:{requested}", inner, step)
             frame.scope.leave(inner)
             if over:
                 break

@@ -120,7 +120,7 @@ def check(shell: Shell, node: Node) -> None:
 
 
 def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
-    """Tell whether a command reads a value without printing it: in a test, as a file's name, or counting it."""
+    """Return whether a command reads a value without printing it: in a test, as a file's name, or counting it."""
     if around.type == "pipeline":
         return _last_counters(shell).get(around.id, 0) > child.start_byte
     if around.type in ("command", "redirected_statement") and child.type in _NO_WORDS:

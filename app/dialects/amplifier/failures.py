@@ -19,21 +19,21 @@ class StepFailed(errors.StepError):
         code: str,
         causes: Sequence[str] = (),
         detail: Mapping[str, plain.Json] | None = None,
-        said: str | None = None,
+        printed: str | None = None,
     ) -> None:
         super().__init__(message, code=code, key=key, detail=detail)
-        self.said = said
+        self.printed = printed
         """What a command had printed nevertheless."""
         self.causes = tuple(causes) or (key,)
         """Keys of the lines that a resume repeats."""
 
     @classmethod
-    def of(cls, record: records.Record, causes: Sequence[str] = (), said: str | None = None) -> StepFailed:
+    def of(cls, record: records.Record, causes: Sequence[str] = (), printed: str | None = None) -> StepFailed:
         """Make the failure that a record tells."""
         error = record.error
         if error is None:
             return cls("the step failed", key=record.key, code="step_failed", causes=causes)
-        return cls(error.message, key=record.key, code=error.code, causes=causes, detail=error.detail, said=said)
+        return cls(error.message, key=record.key, code=error.code, causes=causes, detail=error.detail, printed=printed)
 
     def run_failed(self) -> errors.RunFailed:
         """Return the end of the run that it means."""

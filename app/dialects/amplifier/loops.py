@@ -61,7 +61,7 @@ def counters(index: int) -> dict[str, templates.Value]:
 
 
 def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:
-    """Return how many of so many branches may go on at once; None: one after the other.
+    """Return how many of so many branches may continue at once; None: one after the other.
 
     Args:
         parallel: True: all of them; a number: so many.

@@ -112,7 +112,7 @@ def args_schema(document: _Object) -> dict[str, plain.Json]:
 
 
 def is_empty(value: plain.Json) -> bool:
-    """Tell whether a value of the context stands for one that a run must be given."""
+    """Return whether a value of the context stands for one that a run must be given."""
     return value is None or value == ""
 
 

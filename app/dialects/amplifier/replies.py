@@ -34,7 +34,7 @@ ASKED = "\n\nReply with one JSON value and nothing else: no words before or afte
 """What is put behind a prompt whose reply must be JSON."""
 
 
-def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:
+def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:
     """Return what a reply means.
 
     Args:
@@ -46,28 +46,28 @@ def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Jso
         NoData: there had to be JSON and there is none.
     """
     if parse_json is False:
-        return said
+        return reply_text
     exact = version > 1
-    whole = _value(said, exact)
+    whole = _value(reply_text, exact)
     if whole is None:
-        fenced = _FENCED.match(said)
+        fenced = _FENCED.match(reply_text)
         whole = _value(fenced["inside"], exact) if fenced else None
     if whole is not None and (parse_json or isinstance(whole[0], dict | list)):
         return whole[0]
     if not parse_json:
-        return said
-    if len(said) > json_text.MAX_CHARACTERS:
+        return reply_text
+    if len(reply_text) > json_text.MAX_CHARACTERS:
         raise NoData("not_json", f"the reply has more than {json_text.MAX_CHARACTERS} characters and is no JSON")
-    return _first(said) if version == 1 else _largest(said)
+    return _first(reply_text) if version == 1 else _largest(reply_text)
 
 
-def fitting(said: str, schema: Mapping[str, plain.Json], version: int = NEWEST) -> plain.Json:
+def fitting(reply_text: str, schema: Mapping[str, plain.Json], version: int = NEWEST) -> plain.Json:
     """Return the data of a reply that must fit a schema.
 
     Raises:
         NoData: it does not.
     """
-    value = read(said, True, version)
+    value = read(reply_text, True, version)
     try:
         found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
     except json_schemas.TooCostly as error:
@@ -87,48 +87,48 @@ def _value(text: str, exact: bool = True) -> tuple[plain.Json] | None:
         return None
 
 
-def _largest(said: str) -> plain.Json:
+def _largest(reply_text: str) -> plain.Json:
     """Return the object or list that takes the most room in the midst of words; failing that, any fenced value."""
-    found, at, left = list[tuple[int, plain.Json]](), 0, _MOST_READ * len(said)
+    found, at, left = list[tuple[int, plain.Json]](), 0, _MOST_READ * len(reply_text)
     decoder = json.JSONDecoder()
-    while left > 0 and (opening := _OPENING.search(said, at)):
+    while left > 0 and (opening := _OPENING.search(reply_text, at)):
         try:
-            _, at = decoder.raw_decode(said, opening.start())
+            _, at = decoder.raw_decode(reply_text, opening.start())
         except json.JSONDecodeError as error:
             # What was read in vain counts: openings without end, one in the other, would be read again and again.
             left -= error.pos - opening.start() + 1
             at = opening.end()
         except (ValueError, RecursionError):
-            left, at = left - len(said), opening.end()
+            left, at = left - len(reply_text), opening.end()
         else:
-            value = _value(said[opening.start() : at])
+            value = _value(reply_text[opening.start() : at])
             found += [(at - opening.start(), value[0])] if value else []
     if found:
         return max(found, key=lambda one: one[0])[1]
-    for block in _BLOCK.finditer(said):
+    for block in _BLOCK.finditer(reply_text):
         value = _value(block["inside"])
         if value is not None:
             return value[0]
     raise NoData("not_json", "the reply holds no JSON, and the step asks for some")
 
 
-def _first(said: str) -> plain.Json:
+def _first(reply_text: str) -> plain.Json:
     """Return the first JSON in the midst of words, a fenced block before anything else; the
     driver's first version did.
     """
-    for block in _BLOCK.finditer(said):
+    for block in _BLOCK.finditer(reply_text):
         value = _value(block["inside"], exact=False)
         if value is not None:
             return value[0]
     decoder = json.JSONDecoder()
-    for count, opening in enumerate(_OPENING.finditer(said)):
+    for count, opening in enumerate(_OPENING.finditer(reply_text)):
         if count == _MOST_LOOKS:
             break
         try:
-            _, end = decoder.raw_decode(said, opening.start())
+            _, end = decoder.raw_decode(reply_text, opening.start())
         except (ValueError, RecursionError):
             continue
-        value = _value(said[opening.start() : end], exact=False)
+        value = _value(reply_text[opening.start() : end], exact=False)
         if value is not None:
             return value[0]
     raise NoData("not_json", "the reply holds no JSON, and the step asks for some")

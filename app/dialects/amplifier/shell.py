@@ -40,11 +40,11 @@ class HereDocument:
     """A here-document."""
 
     start: tuple[int, int]
-    """Where its delimiter stands at its beginning, with its quotes."""
+    """Where its delimiter is at its beginning, with its quotes."""
     body: tuple[int, int]
     """Where its text stands."""
     end: tuple[int, int]
-    """Where its delimiter stands at its end."""
+    """Where its delimiter is at its end."""
     delimiter: str
     """The delimiter without quotes."""
     quoted: bool
@@ -82,11 +82,11 @@ class Shell:
         return self._parents.get(node.id)
 
     def quoted(self, start: int, end: int) -> bool:
-        """Tell whether a part of the text is in a here-document in which Bash expands nothing."""
+        """Return whether a part of the text is in a here-document in which Bash expands nothing."""
         return any(one.quoted and one.body[0] <= start and end <= one.body[1] for one in self.documents)
 
     def in_double_quotes(self, node: Node) -> bool:
-        """Tell whether Bash expands at a node as it does in double quotes, with no words made of the value."""
+        """Return whether Bash expands at a node as it does in double quotes, with no words made of the value."""
         at: Node | None = node
         while at is not None and at.type not in ("command_substitution", "process_substitution"):
             if at.type in ("string", "heredoc_body"):

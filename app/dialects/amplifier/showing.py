@@ -47,15 +47,15 @@ class Shown:
         self.progress(0)
 
     def progress(self, finished: int) -> None:
-        """Show how many steps of the recipe are over."""
+        """Show how many steps of the recipe have ended."""
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=self._total))
 
-    def skipped(self, key: str, reason: str, told: _Object) -> None:
+    def skipped(self, key: str, reason: str, reported: _Object) -> None:
         """Show that a step was skipped."""
-        self._skipped.append({"id": key, "reason": reason, **told})
+        self._skipped.append({"id": key, "reason": reason, **reported})
 
     def went_past(self, failure: failures.StepFailed) -> None:
-        """Show that the flow goes on although a step has failed."""
+        """Show that the flow continues although a step has failed."""
         if failure.key is not None and failure.key not in self._failed:
             self._failed.append(failure.key)
         self._partial = True
@@ -66,7 +66,7 @@ class Shown:
         self._partial = True
 
     def unused_settings(self, step: _Object) -> None:
-        """Tell which settings of a step no agent here understands, once."""
+        """Return which settings of a step no agent here understands, once."""
         found = agents.unused(step.get("agent_config") or {})
         if found and step["id"] not in self._told:
             self._told.add(step["id"])

@@ -42,7 +42,7 @@ Value: TypeAlias = "plain.Json | Kept"
 
 
 class Undefined(Exception):
-    """A name stands for nothing."""
+    """A name is undefined."""
 
     def __init__(self, name: str, reason: str, available: tuple[str, ...]) -> None:
         super().__init__(f"{{{{{name}}}}}: {reason}")
@@ -125,7 +125,7 @@ def parts(template: str, scope: Scope) -> tuple[Part, ...]:
     """Return a text with its variables put in, as pieces in order; long texts stay where they are kept.
 
     Raises:
-        Undefined: a name stands for nothing.
+        Undefined: a name is undefined.
     """
     made: list[Part] = []
     for piece in _pieces(template, scope):
@@ -142,7 +142,7 @@ def text(template: str, scope: Scope) -> str:
     """Return a text with its variables put in.
 
     Raises:
-        Undefined: a name stands for nothing.
+        Undefined: a name is undefined.
     """
     return "".join(written(piece) for piece in _pieces(template, scope))
 
@@ -151,7 +151,7 @@ def filled(template: plain.Json, scope: Scope) -> plain.Json:
     """Return a value with the variables put into its texts; a text that is one variable becomes what that holds.
 
     Raises:
-        Undefined: a name stands for nothing.
+        Undefined: a name is undefined.
     """
     match template:
         case str():

@@ -94,18 +94,18 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
     """Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by."""
     known, earlier = given(document), tuple[str, ...]()
     for place, stage in stages(document):
-        asked = _mapping(stage.get("approval")) if place else {}
-        question = Question(place=(*place, "approval"), approval=asked, known=known)
-        before = asked.get("when") in (schema.BEFORE, f"{schema.BEFORE}_stage")
+        requested = _mapping(stage.get("approval")) if place else {}
+        question = Question(place=(*place, "approval"), approval=requested, known=known)
+        before = requested.get("when") in (schema.BEFORE, f"{schema.BEFORE}_stage")
         if before:
             yield question
-            known |= _named(asked.get("output"))
+            known |= _named(requested.get("output"))
         yield from _in_order(stage.get("steps"), (*place, "steps"), known, earlier)
         for _, step in _objects(stage.get("steps")):
             known, earlier = known | set_by(step), (*earlier, *_ids(step))
-        if asked and not before:
+        if requested and not before:
             yield dataclasses.replace(question, known=known)
-            known |= _named(asked.get("output"))
+            known |= _named(requested.get("output"))
 
 
 def too_deep(document: _Object) -> Iterator[json_text.Parts]:
@@ -248,13 +248,13 @@ def graph(document: _Object) -> dict[str, plain.Json]:
 def _flow(document: _Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Edge]]]]:
     for place, stage in stages(document):
         approval = stage.get("approval", {}) if place else {}
-        asked = approval if approval.get("required") else None
+        requested = approval if approval.get("required") else None
         question = {"id": f"approval:{stage.get('name')}", "label": stage.get("name", ""), "kind": "gate"}
-        if asked and schema.when(asked) == schema.BEFORE:
+        if requested and schema.when(requested) == schema.BEFORE:
             yield question, "", []
         for step in stage["steps"]:
             yield _node(step), _why(step), list(_inside(step))
-        if asked and schema.when(asked) != schema.BEFORE:
+        if requested and schema.when(requested) != schema.BEFORE:
             yield question, "", []
 
 
@@ -272,5 +272,5 @@ def _node(step: _Object) -> _Edge:
 
 def _why(step: _Object) -> str:
     condition, looped, repeated = step.get("condition"), step.get("foreach"), step.get("while_condition")
-    told = [f"if {condition}" if condition else "", f"for each {looped}" if looped else ""]
-    return ", ".join(text for text in (*told, f"while {repeated}" if repeated else "") if text)
+    reported = [f"if {condition}" if condition else "", f"for each {looped}" if looped else ""]
+    return ", ".join(text for text in (*reported, f"while {repeated}" if repeated else "") if text)

@@ -130,8 +130,8 @@ def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, 
         return
     tier, args = prompts.variant(template, agent.tier), recipe.args_schema.get("properties", {})
     for code, message in prompts.problems(template.variants[tier], tier, step["input_slots"], args):
-        told = f"the {tier} template of {template.prompt_type} {message}"
-        yield json_schemas.flaw((*place, "prompt_type"), code, told)
+        reported = f"the {tier} template of {template.prompt_type} {message}"
+        yield json_schemas.flaw((*place, "prompt_type"), code, reported)
 
 
 def _uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.Use]:

@@ -88,7 +88,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
         errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
     """
     checks: Sequence[_Part] = ctx.run.recipe.get("dod", ())
-    verdicts = [await _verdict(ctx, values, index, asked) for index, asked in enumerate(checks)]
+    verdicts = [await _verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
     met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
@@ -154,7 +154,7 @@ def step_failed(
     )
 
 
-def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]) -> errors.RunFailed:
+def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[str]) -> errors.RunFailed:
     """Return the failure of a run whose agent's evidence does not hold.
 
     Only another reply can bear itself out, so a resume repeats the prompts too.
@@ -171,7 +171,7 @@ def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]
         code=code,
         key=record.key,
         detail=detail,
-        causes=[*asked, record.key],
+        causes=[*requested, record.key],
         reason="evidence_rejected",
     )
 
@@ -187,29 +187,29 @@ def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def judge(asked: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
+def judge(requested: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
     """Return why a slot does not pass its check, None if it does.
 
     Args:
         value: Payload of a pointer, text of an artifact.
         version: Version of the driver that began the run.
     """
-    slot = asked["slot"]
-    if asked["check"] == SLOT_NOT_NULL:
+    slot = requested["slot"]
+    if requested["check"] == SLOT_NOT_NULL:
         empty = value is None or (isinstance(value, str) and value.strip() in ("", "null"))
         return f"the slot {slot} is empty" if empty else None
     try:
-        found = field_of(slot, asked["field"], value, version)
+        found = field_of(slot, requested["field"], value, version)
     except refs.BrokenReference as error:
         return error.message
-    expected = asked["expected"]
+    expected = requested["expected"]
     if same(found, expected):
         return None
-    return f"{slot}.{asked['field']} is {_short(found)}, not {_short(expected)}"
+    return f"{slot}.{requested['field']} is {_short(found)}, not {_short(expected)}"
 
 
 def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
-    """Return what stands at a dot-path inside a slot; JSON null may stand there.
+    """Return what is at a dot-path inside a slot; JSON null may stand there.
 
     Raises:
         refs.BrokenReference: there is nothing.
@@ -231,7 +231,7 @@ def field_path(slot: str, field: str) -> str:
 
 
 def same(one: plain.Json, other: plain.Json) -> bool:
-    """Tell whether two JSON values are equal: types count, the order of names does not, 1 and 1.0 are one number."""
+    """Return whether two JSON values are equal: types count, the order of names does not, 1 and 1.0 are one number."""
     match one, other:
         case dict(), dict():
             return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
@@ -246,34 +246,34 @@ def same(one: plain.Json, other: plain.Json) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-async def _verdict(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
-    if asked["check"] == FILE_EXISTS:
-        return await _verdict_on_file(ctx, values, index, asked)
-    filled = values.of(asked["slot"])
+async def _verdict(ctx: ports.Context, values: refs.Values, index: int, requested: _Part) -> Verdict:
+    if requested["check"] == FILE_EXISTS:
+        return await _verdict_on_file(ctx, values, index, requested)
+    filled = values.of(requested["slot"])
     return Verdict(
         index=index,
-        check=asked,
-        problem=judge(asked, await values.content(asked["slot"]), ctx.run.driver_version),
+        check=requested,
+        problem=judge(requested, await values.content(requested["slot"]), ctx.run.driver_version),
         causes=(filled.slot.key,),
         receipts=filled.receipts,
     )
 
 
-async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
+async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, requested: _Part) -> Verdict:
     key = f"dod[{index}]"
-    place = place_of(key, *refs.sources(prompts.named_in_path(asked["path"])))
+    place = place_of(key, *refs.sources(prompts.named_in_path(requested["path"])))
     try:
-        path = await prompts.path(values, asked["path"])
+        path = await prompts.path(values, requested["path"])
     except refs.BrokenReference as error:
         failure = await refused(ctx, values, key, place, error)
-        return Verdict(index=index, check=asked, problem=error.message, causes=failure.causes)
+        return Verdict(index=index, check=requested, problem=error.message, causes=failure.causes)
     record = await ctx.perform(key, operations.Check(check=FILE_EXISTS, subject=path), place)
     if record.error is not None:
         problem: str | None = record.error.message
     else:
         holds = isinstance(record.output, dict) and record.output.get("holds") is True
         problem = None if holds else f"there is no file {path}"
-    return Verdict(index=index, check=asked, problem=problem, causes=(key,))
+    return Verdict(index=index, check=requested, problem=problem, causes=(key,))
 
 
 def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total: int) -> errors.RunFailed:

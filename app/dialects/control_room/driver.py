@@ -70,10 +70,10 @@ class _Pipeline:
     # -- phase a
 
     async def _call_tool(self, step: _Step, index: int) -> None:
-        key, given = step["step_id"], self._given(step.get("args", {}))
-        place = _place(step, index, "a", refs.sources(refs.read(found["$ref"]) for _, found in refs.found_in(given)))
+        key, params = step["step_id"], self._given(step.get("args", {}))
+        place = _place(step, index, "a", refs.sources(refs.read(found["$ref"]) for _, found in refs.found_in(params)))
         try:
-            args = await self._values.resolved(given)
+            args = await self._values.resolved(params)
         except refs.BrokenReference as error:
             raise await done.refused(self._ctx, self._values, key, place, error, tool=step["tool"]) from error
         call = operations.ToolCall(tool=step["tool"], args=args, **_limits(step))

@@ -94,15 +94,15 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
 def paths_of(args: Mapping[str, plain.Json]) -> tuple[str, ...]:
     """Return the files and folders that a tool's arguments name, as `…_path` and `…_paths`."""
     named = (value for name, value in args.items() if name.endswith(("_path", "_paths")))
-    given = (path for value in named for path in (value if isinstance(value, list) else [value]))
-    return tuple(dict.fromkeys(_normal(path) for path in given if isinstance(path, str)))
+    params = (path for value in named for path in (value if isinstance(value, list) else [value]))
+    return tuple(dict.fromkeys(_normal(path) for path in params if isinstance(path, str)))
 
 
 def identity(finding: plain.Json) -> Identity:
     """Return what makes a finding the same in every run."""
     facts = finding if isinstance(finding, dict) else {}
-    told = facts.get("kind")
-    kind = told if isinstance(told, str) else "finding"
+    reported = facts.get("kind")
+    kind = reported if isinstance(reported, str) else "finding"
     file = next((str(facts[name]) for name in _PLACE_FIELDS if isinstance(facts.get(name), str)), "")
     words = "" if _MISSING.match(kind) else _words(_told(finding))
     return Identity(kind=kind, file=_normal(file) if file else "", words=words)
@@ -110,8 +110,8 @@ def identity(finding: plain.Json) -> Identity:
 
 def _told(finding: plain.Json) -> str:
     facts = finding if isinstance(finding, dict) else {}
-    told = facts.get("message") or facts.get("title") or finding
-    return told if isinstance(told, str) else plain.encode(told).decode()
+    reported = facts.get("message") or facts.get("title") or finding
+    return reported if isinstance(reported, str) else plain.encode(reported).decode()
 
 
 def _words(text: str) -> str:
@@ -133,13 +133,13 @@ def _grouped(found: Sequence[plain.Json]) -> dict[Identity, list[plain.Json]]:
 def _issue_of(
     same: Identity, alike: Sequence[plain.Json], receipts: tuple[str, ...], looked_at: tuple[str, ...]
 ) -> operations.OpenIssue:
-    first, told = alike[0], [_at(finding) for finding in alike]
+    first, reported = alike[0], [_at(finding) for finding in alike]
     title = plain.preview(_told(first)) or "Finding"
-    body = told[0] if len(told[0]) > len(title) else ""
+    body = reported[0] if len(reported[0]) > len(title) else ""
     facts: dict[str, plain.Json] = {"kind": "finding", "finding": first}
     if len(alike) > 1:
         title = plain.preview(f"{same.kind.replace('_', ' ')}: {len(alike)} places in {same.file or 'the text'}")
-        body = "\n".join(f"- {line}" for line in told[:_LISTED])
+        body = "\n".join(f"- {line}" for line in reported[:_LISTED])
         facts["findings"] = list(alike[:_LISTED])
     files = sorted({path for finding in alike for path in _files(finding)})[:_FILES]
     about: dict[str, plain.Json] = {"files": files} if files else {"looked_at": list(looked_at)}
@@ -155,9 +155,9 @@ def _issue_of(
 
 def _issue_of_one(finding: plain.Json, receipts: tuple[str, ...]) -> operations.OpenIssue:
     facts = finding if isinstance(finding, dict) else {}
-    told = facts.get("message") or facts.get("title") or finding
-    title = plain.preview(told)
-    body = told if isinstance(told, str) and len(told) > len(title) else ""
+    reported = facts.get("message") or facts.get("title") or finding
+    title = plain.preview(reported)
+    body = reported if isinstance(reported, str) and len(reported) > len(title) else ""
     return operations.OpenIssue(
         title=title or "Finding", body=body, facts={"kind": "finding", "finding": finding}, receipts=receipts
     )
@@ -183,8 +183,8 @@ def _files(value: plain.Json) -> Iterator[str]:
 
 
 def _worst(alike: Sequence[plain.Json]) -> str | None:
-    told = {finding.get("severity") for finding in alike if isinstance(finding, dict)}
-    return next((severity for severity in _SEVERITIES if severity in told), None)
+    reported = {finding.get("severity") for finding in alike if isinstance(finding, dict)}
+    return next((severity for severity in _SEVERITIES if severity in reported), None)
 
 
 async def _read(values: refs.Values, reference: refs.Reference) -> Sequence[plain.Json]:

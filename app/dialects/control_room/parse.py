@@ -162,9 +162,9 @@ class _Survey:
 
     def _of_input_slots(self) -> Iterator[errors.Flaw]:
         for index, (place, step) in enumerate(self._agent_steps, start=len(self._tool_steps)):
-            given = step.get("input_slots")
+            params = step.get("input_slots")
             named = set[str]()
-            for position, slot in enumerate(given if isinstance(given, list) else ()):
+            for position, slot in enumerate(params if isinstance(params, list) else ()):
                 here = (*place, "input_slots", position)
                 if not isinstance(slot, str):
                     continue

@@ -117,7 +117,7 @@ class Values:
         return self._filled[root].receipts if root in self._filled else ()
 
     def is_left_out(self, path: plain.Json) -> bool:
-        """Tell whether a path is a reference to an argument that was not given."""
+        """Return whether a path is a reference to an argument that was not given."""
         if not isinstance(path, dict):
             return False
         reference = read(path["$ref"])
@@ -237,7 +237,7 @@ def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str]
 
 
 def is_reference(value: plain.Json) -> bool:
-    """Tell whether a value of a recipe is a `$ref` object."""
+    """Return whether a value of a recipe is a `$ref` object."""
     return isinstance(value, dict) and "$ref" in value
 
 

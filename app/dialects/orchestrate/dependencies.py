@@ -65,13 +65,13 @@ class Composed:
 
 def injection(depends_on: Mapping[str, plain.Json] | None) -> Injection:
     """Read what a step says; `true` is a list before the prompt."""
-    given = (depends_on or {}).get("inject", False)
-    if isinstance(given, bool):
-        return Injection(mode=LIST if given else NONE)
+    params = (depends_on or {}).get("inject", False)
+    if isinstance(params, bool):
+        return Injection(mode=LIST if params else NONE)
     return Injection(
-        mode=given.get("mode", NONE),
-        instruction=given.get("instruction"),
-        append=given.get("position", "prepend") == "append",
+        mode=params.get("mode", NONE),
+        instruction=params.get("instruction"),
+        append=params.get("position", "prepend") == "append",
     )
 
 
@@ -91,7 +91,7 @@ def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str
     return {path: path in needed for path in sorted(found, key=_bytes)}
 
 
-def excerpts(given: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Json]]) -> list[File]:
+def excerpts(params: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Json]]) -> list[File]:
     """Return files with what was read of them.
 
     Args:
@@ -101,14 +101,14 @@ def excerpts(given: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Js
     nothing: Mapping[str, plain.Json] = {"size_bytes": 0, "text": None}
     return [
         File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
-        for path, required in given.items()
+        for path, required in params.items()
         for found in (read.get(path, nothing),)
     ]
 
 
-def composed(prompt: str, wanted: Injection, given: Iterable[File]) -> Composed:
+def composed(prompt: str, wanted: Injection, params: Iterable[File]) -> Composed:
     """Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt."""
-    ordered = sorted(given, key=lambda file: _bytes(file.path))
+    ordered = sorted(params, key=lambda file: _bytes(file.path))
     if wanted.mode == NONE or not ordered:
         return Composed(prompt=prompt)
     instruction = wanted.instruction or INSTRUCTIONS[wanted.mode]
@@ -138,12 +138,12 @@ def _listed(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str
         if shown + len(_bytes(line)) + 1 > CAP_BYTES:
             break
         shown, kept = shown + len(_bytes(line)) + 1, kept + 1
-    told = [line for line, _ in lines[:kept]]
+    reported = [line for line, _ in lines[:kept]]
     omitted = sum(count for _, count in lines[kept:])
     if not omitted:
-        return "\n".join(told), None
-    told.append(f"[... {omitted} more files truncated ({_size(total)} total)]")
-    return "\n".join(told), _truncation(total, shown, len(ordered) - omitted, 0, omitted)
+        return "\n".join(reported), None
+    reported.append(f"[... {omitted} more files truncated ({_size(total)} total)]")
+    return "\n".join(reported), _truncation(total, shown, len(ordered) - omitted, 0, omitted)
 
 
 # -- contents

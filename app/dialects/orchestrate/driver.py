@@ -13,7 +13,7 @@ from app.engine import ports
 STEP_FAILED = "step_failed"
 """Code and reason of runs that a step has ended."""
 MOST_VISITS = 100_000
-"""How often the flow may come through a step of one scope; a run that goes on is one that runs in circles."""
+"""How often the flow may come through a step of one scope; a run that continues is one that runs in circles."""
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 

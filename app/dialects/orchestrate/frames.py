@@ -21,7 +21,7 @@ class Frame:
     steps: Sequence[Step]
     """The steps, in order."""
     prefix: str = ""
-    """What stands before their names in keys."""
+    """What precedes their names in keys."""
     loops: tuple[variables.Loop, ...] = ()
     """Loops around it, the innermost first."""
     outer: Frame | None = None
@@ -65,17 +65,17 @@ class Frame:
 
     def shown(self) -> dict[str, plain.Json]:
         """Return what the state shows of its steps."""
-        told: dict[str, plain.Json] = {}
+        reported: dict[str, plain.Json] = {}
         for name, result in self.results.items():
             if name in self.inside:
-                told[name] = self.inside[name].shown()
+                reported[name] = self.inside[name].shown()
             elif name == self.running:
-                told[name] = {"status": "running", **self.running_facts}
+                reported[name] = {"status": "running", **self.running_facts}
             elif result is not None:
-                told[name] = result
+                reported[name] = result
             elif self.outer is None:
-                told[name] = {"status": "pending"}
-        return told if self.lifecycle is None else {**told, "lifecycle": self.lifecycle}
+                reported[name] = {"status": "pending"}
+        return reported if self.lifecycle is None else {**reported, "lifecycle": self.lifecycle}
 
     def _outwards(self) -> Iterator[Frame]:
         frame: Frame | None = self
@@ -93,7 +93,7 @@ class Iterations:
     items: Sequence[plain.Json]
     """What it goes over."""
     passed: list[plain.Json] = field(default_factory=list)
-    """What the state shows of the iterations that are over; the loop's result."""
+    """What the state shows of the iterations that have ended; the loop's result."""
     current: Frame | None = None
     """The iteration that is being taken."""
 

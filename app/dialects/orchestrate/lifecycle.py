@@ -1,4 +1,4 @@
-"""The lifecycle of items: where an item's file goes when its steps are over (workflow-dsl,
+"""The lifecycle of items: where an item's file goes when its steps have ended (workflow-dsl,
 declarative task lifecycle).
 """
 
@@ -30,7 +30,7 @@ async def apply(
         return None
     item, filler = scope.loops[0].item, variables.Filler(scope)
     folder = filler.text(action["move_to"])
-    told: dict[str, plain.Json] = {
+    reported: dict[str, plain.Json] = {
         "result": "success" if success else "failure",
         "action": "move",
         "from": item,
@@ -38,12 +38,12 @@ async def apply(
         "action_applied": False,
         "error": _problem(item, folder, filler, scope.run["root"]),
     }
-    if told["error"] is not None:
-        return told
+    if reported["error"] is not None:
+        return reported
     record = await ctx.perform(key, file_operations.MoveFile(source=item, folder=folder), place)
     if record.error is not None:
-        return told | {"error": record.error.message}
-    return told | {"to": record.output["to"], "action_applied": True}
+        return reported | {"error": record.error.message}
+    return reported | {"to": record.output["to"], "action_applied": True}
 
 
 def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: str) -> str | None:

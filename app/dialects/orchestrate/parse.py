@@ -80,8 +80,8 @@ def _version(document: plain.Json) -> tuple[str, bool]:
     named = document.get("version") if isinstance(document, dict) else None
     meant = variables.written(named)
     known = meant in schema.VERSIONS
-    told = isinstance(named, str | int | float) and not isinstance(named, bool)
-    return (meant if known else schema.NEWEST), told and not (known and isinstance(named, str))
+    reported = isinstance(named, str | int | float) and not isinstance(named, bool)
+    return (meant if known else schema.NEWEST), reported and not (known and isinstance(named, str))
 
 
 def _of_version(named: plain.Json) -> str:

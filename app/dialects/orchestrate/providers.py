@@ -54,7 +54,7 @@ class Refused:
 
 def invocation(
     provider: Mapping[str, plain.Json],
-    given: Mapping[str, plain.Json],
+    supplied: Mapping[str, plain.Json],
     prompt: str,
     scope: variables.Scope,
     *,
@@ -76,7 +76,7 @@ def invocation(
         return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
     of_params = variables.Filler(scope)
     defaults = provider.get("defaults", {})
-    params = of_params.value(_merged(defaults, given) if deep else {**defaults, **given})
+    params = of_params.value(_merged(defaults, supplied) if deep else {**defaults, **supplied})
     in_template = variables.Filler(dataclasses.replace(scope, params=params, prompt=None if by_stdin else prompt))
     argv = tuple(map(in_template.text, provider["command"]))
     if of_params.gaps or in_template.gaps:
@@ -84,7 +84,7 @@ def invocation(
     return Invocation(
         argv=argv,
         stdin=prompt if by_stdin else None,
-        ignored=tuple(name for name in given if not _uses(named, name)),
+        ignored=tuple(name for name in supplied if not _uses(named, name)),
         prompt_in_argv=variables.PROMPT in named,
     )
 
@@ -97,12 +97,12 @@ def problem_of_length(called: Invocation, prompt: str) -> str | None:
     return f"the prompt has {size} bytes, and an argument at most {ARGV_BYTES}; declare `input_mode: stdin`"
 
 
-def _merged(defaults: Mapping[str, plain.Json], given: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def _merged(defaults: Mapping[str, plain.Json], supplied: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     def one(name: str, value: plain.Json) -> plain.Json:
         before = defaults.get(name)
         return _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
 
-    return {**defaults, **{name: one(name, value) for name, value in given.items()}}
+    return {**defaults, **{name: one(name, value) for name, value in supplied.items()}}
 
 
 def _uses(named: list[str], param: str) -> bool:

@@ -32,8 +32,8 @@ def exit_code(record: records.Record) -> int:
         return 0
     if error.code == "signal":
         return _SIGNALLED + int(error.detail["number"])
-    told = error.detail.get("exit_code")
-    return told if isinstance(told, int) else _OF_CODES.get(error.code, frames.INVALID)
+    reported = error.detail.get("exit_code")
+    return reported if isinstance(reported, int) else _OF_CODES.get(error.code, frames.INVALID)
 
 
 def skipped() -> Result:

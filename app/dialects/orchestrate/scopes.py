@@ -102,7 +102,7 @@ def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json
 
 
 def may_repeat(workflow: Mapping[str, plain.Json]) -> bool:
-    """Tell whether the flow can come through a step twice: by a loop, or by a jump back."""
+    """Return whether the flow can come through a step twice: by a loop, or by a jump back."""
     order = [step["name"] for step in workflow["steps"]]
     return any("for_each" in step for step in workflow["steps"]) or any(
         branch["goto"] in order[: index + 1]

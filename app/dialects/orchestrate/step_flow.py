@@ -148,7 +148,7 @@ class _Taking:
         await self._refuse_gaps()
         await self._refuse_unsafe([pattern], pattern=True)
         self._tell_wait(pattern, wanted)
-        asked = file_operations.WaitForFiles(
+        requested = file_operations.WaitForFiles(
             pattern=pattern,
             literal=self._filler.literals.get(pattern) if self._is_current else None,
             min_count=wanted["min_count"],
@@ -156,7 +156,7 @@ class _Taking:
             timeout_seconds=wanted["timeout_sec"],
             retry=self._retry(),
         )
-        output = await self._perform(self._spot.key, asked)
+        output = await self._perform(self._spot.key, requested)
         self._settle(results.of_wait(self.taken.records, output or {}))
 
     def _tell_wait(self, pattern: str, wanted: _Object) -> None:
@@ -174,22 +174,22 @@ class _Taking:
         output = await self._perform(self._spot.key, command, notes) or {}
         provides = "provider" in self._step
         made = results.of_command(self.taken.records, output, called.argv, provides=provides)
-        told = _debugged(self._ctx.run.working_dir, called, output) if traced else {}
+        reported = _debugged(self._ctx.run.working_dir, called, output) if traced else {}
         if self._is_current and (left := results.left_behind(output)):
             self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
-        self._settle(made, {**self._injected, **told})
+        self._settle(made, {**self._injected, **reported})
 
     async def _prompt(self) -> str:
         path = await self._path("input_file")
         wanted = dependencies.injection(self._step.get("depends_on"))
-        given = dependencies.files(self._needs.required, self._needs.optional, self._needs.fitting)
-        quoted = tuple(given) if wanted.mode == dependencies.CONTENT else ()
+        params = dependencies.files(self._needs.required, self._needs.optional, self._needs.fitting)
+        quoted = tuple(params) if wanted.mode == dependencies.CONTENT else ()
         read: Mapping[str, Any] = {}
         if path is not None or quoted:
-            asked = file_operations.ReadFiles(paths=(path,) if path else (), excerpts=quoted)
-            read = (await self._ask("input", asked))["files"]
+            requested = file_operations.ReadFiles(paths=(path,) if path else (), excerpts=quoted)
+            read = (await self._ask("input", requested))["files"]
         text = "" if path is None else read[path]["text"]
-        composed = dependencies.composed(text, wanted, dependencies.excerpts(given, read))
+        composed = dependencies.composed(text, wanted, dependencies.excerpts(params, read))
         if composed.truncation is not None:
             self._injected = {"injection": composed.truncation}
         return composed.prompt
@@ -201,9 +201,9 @@ class _Taking:
         return providers.Invocation(argv=argv, stdin=stdin, ignored=(), prompt_in_argv=False)
 
     async def _provider(self, prompt: str) -> providers.Invocation:
-        name, given = self._step["provider"], self._step.get("provider_params", {})
+        name, params = self._step["provider"], self._step.get("provider_params", {})
         template = self._ctx.run.recipe["providers"][name]
-        called = providers.invocation(template, given, prompt, self._spot.scope, deep=self._is_current)
+        called = providers.invocation(template, params, prompt, self._spot.scope, deep=self._is_current)
         if isinstance(called, providers.Refused):
             await self._refuse("invalid_provider_call", called.message, called.context)
         if (problem := providers.problem_of_length(called, prompt)) is not None:
@@ -252,8 +252,8 @@ class _Taking:
             return {}
         await self._refuse_unsafe(patterns, pattern=True)
         literals = {text: self._filler.literals.get(text, text) if self._is_current else text for text in patterns}
-        asked = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
-        output = await self._ask(name, file_operations.FindFiles(patterns=asked))
+        requested = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
+        output = await self._ask(name, file_operations.FindFiles(patterns=requested))
         found: Mapping[str, Sequence[str]] = output["found"]
         return {text: found[literals[text]] or found[text] for text in patterns}
 
@@ -307,7 +307,7 @@ def _trace(
     prompt: str,
 ) -> dict[str, str]:
     """Return the texts of a step's debug logs, by the endings of their names."""
-    told = {
+    reported = {
         "variables": {name: _value(name, scope) for name in dict.fromkeys(_names_in(step))},
         "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
         "command": results.shown(command.argv),
@@ -316,16 +316,16 @@ def _trace(
         "env": sorted(command.env),
         "secrets": list(command.secrets),
     }
-    texts = {"debug": json.dumps(told, indent=2, ensure_ascii=False) + "\n"}
+    texts = {"debug": json.dumps(reported, indent=2, ensure_ascii=False) + "\n"}
     return {**texts, "prompt.txt": prompt} if prompt else texts
 
 
 def _debugged(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
     """Return what the state tells of a command that is debugged."""
-    told: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
+    reported: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
     if called.ignored:
-        told["ignored_params"] = list(called.ignored)
-    return told | ({"env_count": output["env_count"]} if "env_count" in output else {})
+        reported["ignored_params"] = list(called.ignored)
+    return reported | ({"env_count": output["env_count"]} if "env_count" in output else {})
 
 
 def _value(name: str, scope: variables.Scope) -> plain.Json:

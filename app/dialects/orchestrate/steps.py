@@ -208,7 +208,7 @@ def _edges(
 
 
 def _leaves(step: _Step) -> bool:
-    """Tell whether the flow never goes on to the step behind."""
+    """Return whether the flow never continues to the step behind."""
     branches = step.get("on", {})
     return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())
 
@@ -232,7 +232,7 @@ class Condition:
         return tuple(dict.fromkeys(pattern for pattern in (self.exists, self.not_exists) if pattern is not None))
 
     def holds(self, fitting: Mapping[str, int]) -> bool:
-        """Tell whether it holds.
+        """Return whether it holds.
 
         Args:
             fitting: For each of `patterns`, how many files fit it.
@@ -245,7 +245,7 @@ class Condition:
 
 
 def read(when: Mapping[str, plain.Json], filler: variables.Filler) -> Condition:
-    """Return a step's condition; names that stand for nothing are left with the filler."""
+    """Return a step's condition; names that are undefined are left with the filler."""
     equals = when.get("equals")
     return Condition(
         equals=None if equals is None else (_text(equals["left"], filler), _text(equals["right"], filler)),

@@ -1,4 +1,4 @@
-"""Variables: `${…}` in texts, what it stands for, and what becomes of those that stand for nothing (workflow-dsl,
+"""Variables: `${…}` in texts, what it stands for, and what becomes of those that are undefined (workflow-dsl,
 variable model). All is decided in one pass: what a variable holds is never read as a variable.
 """
 
@@ -65,7 +65,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A name that stands for nothing."""
+    """A name that is undefined."""
 
     name: str
     """As it is written, without `${}`."""
@@ -86,7 +86,7 @@ class Pointer:
 
 
 class Filler:
-    """Substitute variables in many texts, and collect every name that stands for nothing."""
+    """Substitute variables in many texts, and collect every name that is undefined."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -193,7 +193,7 @@ def names(template: str) -> Iterator[str]:
 
 
 def is_open(template: str) -> bool:
-    """Tell whether a text holds a `${` that nothing closes."""
+    """Return whether a text holds a `${` that nothing closes."""
     return any(found[0] == "${" for found in _TOKEN.finditer(template))
 
 
@@ -203,7 +203,7 @@ def with_stand_ins(template: str, stand_in: str) -> str:
 
 
 def told(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
-    """Return the error context for names that stand for nothing (workflow-dsl, error context).
+    """Return the error context for names that are undefined (workflow-dsl, error context).
 
     Args:
         template: Whether they stood in a provider's template, where they are placeholders too.
@@ -228,7 +228,7 @@ def _of_loop(name: str, loops: tuple[Loop, ...], path: list[str]) -> plain.Json 
 def _of_step(name: str, scopes: tuple[Results, ...], path: list[str]) -> plain.Json | Gap:
     if len(path) < 2:
         return Gap(name=name, reason="must be steps.NAME.FIELD")
-    step, asked, *below = path
+    step, requested, *below = path
     results = next((results for results in scopes if step in results), {})
     result = results.get(step)
     if isinstance(result, list):
@@ -236,9 +236,9 @@ def _of_step(name: str, scopes: tuple[Results, ...], path: list[str]) -> plain.J
     if result is None:
         reason = f"{step} has no result yet" if step in results else f"there is no step {step} here"
         return Gap(name=name, reason=reason)
-    known = _OLD_NAMES.get(asked, asked)
+    known = _OLD_NAMES.get(requested, requested)
     if known not in RESULTS or known not in result:
-        return Gap(name=name, reason=f"the result of {step} has no {asked}")
+        return Gap(name=name, reason=f"the result of {step} has no {requested}")
     return _walked(name, result[known], below, whole=True)
 
 

@@ -120,8 +120,8 @@ async def _keep(
 def _opinion(
     agent: _Agent, verdict: transcript.Verdict, *, error: records.StepError | None = None, **facts: Any
 ) -> transcript.Opinion:
-    told = {} if error is None else {"why": error.message, "code": error.code}
-    return transcript.Opinion(agent_id=agent["id"], archetype=agent["archetype"], verdict=verdict, **(told | facts))
+    reported = {} if error is None else {"why": error.message, "code": error.code}
+    return transcript.Opinion(agent_id=agent["id"], archetype=agent["archetype"], verdict=verdict, **(reported | facts))
 
 
 def _transcript_slot(text: str) -> slots.Slot:
@@ -135,7 +135,7 @@ def _transcript_slot(text: str) -> slots.Slot:
 
 
 def _nothing_stands(opinions: Sequence[transcript.Opinion]) -> errors.RunFailed:
-    told = {
+    reported = {
         opinion.agent_id: {"verdict": opinion.verdict, "code": opinion.code, "message": plain.preview(opinion.why)}
         for opinion in opinions
     }
@@ -145,6 +145,6 @@ def _nothing_stands(opinions: Sequence[transcript.Opinion]) -> errors.RunFailed:
         code=NO_OPINION,
         reason=NO_OPINION,
         key=causes[0],
-        detail={"opinions": told},
+        detail={"opinions": reported},
         causes=causes,
     )

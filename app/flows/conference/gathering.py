@@ -58,8 +58,8 @@ class Gathering:
                 return False
             case protocol.Unusable(problem=problem):
                 # It is told once; whoever cannot answer then is not asked for ever.
-                told, self._corrected, self._problem = self._corrected, True, problem
-                return not told
+                reported, self._corrected, self._problem = self._corrected, True, problem
+                return not reported
         return True
 
     def _held_to_rules(self, turn: protocol.Turn) -> protocol.Turn:
@@ -109,8 +109,8 @@ class Gathering:
         key, tool = _numbered(TOOL, number), _tool_name(call)
         allowed = call.tool in self._tools
         place = records.Place(step_id=TOOL, output_slot=key if allowed else None, visit=number)
-        asked = operations.ToolCall(tool=call.tool, args=call.args) if allowed else self._refusal(tool)
-        record = await self._ctx.perform(key, asked, place)
+        requested = operations.ToolCall(tool=call.tool, args=call.args) if allowed else self._refusal(tool)
+        record = await self._ctx.perform(key, requested, place)
         self._progress.finish()
         brought = await self._payload(record) if record.done else None
         if record.done:
@@ -129,8 +129,8 @@ class Gathering:
 
     def _has_called(self, call: protocol.Call) -> bool:
         # Tools look at the same files every time; whoever asks again learns nothing, and is paid for it.
-        asked = (_tool_name(call), plain.canonical(call.args))
-        return any(asked == (each.tool, plain.canonical(each.args)) for each in self._called)
+        requested = (_tool_name(call), plain.canonical(call.args))
+        return any(requested == (each.tool, plain.canonical(each.args)) for each in self._called)
 
     def _refusal(self, tool: str) -> operations.Refusal:
         allowed = list(self._tools)

@@ -60,7 +60,7 @@ class Called:
 
     @property
     def refused(self) -> bool:
-        """Tell whether it was not executed at all."""
+        """Return whether it was not executed at all."""
         return self.receipt_id is None
 
     def facts(self) -> Mapping[str, plain.Json]:
@@ -142,11 +142,11 @@ def standing(role: str, requirement: str, called: Sequence[Called]) -> str | Non
 
 def shares(lengths: Sequence[int], room: int) -> list[int]:
     """Divide room among texts: short ones get what they need, the long ones the same of what is left."""
-    given = [0] * len(lengths)
+    params = [0] * len(lengths)
     for before, number in enumerate(sorted(range(len(lengths)), key=lambda each: lengths[each])):
-        given[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))
-        room -= given[number]
-    return given
+        params[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))
+        room -= params[number]
+    return params
 
 
 def clipped(text: str, characters: int) -> str:

@@ -47,7 +47,7 @@ class Opinion:
 
     @property
     def stands(self) -> bool:
-        """Tell whether it is an answer."""
+        """Return whether it is an answer."""
         return self.verdict in ("accepted", "abstained")
 
     def told(self) -> str:
@@ -59,7 +59,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A conference that is over."""
+    """A conference that has ended."""
 
     message: str
     """What was asked."""
@@ -73,9 +73,9 @@ class Transcript:
     def text(self) -> str:
         """Return it as a text, no longer than an issue's body may be."""
         fixed = [self._beginning(), *(_heading(opinion) for opinion in self.opinions)]
-        said = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
-        said = [self._as_paragraphs(text) for text in said]
-        parts = [f"{heading}\n\n{text}".rstrip() for heading, text in zip(fixed[1:], said, strict=True)]
+        reply_text = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
+        reply_text = [self._as_paragraphs(text) for text in reply_text]
+        parts = [f"{heading}\n\n{text}".rstrip() for heading, text in zip(fixed[1:], reply_text, strict=True)]
         return prompts.clipped("\n\n".join([fixed[0], *parts]) + "\n", BODY_CHARACTERS)
 
     def issue(self) -> operations.OpenIssue:
@@ -105,12 +105,12 @@ class Transcript:
         return text.split("\n") if self.driver_version < _OWN_HEADINGS else printable.lines(text)
 
     def _facts(self) -> dict[str, plain.Json]:
-        said = self._said(BODY_CHARACTERS // 2)
+        reply_text = self._said(BODY_CHARACTERS // 2)
         return {
             "kind": schema.NAME,
             "message": _clipped_message(self.message),
             "evidence": [call.facts() for call in self.called],
-            "opinions": [_opinion_facts(each, text) for each, text in zip(self.opinions, said, strict=True)],
+            "opinions": [_opinion_facts(each, text) for each, text in zip(self.opinions, reply_text, strict=True)],
         }
 
 

@@ -70,10 +70,10 @@ class _Decomposing:
         self._show(0)
         found = await self._look()
         self._show(1)
-        asked, form = self._request(found)
-        answer = await self._ask(CHIEF, asked, form)
+        requested, form = self._request(found)
+        answer = await self._ask(CHIEF, requested, form)
         if answer.flaws:
-            again = prompts.correction(asked, self._size, answer.text, answer.flaws)
+            again = prompts.correction(requested, self._size, answer.text, answer.flaws)
             answer = await self._ask(CORRECTION, again, form)
         if answer.flaws:
             raise _invalid(answer)
@@ -99,11 +99,11 @@ class _Decomposing:
 
     def _request(self, found: Sequence[Mapping[str, plain.Json]]) -> tuple[str, Mapping[str, plain.Json]]:
         if self._size.whole:
-            asked = prompts.request(self._size, self._intent, found, self._kinds)
-            return asked, schema.form(self._size, kinds.arguments(self._kinds), dod=self._is_whole)
+            requested = prompts.request(self._size, self._intent, found, self._kinds)
+            return requested, schema.form(self._size, kinds.arguments(self._kinds), dod=self._is_whole)
         parts = small.parts(self._intent, self._ctx.run.frozen["kinds"])
-        asked = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
-        return asked, small.form(parts, self._size.tasks, dod=self._is_whole)
+        requested = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
+        return requested, small.form(parts, self._size.tasks, dod=self._is_whole)
 
     async def _ask(self, key: str, prompt: str, form: Mapping[str, plain.Json]) -> _Answer:
         place = records.Place(step_id=CHIEF, step_index=1, output_slot=TASKS, input_slot_refs=(FOUND,))
@@ -113,12 +113,12 @@ class _Decomposing:
             return _Answer(key=key, text="", flaws=(json_schemas.flaw((), error.code, error.message),))
         if error is not None:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))
-        said = str(record.output if record.blob is None else await self._ctx.read(record.blob))
+        reply_text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         try:
-            tasks = replies.read(said, self._size.tasks, whole=self._is_whole, exact=self._is_whole)
-            return _Answer(key=key, text=said, tasks=tasks)
+            tasks = replies.read(reply_text, self._size.tasks, whole=self._is_whole, exact=self._is_whole)
+            return _Answer(key=key, text=reply_text, tasks=tasks)
         except errors.InputRefused as refused:
-            return _Answer(key=key, text=said, flaws=refused.flaws)
+            return _Answer(key=key, text=reply_text, flaws=refused.flaws)
 
     def _call(self, prompt: str, form: Mapping[str, plain.Json]) -> operations.AgentCall:
         return frozen_agents.call(
@@ -151,10 +151,12 @@ class _Decomposing:
 
 
 def _invalid(answer: _Answer) -> errors.RunFailed:
-    first, told = answer.flaws[0], [flaw.to_json() for flaw in answer.flaws]
+    first, reported = answer.flaws[0], [flaw.to_json() for flaw in answer.flaws]
     message = (
         f"The chief made no valid plan, and did not correct it when it was asked to: {first.path} {first.message}. "
         "Say what is wanted in other words, let another agent or model be the chief, or write the tasks by hand."
     )
     # A resume begins with the first call: what made the reply faulty may be gone by then.
-    return errors.RunFailed(message, code=INVALID, key=answer.key, detail={"flaws": told}, causes=(CHIEF, CORRECTION))
+    return errors.RunFailed(
+        message, code=INVALID, key=answer.key, detail={"flaws": reported}, causes=(CHIEF, CORRECTION)
+    )

@@ -44,14 +44,14 @@ def request(size: Size, intent: str, found: Sequence[Mapping[str, plain.Json]], 
     return "\n\n".join(parts)
 
 
-def correction(asked: str, size: Size, reply: str, flaws: Sequence[errors.Flaw]) -> str:
+def correction(requested: str, size: Size, reply: str, flaws: Sequence[errors.Flaw]) -> str:
     """Return how the chief is asked again, with its reply and what is wrong with it."""
-    told = "".join(f"- {flaw.path}: {flaw.message}\n" for flaw in flaws[: size.flaws])
+    reported = "".join(f"- {flaw.path}: {flaw.message}\n" for flaw in flaws[: size.flaws])
     left = len(flaws) - size.flaws
     more = f"- and {left} more of that kind\n" if left > 0 else ""
     return (
-        f"{asked}\n\nYou answered:\n{_beginning(reply, size.repeated_characters)}\n\n"
-        f"That cannot be used:\n{told}{more}\nAnswer again with all tasks, with JSON alone."
+        f"{requested}\n\nYou answered:\n{_beginning(reply, size.repeated_characters)}\n\n"
+        f"That cannot be used:\n{reported}{more}\nAnswer again with all tasks, with JSON alone."
     )
 
 

@@ -28,7 +28,7 @@ class TaskDraft:
     description: str
     """What is to be done."""
     deps: tuple[int, ...] = ()
-    """Numbers of the tasks that must be done before; each of them stands before it."""
+    """Numbers of the tasks that must be done before; each of them precedes it."""
     dod: str = ""
     """When it is done."""
     args: Mapping[str, plain.Json] = field(default_factory=dict)

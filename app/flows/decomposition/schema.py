@@ -86,7 +86,7 @@ SIZES: Mapping[library.Tier, Size] = {
 
 @functools.cache
 def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
-    """Return the schema that every reply is held against.
+    """Return the schema that every reply is compared with.
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.

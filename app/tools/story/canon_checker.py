@@ -35,14 +35,14 @@ class CanonChecker:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts and the canon's facts, those of the scene's own cast first."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        cards = folders.read_all(workspace, given["canon_paths"])
-        scene = _scene(workspace, given.get("scene_path"), given["allow_missing_scene"])
+        params = arguments.complete(self.name, self.args_schema, args)
+        cards = folders.read_all(workspace, params["canon_paths"])
+        scene = _scene(workspace, params.get("scene_path"), params["allow_missing_scene"])
         result = comparison.compare([scene] if scene else [], cards)
         conflicts = findings.ranked([*(_conflict(entry) for entry in result.contradictions), *_misspelt(scene, result)])
         facts = _facts_by_relevance(cards, result, scene)
         payload = {
-            "scene_path": given.get("scene_path"),
+            "scene_path": params.get("scene_path"),
             "scene_found": scene is not None,
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
@@ -106,8 +106,8 @@ def _message(one: Fact, other: Fact) -> str:
         return f"Canon disagrees on {attribute} of {other.subject}: {one.value} and {other.value}."
     if other.attribute == "status" and other.value == "alive":
         return f"{other.subject} speaks or acts, but canon says: {one.passage.quote.strip('- ')}."
-    told = "in canon" if one.passage.is_card else f"in line {one.passage.line}"
-    return f"{other.subject}: {attribute} is {other.value} here, {one.value} {told}."
+    stated = "in canon" if one.passage.is_card else f"in line {one.passage.line}"
+    return f"{other.subject}: {attribute} is {other.value} here, {one.value} {stated}."
 
 
 def _facts_by_relevance(
@@ -117,7 +117,7 @@ def _facts_by_relevance(
     entities = [canon.of_document(card) for card in cards]
     read = [fact for entity in entities for fact in entity.facts]
     lines = {(fact.path, fact.line) for fact in read}
-    told = (
+    stated = (
         fact for fact in result.facts if fact.passage.is_card and (fact.passage.path, fact.passage.line) not in lines
     )
     read += [
@@ -129,7 +129,7 @@ def _facts_by_relevance(
             line=fact.passage.line,
             quote=fact.passage.quote,
         )
-        for fact in told
+        for fact in stated
     ]
     text = "\n".join(scene.document.lines) if scene else ""
     present = {mention.entity.name for mention in result.roster.cast.mentions(text)}
@@ -157,7 +157,7 @@ def _report(conflicts: Sequence[Finding], facts: Sequence[canon.Fact]) -> Iterat
     by_subject: dict[str, list[str]] = {}
     for fact in facts:
         by_subject.setdefault(fact.subject, []).append(f"{_words(fact.attribute)} {fact.value}")
-    yield from (f"- {subject}: {'; '.join(told)}" for subject, told in by_subject.items())
+    yield from (f"- {subject}: {'; '.join(stated)}" for subject, stated in by_subject.items())
 
 
 def _words(attribute: str) -> str:

@@ -37,28 +37,28 @@ class ConsistencyChecker:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts between the scenes."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        told = scenes.read_all(workspace, given["scene_paths"])
-        cards = folders.read_all(workspace, given["canon_paths"]) if "canon_paths" in given else []
-        result = comparison.compare(told, cards)
-        conflicts = findings.ranked(_conflicts(told, result))
+        params = arguments.complete(self.name, self.args_schema, args)
+        narrated = scenes.read_all(workspace, params["scene_paths"])
+        cards = folders.read_all(workspace, params["canon_paths"]) if "canon_paths" in params else []
+        result = comparison.compare(narrated, cards)
+        conflicts = findings.ranked(_conflicts(narrated, result))
         payload = {
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
             "conflicts": conflicts,
             **result.counts(),
-            "scenes": [_shown(scene) for scene in told],
+            "scenes": [_shown(scene) for scene in narrated],
             "report": bounds.report(["Conflicts between the scenes:", *findings.lines(conflicts, "none found")]),
         }
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=result.summary(len(conflicts)))
 
 
-def _conflicts(told: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:
+def _conflicts(narrated: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:
     for entry in result.contradictions:
         yield _contradiction(entry)
     assert result.roster is not None
-    yield from _slips(told, spellings.right_names(result.cards))
-    yield from _backward_steps(told)
+    yield from _slips(narrated, spellings.right_names(result.cards))
+    yield from _backward_steps(narrated)
 
 
 def _contradiction(entry: comparison.Contradiction) -> Finding:
@@ -83,8 +83,8 @@ def _is_doubtful(fact: Fact) -> bool:
     return fact.attribute in _CHANGING or fact.passage.is_spoken or not fact.is_sure
 
 
-def _slips(told: Sequence[Scene], known: Sequence[str]) -> Iterator[Finding]:
-    for slip, intended in spellings.slips([scene.document for scene in told], known):
+def _slips(narrated: Sequence[Scene], known: Sequence[str]) -> Iterator[Finding]:
+    for slip, intended in spellings.slips([scene.document for scene in narrated], known):
         place = slip.sighting
         places = [findings.place(place.path, place.line, place.quote) | {"value": slip.name}]
         if intended is not None:
@@ -103,8 +103,8 @@ def _slips(told: Sequence[Scene], known: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _backward_steps(told: Sequence[Scene]) -> Iterator[Finding]:
-    dated = [(scene, scene.date) for scene in told if scene.date is not None and not scene.is_flashback]
+def _backward_steps(narrated: Sequence[Scene]) -> Iterator[Finding]:
+    dated = [(scene, scene.date) for scene in narrated if scene.date is not None and not scene.is_flashback]
     for (before, earlier), (scene, date) in itertools.pairwise(dated):
         if date.is_before(earlier):
             line = _date_line(scene)

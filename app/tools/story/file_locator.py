@@ -72,17 +72,17 @@ class FileLocator:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the matching files, best first."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        read, truncated = story_files.read_all(workspace, given.get("folder", ""))
-        deep = given["scan_mode"] == "DEEP_SCAN"
+        params = arguments.complete(self.name, self.args_schema, args)
+        read, truncated = story_files.read_all(workspace, params.get("folder", ""))
+        deep = params["scan_mode"] == "DEEP_SCAN"
         files = [_searched(file, deep=deep) for file in read]
-        meant, unsure = _meant(read, given["search_criteria"])
-        hits = _ranked(files, given["search_criteria"], meant)
-        wanted = [hit for hit in hits if given.get("category") in {None, hit.file.category}]
-        shown = wanted[: given["max_results"]]
+        meant, unsure = _meant(read, params["search_criteria"])
+        hits = _ranked(files, params["search_criteria"], meant)
+        wanted = [hit for hit in hits if params.get("category") in {None, hit.file.category}]
+        shown = wanted[: params["max_results"]]
         payload = {
             **_by_category(shown),
-            "matches": [_shown(hit, shown[0].score, given["search_criteria"], deep) for hit in shown],
+            "matches": [_shown(hit, shown[0].score, params["search_criteria"], deep) for hit in shown],
             "match_count": len(wanted),
             "scene": None if meant is None else _scene(meant),
             "unsure": unsure,
@@ -155,10 +155,10 @@ def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> lis
 def _asked(criteria: str) -> dict[str, str]:
     """Return the words that are looked for by their stems; what only says that there is work to do is left out."""
     words = (token for token in matching.tokens(criteria) if token not in matching.STOPWORDS | _TASK_WORDS)
-    asked: dict[str, str] = {}
+    wanted_terms: dict[str, str] = {}
     for word in itertools.islice(words, _MAX_TERMS):
-        asked.setdefault(matching.stem(word), word)
-    return asked
+        wanted_terms.setdefault(matching.stem(word), word)
+    return wanted_terms
 
 
 def _weight(file: _File, term: str) -> float:

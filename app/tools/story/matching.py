@@ -1,4 +1,4 @@
-"""Matching texts by their words, without regard to accents, case and common endings."""
+"""Matching texts by their words, ignoring accents, case and common endings."""
 
 from __future__ import annotations
 

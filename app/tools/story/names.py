@@ -51,7 +51,7 @@ class Sighting:
     opens: bool
     """Whether it opens a sentence, where any word has a capital."""
     has_article: bool
-    """Whether `the` stands before it."""
+    """Whether `the` precedes it."""
     is_certain: bool = False
     """Whether it is a name for sure: it also stands where only names have capitals."""
 

@@ -43,14 +43,14 @@ class OutlineAnalyzer:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the scenes and the one that is meant."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        outline = outlines.of_document(documents.read(workspace, given["outline_path"]))
-        match = _meant(workspace, outline, given)
-        whole = given["mode"] == "structure"
+        params = arguments.complete(self.name, self.args_schema, args)
+        outline = outlines.of_document(documents.read(workspace, params["outline_path"]))
+        match = _meant(workspace, outline, params)
+        whole = params["mode"] == "structure"
         unread = outline.ignored if match is None or whole else match.scene.ignored
         found = findings.ranked(_findings(outline)) if whole else []
         payload = {
-            "outline_path": given["outline_path"],
+            "outline_path": params["outline_path"],
             "title": bounds.clipped(outline.title),
             "scene_count": len(outline.scenes),
             "scenes": [_shown(planned, with_beats=whole or _is(match, planned)) for planned in outline.scenes],
@@ -64,12 +64,12 @@ class OutlineAnalyzer:
         )
 
 
-def _meant(workspace: Workspace, outline: Outline, given: Mapping[str, plain.Json]) -> Match | None:
-    if "query" not in given:
+def _meant(workspace: Workspace, outline: Outline, params: Mapping[str, plain.Json]) -> Match | None:
+    if "query" not in params:
         return None
-    clues = [outlines.clue_of(workspace, outline, given["query"])]
-    if "second_query" in given:
-        clues.append(scene_matching.of_text(given["second_query"]))
+    clues = [outlines.clue_of(workspace, outline, params["query"])]
+    if "second_query" in params:
+        clues.append(scene_matching.of_text(params["second_query"]))
     return outlines.find(outline, clues)
 
 

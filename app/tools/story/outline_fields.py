@@ -152,12 +152,12 @@ def _take_prose(content: Content, prose: Sequence[_Line]) -> None:
     rows = [line for line in prose if line.text.startswith("|")]
     if rows:
         content.ignored.append(Ignored(line=rows[0].line, text=rows[0].text, reason="a table"))
-    told = [line for line in prose if not line.text.startswith("|")]
-    if not told:
+    stated = [line for line in prose if not line.text.startswith("|")]
+    if not stated:
         return
-    text = " ".join(line.text for line in told)
+    text = " ".join(line.text for line in stated)
     if "summary" not in content.fields:
-        content.fields["summary"] = Field(name="summary", value=text, line=told[0].line)
+        content.fields["summary"] = Field(name="summary", value=text, line=stated[0].line)
     if not content.beats:
         content.beats.extend(part.strip() for part in _SENTENCE_END.split(text) if part.strip())
 
@@ -187,8 +187,8 @@ def _line(number: int, text: str, headings: Mapping[int, str]) -> _Line | None:
         return _Line(kind="heading", depth=-2, text=headings[number], line=number)
     item = ITEM.match(text)
     if item:
-        said = _CHECKBOX.sub("", item[2].strip())
-        return _Line(kind="item", depth=len(item[1]), text=said, line=number, ordered=bool(_ORDERED.match(text)))
+        spoken = _CHECKBOX.sub("", item[2].strip())
+        return _Line(kind="item", depth=len(item[1]), text=spoken, line=number, ordered=bool(_ORDERED.match(text)))
     bare = text.strip().removeprefix("> ")
     if not bare or _RULE.fullmatch(text) or bare.startswith("<!--"):
         return None

@@ -159,17 +159,17 @@ def _planned(index: int, head: Head, lines: Sequence[tuple[int, str]], texts: Ma
 
 def _outside(body: Sequence[tuple[int, str]], headings: Mapping[int, str], taken: set[int]) -> Iterator[Ignored]:
     """Return what stands beside the scenes: headings after the first, and the first of the entries below each."""
-    told, title = False, min(headings, default=0)
+    narrated, title = False, min(headings, default=0)
     for line, text in body:
         if line in taken or not text.strip():
             continue
         if line in headings:
-            told = False
+            narrated = False
             named = scene_numbers.of_heading(headings[line])
             if line != title and (named.number is None or not named.sure) and taken:
                 yield Ignored(line=line, text=text.strip(), reason="a heading that numbers no scene")
-        elif not told and (ITEM.match(text) or field_of(text, line) or text.startswith("|")):
-            told = True
+        elif not narrated and (ITEM.match(text) or field_of(text, line) or text.startswith("|")):
+            narrated = True
             yield Ignored(line=line, text=text.strip(), reason="outside of the scenes")
 
 

@@ -38,8 +38,8 @@ class ProseAnalyzer:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the measures and what stands out."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        scene = scenes.read(workspace, given["scene_path"])
+        params = arguments.complete(self.name, self.args_schema, args)
+        scene = scenes.read(workspace, params["scene_path"])
         text = of_paragraphs(scene.path, prose.paragraphs(scene.document))
         measures = measured(text)
         found = findings.ranked(_findings(text, measures))

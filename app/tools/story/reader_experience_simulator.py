@@ -62,38 +62,40 @@ class ReaderExperienceSimulator:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the loops, those that stay open, and the tension."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        told = scenes.read_all(workspace, given["scene_paths"])
+        params = arguments.complete(self.name, self.args_schema, args)
+        stated = scenes.read_all(workspace, params["scene_paths"])
         outline = (
-            outlines.of_document(documents.read(workspace, given["outline_path"])) if "outline_path" in given else None
+            outlines.of_document(documents.read(workspace, params["outline_path"]))
+            if "outline_path" in params
+            else None
         )
-        loops = open_loops.find(told, outline)
-        points = _points(told)
+        loops = open_loops.find(stated, outline)
+        points = _points(stated)
         unpaid = findings.ranked(_unpaid(loops))
         payload = {
             "pass": not any(finding["severity"] == "warning" for finding in unpaid),
-            "scenes": _scenes(told, loops, points),
+            "scenes": _scenes(stated, loops, points),
             "tension_curve": [_shown_point(point) for point in points],
             "open_loops": [_shown_loop(number, loop) for number, loop in enumerate(loops, start=1)],
             "unpaid": unpaid,
-            "findings": findings.ranked(_tension_findings(told, points)),
-            "report": bounds.report(_report(told, points, unpaid)),
+            "findings": findings.ranked(_tension_findings(stated, points)),
+            "report": bounds.report(_report(stated, points, unpaid)),
         }
-        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(told, loops, unpaid))
+        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(stated, loops, unpaid))
 
 
 _LISTS = ("unpaid", "open_loops", "tension_curve", "scenes", "findings")
 
 
-def _points(told: Sequence[Scene]) -> list[_Point]:
+def _points(stated: Sequence[Scene]) -> list[_Point]:
     """Measure the tension of each scene, in parts where there are few scenes."""
-    parts = _PARTS if len(told) <= _PARTED_SCENES else 1
+    parts = _PARTS if len(stated) <= _PARTED_SCENES else 1
     found = []
-    for index, scene in enumerate(told):
+    for index, scene in enumerate(stated):
         paragraphs = prose.paragraphs(scene.document)
         size = max(-(-len(paragraphs) // parts), 1)
         for start in range(0, len(paragraphs), size):
-            position = (index + start / len(paragraphs)) / len(told)
+            position = (index + start / len(paragraphs)) / len(stated)
             tension = _tension(paragraphs[start : start + size])
             found.append(_Point(scene=scene, position=round(position, 3), tension=tension))
     return found
@@ -135,12 +137,12 @@ def _told(loop: Loop) -> str:
     return f"“{loop.item}” is set before the reader and never comes back."
 
 
-def _tension_findings(told: Sequence[Scene], points: Sequence[_Point]) -> Iterator[Finding]:
-    levels = [(scene, _level(scene, points)) for scene in told]
+def _tension_findings(stated: Sequence[Scene], points: Sequence[_Point]) -> Iterator[Finding]:
+    levels = [(scene, _level(scene, points)) for scene in stated]
     values = [level for _, level in levels]
     if len(values) >= _PARTS and max(values) - min(values) < _FLAT_RANGE:
         yield findings.finding(
-            "flat_tension", "warning", "The tension is nearly the same in all scenes.", path=told[0].path, line=1
+            "flat_tension", "warning", "The tension is nearly the same in all scenes.", path=stated[0].path, line=1
         )
     for (_, before), (scene, level), (_, after) in zip(levels, levels[1:], levels[2:], strict=False):
         if level < min(before, after) - _SAG:
@@ -152,7 +154,7 @@ def _level(scene: Scene, points: Sequence[_Point]) -> float:
     return round(mean([point.tension for point in points if point.scene.path == scene.path]), 3)
 
 
-def _scenes(told: Sequence[Scene], loops: Sequence[Loop], points: Sequence[_Point]) -> list[dict[str, plain.Json]]:
+def _scenes(stated: Sequence[Scene], loops: Sequence[Loop], points: Sequence[_Point]) -> list[dict[str, plain.Json]]:
     opened = Counter(loop.planted.scene for loop in loops)
     closed = Counter(loop.payoff.scene for loop in loops if loop.status == "paid" and loop.payoff)
     return [
@@ -164,7 +166,7 @@ def _scenes(told: Sequence[Scene], loops: Sequence[Loop], points: Sequence[_Poin
             "opened": opened[index],
             "closed": closed[index],
         }
-        for index, scene in enumerate(told)
+        for index, scene in enumerate(stated)
     ]
 
 
@@ -188,16 +190,16 @@ def _shown_place(place: Place) -> dict[str, plain.Json]:
     return findings.place(place.path, place.line, place.quote)
 
 
-def _summary(told: Sequence[Scene], loops: Sequence[Loop], unpaid: Sequence[Finding]) -> str:
+def _summary(narrated: Sequence[Scene], loops: Sequence[Loop], unpaid: Sequence[Finding]) -> str:
     foreshadowed = sum(entry["kind"] == "open_foreshadowing" for entry in unpaid)
     return (
-        f"{findings.counted(len(loops), 'open loop')} in {findings.counted(len(told), 'scene')}, {len(unpaid)} unpaid, "
-        f"{foreshadowed} of them foreshadowing"
+        f"{findings.counted(len(loops), 'open loop')} in {findings.counted(len(narrated), 'scene')}, "
+        f"{len(unpaid)} unpaid, {foreshadowed} of them foreshadowing"
     )
 
 
-def _report(told: Sequence[Scene], points: Sequence[_Point], unpaid: Sequence[Finding]) -> Iterator[str]:
+def _report(stated: Sequence[Scene], points: Sequence[_Point], unpaid: Sequence[Finding]) -> Iterator[str]:
     yield "Unpaid:"
     yield from findings.lines(unpaid, "nothing")
     yield "Tension:"
-    yield from (f"- {scenes.label(scene)}: {_level(scene, points)}" for scene in itertools.islice(told, 40))
+    yield from (f"- {scenes.label(scene)}: {_level(scene, points)}" for scene in itertools.islice(stated, 40))

@@ -49,17 +49,17 @@ class SceneDraftValidator:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return every check with its result."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        draft = of_scene(_scene(given, workspace))
-        outline = _outline(given, workspace)
-        match = _match(workspace, outline, given.get("beat"), draft.scene) if outline else None
-        wishes = _wishes(given, draft, outline, match)
+        params = arguments.complete(self.name, self.args_schema, args)
+        draft = of_scene(_scene(params, workspace))
+        outline = _outline(params, workspace)
+        match = _match(workspace, outline, params.get("beat"), draft.scene) if outline else None
+        wishes = _wishes(params, draft, outline, match)
         checks = checked(draft, wishes)
         found = findings.ranked(finding for check in checks for finding in check.against)
         payload = {
             "pass": not found,
             "checks": [check.to_json() for check in checks],
-            "scene_path": given.get("scene_path"),
+            "scene_path": params.get("scene_path"),
             "words": draft.words,
             "matched": _matched(match),
             "beats": [_shown(beat) for beat in wishes.beats],
@@ -69,14 +69,14 @@ class SceneDraftValidator:
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(draft, wishes, found))
 
 
-def _scene(given: Mapping[str, plain.Json], workspace: Workspace) -> Scene:
-    if "text" in given:
-        return scenes.of_document(documents.parse(given["text"]))
-    return scenes.read(workspace, given["scene_path"])
+def _scene(params: Mapping[str, plain.Json], workspace: Workspace) -> Scene:
+    if "text" in params:
+        return scenes.of_document(documents.parse(params["text"]))
+    return scenes.read(workspace, params["scene_path"])
 
 
-def _outline(given: Mapping[str, plain.Json], workspace: Workspace) -> Outline | None:
-    return outlines.of_document(documents.read(workspace, given["outline_path"])) if "outline_path" in given else None
+def _outline(params: Mapping[str, plain.Json], workspace: Workspace) -> Outline | None:
+    return outlines.of_document(documents.read(workspace, params["outline_path"])) if "outline_path" in params else None
 
 
 def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Scene) -> Match | None:
@@ -95,17 +95,17 @@ def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Sc
         return None
 
 
-def _wishes(given: Mapping[str, plain.Json], draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:
+def _wishes(params: Mapping[str, plain.Json], draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:
     """Take what the task asks; where it is silent, what the outline says."""
     fewest, most = match.scene.words if match else (None, None)
     return Wishes(
         in_outline=None if outline is None else match is not None,
         beats=find_beats(match.scene.beats, draft) if match else (),
-        min_words=given.get("min_words", fewest),
-        max_words=given.get("max_words", most),
-        pov=given.get("pov") or (match.scene.value("pov") if match else None),
-        forbidden_words=tuple(given.get("forbidden_words", ())),
-        required_headings=tuple(given.get("required_headings", ())),
+        min_words=params.get("min_words", fewest),
+        max_words=params.get("max_words", most),
+        pov=params.get("pov") or (match.scene.value("pov") if match else None),
+        forbidden_words=tuple(params.get("forbidden_words", ())),
+        required_headings=tuple(params.get("required_headings", ())),
     )
 
 

@@ -241,13 +241,20 @@ class Catalog:
 
     def _likeness(self, index: int, clue: Clue) -> float:
         target = self.targets[index]
-        asked = [term for term in dict.fromkeys(_key(clue.text or " ".join(clue.titles))) if term not in _STEMS]
+        wanted_terms = [term for term in dict.fromkeys(_key(clue.text or " ".join(clue.titles))) if term not in _STEMS]
         titles = [set(_key(title)) for title in target.titles]
-        alike = max((2 * len(title & set(asked)) / (len(title) + len(asked)) for title in titles if asked), default=0.0)
+        alike = max(
+            (2 * len(title & set(wanted_terms)) / (len(title) + len(wanted_terms)) for title in titles if wanted_terms),
+            default=0.0,
+        )
         if not clue.text:
             return alike
-        told = target.words.union(*titles)
-        return max(0.9 * alike, 0.8 * matching.overlap(asked, set(told))) if len(asked) > 1 else 0.5 * alike
+        stated = target.words.union(*titles)
+        return (
+            max(0.9 * alike, 0.8 * matching.overlap(wanted_terms, set(stated)))
+            if len(wanted_terms) > 1
+            else 0.5 * alike
+        )
 
 
 def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:

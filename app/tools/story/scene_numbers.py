@@ -267,7 +267,7 @@ def _combined(labels: Sequence[re.Match[str]]) -> SceneNumber | None:
 
 
 def _further(text: str, first: SceneNumber, end: int) -> tuple[list[SceneNumber], int]:
-    """Return the scenes that a list or a range goes on with, and where it ends."""
+    """Return the scenes that a list or a range continues with, and where it ends."""
     found: list[SceneNumber] = []
     while (more := _SEVERAL.match(text, end)) and len(found) < _MOST_IN_RANGE:
         value, before = _value(more["value"], first.unit), found[-1].number if found else first.number

@@ -79,8 +79,8 @@ class StakesMapper:
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
         """Return the stakes of each scene and their course."""
-        given = arguments.complete(self.name, self.args_schema, args)
-        mapped = [_mapped(scene) for scene in scenes.read_all(workspace, given["scene_paths"])]
+        params = arguments.complete(self.name, self.args_schema, args)
+        mapped = [_mapped(scene) for scene in scenes.read_all(workspace, params["scene_paths"])]
         levels = [entry.level for entry in mapped]
         trend = _trend(levels)
         found = findings.ranked(_findings(mapped))

@@ -45,10 +45,10 @@ def _shown(data: tuple[str, object]) -> str:
 
 def _answered(passage: Passage) -> Iterator[Fact]:
     """Yield the age with which somebody answers `How old are you, Barnaby?`"""
-    asked, match = _P.how_old.search(passage.answers), _P.answer.match(passage.text)
-    if asked and match and not _P.estimate.search(passage.text[: match.end()]):
+    wanted_terms, match = _P.how_old.search(passage.answers), _P.answer.match(passage.text)
+    if wanted_terms and match and not _P.estimate.search(passage.text[: match.end()]):
         years = dates.number(match["n"])
-        who = person(asked)[0] if asked["p"] else passage.speaker
+        who = person(wanted_terms)[0] if wanted_terms["p"] else passage.speaker
         if years is not None and years >= _YOUNGEST and passage.roster.is_person(who):
             yield _fact(passage, who, ("is", years))
 
@@ -118,14 +118,14 @@ def _compared(passage: Passage) -> Iterator[Fact]:
             yield fact(passage, "age_difference", who, str(apart), (than, apart), sure and sure_too)
 
 
-def derived(told: Sequence[Fact]) -> list[Fact]:
+def derived(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the ages that follow from the age of another and the years between them."""
     ages: dict[str, list[Fact]] = {}
-    for known in told:
+    for known in narrated:
         if known.attribute == "age" and known.is_sure and known.data[0] in {"is", "turns"}:
             ages.setdefault(known.key[0], []).append(known)
     found = []
-    for gap in (stated for stated in told if stated.attribute == "age_difference" and stated.is_sure):
+    for gap in (stated for stated in narrated if stated.attribute == "age_difference" and stated.is_sure):
         other, years = gap.data
         for known in ages.get(str(other), ())[:3]:
             age = known.data[1] + years

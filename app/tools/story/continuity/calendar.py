@@ -93,10 +93,10 @@ def _day_index(named: str) -> int:
     return next(index for index, day in enumerate(_DAYS) if day.startswith(named.lower().strip(".")[:3]))
 
 
-def next_days(told: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
     """Yield each `next day` with the weekday before it that it does not follow."""
     last: Fact | None = None
-    for stated in sorted(told, key=lambda fact: fact.passage.position):
+    for stated in sorted(narrated, key=lambda fact: fact.passage.position):
         passage = stated.passage
         if stated.attribute not in {"weekday", "next_day"} or passage.is_card or passage.is_spoken:
             continue
@@ -107,15 +107,15 @@ def next_days(told: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
         last = stated
 
 
-def usual_weekdays(told: Sequence[Fact]) -> list[Fact]:
+def usual_weekdays(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the weekdays that break with most others of their calendar, each after the right one that is nearest in
     time.
     """
-    shifts = Counter(fact.data[0] for fact in told).most_common(2)
+    shifts = Counter(fact.data[0] for fact in narrated).most_common(2)
     if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
-        return list(told)
-    usual = [fact for fact in told if fact.data[0] == shifts[0][0]]
-    odd = [fact for fact in told if fact.data[0] != shifts[0][0]]
+        return list(narrated)
+    usual = [fact for fact in narrated if fact.data[0] == shifts[0][0]]
+    odd = [fact for fact in narrated if fact.data[0] != shifts[0][0]]
     nearest = [min(usual, key=lambda fact, day=wrong.data[1]: abs(fact.data[1] - day)) for wrong in odd]  # type: ignore[misc]
     return [*dict.fromkeys(nearest), *odd]
 
@@ -235,12 +235,12 @@ def _intervals(passage: Passage) -> Iterator[Fact]:
     if day is None or passage.is_card or passage.is_flashback:
         return
     for match in _AGO.length.finditer(text):
-        told = _days_ago(match)
-        if told is None or _AGO.vague.search(text[: match.start()]) or passage.is_unreal(match):
+        narrated = _days_ago(match)
+        if narrated is None or _AGO.vague.search(text[: match.start()]) or passage.is_unreal(match):
             continue
         for stem, thing in _deeds_near(text, match):
             who = number(thing) if "@" in thing else f"the {thing}"
-            yield fact(passage, "interval", who, match[0], (day - told[0], told[1]), True, "deed", stem, thing)
+            yield fact(passage, "interval", who, match[0], (day - narrated[0], narrated[1]), True, "deed", stem, thing)
 
 
 def _days_ago(match: re.Match[str]) -> tuple[int, int] | None:
@@ -278,9 +278,9 @@ def _deeds(text: str) -> Iterator[tuple[str, str]]:
                 yield stem, thing.replace("~", "").replace("?", "")
 
 
-def interval_conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
+def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
     """Yield each interval that leads to a day on which it did not happen, with the scene in which it did."""
-    claims = [fact for fact in told if fact.attribute == "interval"][:_CLAIMS]
+    claims = [fact for fact in narrated if fact.attribute == "interval"][:_CLAIMS]
     wanted = {fact.key[1:] for fact in claims}
     happened: dict[tuple[str, ...], list[tuple[int, Passage]]] = {}
     for passage in passages if claims else ():

@@ -95,20 +95,22 @@ class Comparison:
     def summary(self, conflicts: int) -> str:
         """Return `0 conflicts in 14 comparisons of 24 facts; 2 scenes without readable facts: a.md, b.md`."""
         counted = findings.counted
-        said = f"{counted(conflicts, 'conflict')} in {counted(self.comparisons, 'comparison')} of "
-        said += counted(len(self.facts), "fact")
+        spoken = f"{counted(conflicts, 'conflict')} in {counted(self.comparisons, 'comparison')} of "
+        spoken += counted(len(self.facts), "fact")
         on_cards = {card.path for card in self.cards}
         for noun, is_card in (("card", True), ("scene", False)):
             paths = [path.rsplit("/", 1)[-1] for path in self.unread if (path in on_cards) is is_card]
             if paths:
                 more = ", …" if len(paths) > _FILES_NAMED else ""
-                said += f"; {counted(len(paths), noun)} without readable facts: {', '.join(paths[:_FILES_NAMED])}{more}"
-        return bounds.clipped(said, bounds.SUMMARY_CHARACTERS)
+                spoken += (
+                    f"; {counted(len(paths), noun)} without readable facts: {', '.join(paths[:_FILES_NAMED])}{more}"
+                )
+        return bounds.clipped(spoken, bounds.SUMMARY_CHARACTERS)
 
 
-def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
+def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
     """Compare scenes and cards, each with each."""
-    documents_told = [scene.document for scene in told]
+    documents_told = [scene.document for scene in narrated]
     known = {word for s in names.certain(names.sightings(documents_told)) for word in s.name.split()}
     found = [card for document in canon for card in cards.read(document, known)]
     roster = Roster(found, documents_told)
@@ -117,7 +119,7 @@ def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Compa
     for stated in (stated for passage in stated_on_cards for stated in relations.read(passage)):
         if stated.attribute == "relation" and stated.is_sure:
             roster.learn_relation(int(stated.key[0]), int(stated.key[1]), stated.data)
-    passages = [*stated_on_cards, *_of_scenes(told, roster)]
+    passages = [*stated_on_cards, *_of_scenes(narrated, roster)]
     for passage in passages:
         if len(result.facts) < _FACTS:
             read = (stated for rules in _READERS for stated in rules.read(passage))
@@ -154,10 +156,10 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
             )
 
 
-def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
+def _of_scenes(narrated: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
     teller = _teller(roster)
-    years = _years(told)
-    for order, scene in enumerate(told):
+    years = _years(narrated)
+    for order, scene in enumerate(narrated):
         narrator = roster.numbered(scene.pov) or _writer(scene.document, roster) or teller
         line = scene.document.front_matter_lines.get("date")
         if line:
@@ -179,7 +181,7 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
             narrator=narrator,
             date=scene.date or years.get(scene.path),
             number=scene.number,
-            is_alone=len(told) == 1,
+            is_alone=len(narrated) == 1,
             is_flashback=scene.is_flashback,
             place=scene.place,
         ).read(prose.paragraphs(scene.document))
@@ -192,13 +194,13 @@ def _writer(document: documents.Document, roster: Roster) -> int:
     return who if roster.is_person(who) else 0
 
 
-def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
+def _years(narrated: Sequence[Scene]) -> dict[str, dates.StoryDate]:
     """Return the year in which undated scenes play: that of the last dated scene, or of the first whole date in the
     prose.
     """
     found: dict[str, dates.StoryDate] = {}
     year: int | None = None
-    for scene in told:
+    for scene in narrated:
         if scene.date is not None and scene.date.year is not None and not scene.is_flashback:
             year = scene.date.year
         elif year is None:
@@ -223,20 +225,20 @@ def _teller(roster: Roster) -> int:
     return roster.narrator
 
 
-def _firm(told: Sequence[Fact]) -> list[Fact]:
+def _firm(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the facts that are firm enough to be compared.
 
     Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
     another, a mark that only one person has tells who is meant, and so does a known relation.
     """
-    sure = [stated for stated in told if stated.is_sure]
+    sure = [stated for stated in narrated if stated.is_sure]
     bearers: dict[tuple[str, ...], set[str]] = {}
     for stated in sure:
         if stated.attribute == "side":
             bearers.setdefault(stated.key[1:], set()).add(stated.key[0])
     return [
         stated
-        for stated in told
+        for stated in narrated
         if stated.is_sure
         or stated.kind in _KEPT_IN_DOUBT
         or (stated.attribute == "side" and bearers.get(stated.key[1:]) == {stated.key[0]})
@@ -253,25 +255,25 @@ def _contradict(result: Comparison, passages: Sequence[Passage]) -> None:
     groups: dict[tuple[str, ...], list[Fact]] = {}
     for stated in [*result.facts, *ages.derived(result.facts)]:
         groups.setdefault((stated.attribute, *stated.key), []).append(stated)
-    for (attribute, *_), told in groups.items():
+    for (attribute, *_), narrated in groups.items():
         if attribute not in _DIFFER:
             continue
         if attribute == "weekday":
-            told = calendar.usual_weekdays(told)
+            narrated = calendar.usual_weekdays(narrated)
         elif attribute == "status":
-            told = _counted_deaths(told)
-        _contradict_group(result, told, attribute)
+            narrated = _counted_deaths(narrated)
+        _contradict_group(result, narrated, attribute)
 
 
-def _counted_deaths(told: Sequence[Fact]) -> list[Fact]:
+def _counted_deaths(narrated: Sequence[Fact]) -> list[Fact]:
     """Return what counts where several deaths are told: one that scenes tell or that has a date, before a card's."""
-    is_told = any(stated.value == "dead" and deaths.is_dated(stated) for stated in told)
-    return [stated for stated in told if not (is_told and stated.value == "dead" and not deaths.is_dated(stated))]
+    is_told = any(stated.value == "dead" and deaths.is_dated(stated) for stated in narrated)
+    return [stated for stated in narrated if not (is_told and stated.value == "dead" and not deaths.is_dated(stated))]
 
 
-def _contradict_group(result: Comparison, told: Sequence[Fact], attribute: str) -> None:
-    """Hold the versions of one thing against each other; each that contradicts an earlier one is found once."""
-    versions = _versions(told)
+def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: str) -> None:
+    """Compare the versions of one thing with each other; each that contradicts an earlier one is found once."""
+    versions = _versions(narrated)
     changes = [stated.passage.position for stated in versions if stated.value == "changed"]
     versions = [stated for stated in versions if stated.value != "changed"]
     reported: set[str] = set()
@@ -294,10 +296,10 @@ def _contradict_group(result: Comparison, told: Sequence[Fact], attribute: str) 
             result.contradictions.append(Contradiction(one=one, other=other, versions=shown))
 
 
-def _versions(told: Sequence[Fact]) -> list[Fact]:
+def _versions(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the first facts of each value in each file, cards first."""
     first: dict[tuple[str, str, str], Fact] = {}
-    for stated in sorted(told, key=lambda stated: stated.passage.position):
+    for stated in sorted(narrated, key=lambda stated: stated.passage.position):
         first.setdefault((stated.value, stated.passage.path, str(stated.data)), stated)
     return list(first.values())[:_VERSIONS]
 

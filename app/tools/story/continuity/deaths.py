@@ -37,8 +37,8 @@ def _died(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
     before = passage.clause(match.start())
     if _P.timed.search(text):
         before = _P.since.sub("", before)
-    told = _P.no_waking.sub("", _P.since.sub("", match[0]))
-    if _is_presumed(before) or _is_presumed(told) or text.endswith("?") or not passage.roster.is_person(who):
+    stated = _P.no_waking.sub("", _P.since.sub("", match[0]))
+    if _is_presumed(before) or _is_presumed(stated) or text.endswith("?") or not passage.roster.is_person(who):
         return
     own = re.search(rf"@{who}\b(?!')", text[: match.start(group)]) is not None
     pronoun = "~" in match[group] and (match.start(group) > 1 or passage.is_spoken) and not own

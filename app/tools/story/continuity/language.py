@@ -102,7 +102,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def with_subject(text: str, name: str, is_person: bool) -> str:
-    """Return a sentence of a card with its subject: `Stands on the left bank` and `It stands on …` name it."""
+    """Return a sentence of a card with its subject: `Stands on the left bank` and `It is on …` name it."""
     if text.startswith("It ") and not is_person:
         return f"{name} {text[3:]}"
     verb = text.split(" ", 1)[0]

@@ -37,8 +37,8 @@ class Reader:
     def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
         """Yield the passages of the paragraphs."""
         texts = [p.text.lower() for p in paragraphs]
-        told = (m for p in paragraphs for m in _P.first_person.finditer(p.text) if not p.is_spoken(m.start()))
-        self._is_first_person = len(list(itertools.islice(told, _OFTEN))) == _OFTEN
+        stated = (m for p in paragraphs for m in _P.first_person.finditer(p.text) if not p.is_spoken(m.start()))
+        self._is_first_person = len(list(itertools.islice(stated, _OFTEN))) == _OFTEN
         for position, paragraph in enumerate(paragraphs):
             context = " ".join(texts[max(position - 1, 0) : position + 3])
             yield from self._paragraph(paragraph, context)
@@ -46,17 +46,17 @@ class Reader:
     def _paragraph(self, paragraph: prose.Paragraph, context: str) -> Iterator[Passage]:
         mentions = self._roster.cast.mentions(paragraph.text)
         parts = list(_parts(paragraph))
-        told = {
+        stated = {
             index: self._told(_Stretch(paragraph.text, mentions, start, end, self._roster))
             for index, (start, end, spoken) in enumerate(parts)
             if not spoken
         }
-        main = self._speaker(paragraph, [text for text, _ in told.values()])
-        asked, questions = self._asked, []
+        main = self._speaker(paragraph, [text for text, _ in stated.values()])
+        wanted_terms, questions = self._asked, []
         for index, (start, end, spoken) in enumerate(parts):
-            speaker = (_named_after(told, index) or main) if spoken else 0
+            speaker = (_named_after(stated, index) or main) if spoken else 0
             stretch = _Stretch(paragraph.text, mentions, start, end, self._roster)
-            text, subject = self._said(stretch, speaker) if spoken else told[index]
+            text, subject = self._said(stretch, speaker) if spoken else stated[index]
             self._index += 1
             if spoken and text.rstrip("\"'”’ ").endswith("?"):
                 questions.append(text)
@@ -70,7 +70,7 @@ class Reader:
                 speaker=speaker,
                 subject=subject,
                 there=self._there,
-                answers=asked if spoken else "",
+                answers=wanted_terms if spoken else "",
                 **self._scene,  # type: ignore[arg-type]
             )
             for named in map(int, re.findall(r"@(\d+)\b", text)):
@@ -89,25 +89,25 @@ class Reader:
         self._speech.opened()
         return stretch.replaced(self._speech, speaker, others=self._chain, exclude=speaker), before
 
-    def _speaker(self, paragraph: prose.Paragraph, told: Sequence[str]) -> int:
+    def _speaker(self, paragraph: prose.Paragraph, stated: Sequence[str]) -> int:
         """Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is."""
         if not paragraph.speech:
             self._speakers = []
             return 0
-        said = ([m for m in (_P.said.search(text), _P.says.search(text)) if m] for text in told)
-        speaker = next((int(min(found, key=lambda m: m.start())[1]) for found in said if found), 0)
+        in_words = ([m for m in (_P.said.search(text), _P.says.search(text)) if m] for text in stated)
+        speaker = next((int(min(found, key=lambda m: m.start())[1]) for found in in_words if found), 0)
         if not speaker:
-            people = [int(n) for text in told for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
+            people = [int(n) for text in stated for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
             speaker = people[0] if people and self._roster.is_person(people[0]) else 0
-        if not speaker and not told and len(self._speakers) > 1:
+        if not speaker and not stated and len(self._speakers) > 1:
             speaker = self._speakers[-2]
         self._speakers = [*self._speakers[-1:], speaker]
         return speaker
 
 
-def _named_after(told: Mapping[int, tuple[str, int]], index: int) -> int:
+def _named_after(stated: Mapping[int, tuple[str, int]], index: int) -> int:
     """Return who is said to speak in the words right after a speech, 0 if they do not say."""
-    text = told.get(index + 1, ("", 0))[0]
+    text = stated.get(index + 1, ("", 0))[0]
     match = _P.says.match(text) or _P.opens_with_said.match(text)
     return int(match[1]) if match else 0
 
@@ -179,12 +179,12 @@ class _Stretch:
         if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():
             return False
         before = text[self._start : mention.start]
-        told = _P.said_of.search(before) or any(
+        stated = _P.said_of.search(before) or any(
             m.after == mention.start - 2 and m.entity is entity for m in self._mentions
         )
         opens = not before.strip() and _P.ends_or_of.match(text, mention.after)
         named = next((m for m in self._mentions if mention.after < m.start <= mention.after + 2), None)
-        return bool(told or opens) or (named is not None and named.entity is entity)
+        return bool(stated or opens) or (named is not None and named.entity is entity)
 
     def _name(self, mention: Mention, chain: Chain) -> tuple[str, int]:
         """Return what stands for a name, and where the text continues."""

@@ -33,8 +33,8 @@ class Roster:
     def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
         written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
         labels = {line.field.replace("_", " ") for card in cards for line in card.lines}
-        told = {s.name for s in names.certain(names.sightings(scenes))}
-        seen = [s for s in names.sightings([*scenes, *written]) if s.name in told or s.name.lower() not in labels]
+        stated = {s.name for s in names.certain(names.sightings(scenes))}
+        seen = [s for s in names.sightings([*scenes, *written]) if s.name in stated or s.name.lower() not in labels]
         entities = _distinct([card.entity for card in cards])
         known_names = {word for entity in entities for alias in entity.aliases for word in alias.split()}
         small = {word for document in scenes for word in re.findall(r"\b[a-z]{4,}\b", " ".join(document.lines))}

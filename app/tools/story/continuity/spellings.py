@@ -75,9 +75,9 @@ class _Names:
             parts = tuple(sighting.name.split())
             if len(parts) != 2 or parts in pairs or parts[0] in self._right or len(parts[0]) < _SHORTEST:
                 continue
-            for given, surname in pairs:
-                if surname == parts[1] and names.distance(parts[0], given) == 1:
-                    yield self._slip(parts[0], given, sighting)
+            for params, surname in pairs:
+                if surname == parts[1] and names.distance(parts[0], params) == 1:
+                    yield self._slip(parts[0], params, sighting)
 
     def after_title(self) -> Iterator[names.Slip]:
         """Yield `Father Corwin` where the text also has `Father Corvin`."""
