@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.domain import plain
@@ -51,7 +51,7 @@ class Degenerate:
 
     message: str
     """One sentence for people."""
-    facts: Mapping[str, plain.Json]
+    facts: plain.Object
     """Facts for machines."""
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def parse_line(content: bytes, line: int) -> plain.Json:
         raise _refused("syntax", f"is not JSON that can be read: {error}", line) from error
 
 
-def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
+def flaws(schema: plain.Object, document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
     """Return everything in which a document differs from its schema."""
     from jsonschema import Draft202012Validator
 

@@ -21,7 +21,7 @@ _Given = tuple[str, plain.Json, int | None]
 _COUNT = {"type": "integer", "minimum": 0, "description": "must be a whole number, not negative"}
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400, "description": "must be from 0 to 86400 seconds"}
 
-ENTRY_SCHEMA: Mapping[str, plain.Json] = {
+ENTRY_SCHEMA: plain.Object = {
     "type": "object",
     "additionalProperties": False,
     "properties": {

@@ -10,7 +10,6 @@ which takes about a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 
@@ -81,7 +80,7 @@ class LocalBackend:
         if helper is not None:
             await helper.end()
 
-    async def _ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    async def _ask(self, question: plain.Object) -> dict[str, plain.Json]:
         try:
             helper = self._helper if self._helper and self._helper.alive else await self._load()
             return await helper.ask(question)
@@ -166,7 +165,7 @@ def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.J
     }
 
 
-def _reply(answer: Mapping[str, plain.Json], reply_tokens: int) -> ports.AgentReply:
+def _reply(answer: plain.Object, reply_tokens: int) -> ports.AgentReply:
     if "refused" in answer:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
     input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
@@ -183,7 +182,7 @@ def _reply(answer: Mapping[str, plain.Json], reply_tokens: int) -> ports.AgentRe
 
 
 def _failure(
-    code: str, message: str, usage: records.Usage | None = None, detail: Mapping[str, plain.Json] | None = None
+    code: str, message: str, usage: records.Usage | None = None, detail: plain.Object | None = None
 ) -> ports.AgentReply:
     return ports.AgentReply(
         text="", usage=usage, error=records.StepError(code=code, message=message, detail=detail or {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import PurePath
 from typing import TypeVar
@@ -211,7 +211,7 @@ async def _content(call: ports.Call, blob: records.BlobRef) -> str:
     return content if isinstance(content, str) else plain.canonical(content).decode()
 
 
-def _blob(part: Mapping[str, plain.Json]) -> records.BlobRef:
+def _blob(part: plain.Object) -> records.BlobRef:
     return records.BlobRef.from_json(part["blob"])
 
 

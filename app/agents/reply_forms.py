@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from app.domain import abstentions, plain
 
@@ -11,7 +11,7 @@ BREAK = "\n\n---\n\n"
 """What stands between the parts of a prompt that are told in one text."""
 
 
-def in_words(schema: Mapping[str, plain.Json]) -> str:
+def in_words(schema: plain.Object) -> str:
     """Return the sentence that asks for a reply of a form."""
     return f"Answer with JSON alone that fits this JSON Schema: {plain.canonical(plain.plain(schema)).decode()}"
 

@@ -271,7 +271,7 @@ _BACKEND = {
     },
 }
 
-SCHEMA: Mapping[str, plain.Json] = {
+SCHEMA: plain.Object = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Agents and backends of a project",
     "type": "object",

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from app.domain import plain
 
-Rule: TypeAlias = Mapping[str, plain.Json]
+Rule: TypeAlias = plain.Object
 """JSON Schema of a value."""
 Schema: TypeAlias = dict[str, plain.Json]
 """JSON Schema of an object."""

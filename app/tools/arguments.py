@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from app import errors
@@ -70,7 +70,7 @@ def flag(description: str) -> Schema:
     return {"type": "boolean", "description": description, "default": False}
 
 
-def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def complete(tool: str, args_schema: plain.Object, args: plain.Object) -> dict[str, plain.Json]:
     """Return the arguments with the defaults filled in.
 
     Raises:
@@ -92,12 +92,12 @@ def complete(tool: str, args_schema: Mapping[str, plain.Json], args: Mapping[str
     return {**defaults, **params, **whole}
 
 
-def flaws(args_schema: Mapping[str, plain.Json], args: plain.Json) -> list[errors.Flaw]:
+def flaws(args_schema: plain.Object, args: plain.Json) -> list[errors.Flaw]:
     """Return everything that is wrong with arguments, in the order of their paths."""
     return _flaws(args_schema, args, references=frozenset())
 
 
-def literal_flaws(args_schema: Mapping[str, plain.Json], args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
+def literal_flaws(args_schema: plain.Object, args: plain.Object) -> list[errors.Flaw]:
     """Return what is wrong with a recipe's arguments before its `$ref`s are resolved.
 
     An argument that holds a reference anywhere counts as given and is otherwise left alone.
@@ -107,7 +107,7 @@ def literal_flaws(args_schema: Mapping[str, plain.Json], args: Mapping[str, plai
     )
 
 
-def _flaws(args_schema: Mapping[str, plain.Json], args: plain.Json, references: frozenset[str]) -> list[errors.Flaw]:
+def _flaws(args_schema: plain.Object, args: plain.Json, references: frozenset[str]) -> list[errors.Flaw]:
     from jsonschema import Draft202012Validator
 
     found: list[errors.Flaw] = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
@@ -57,7 +57,7 @@ class Rules:
     """Whether output that is not JSON is kept as text."""
     schema: plain.Json = None
     """JSON Schema that the JSON must fit; None without one."""
-    require: Sequence[Mapping[str, plain.Json]] = ()
+    require: Sequence[plain.Object] = ()
     """What must stand in the JSON, in order."""
     masker: plain.Masker = _NO_SECRETS
     """Masks the JSON once more, because it may spell secrets in another way than the text they were hidden in."""
@@ -69,11 +69,11 @@ class Captured:
 
     exit_code: int
     """Exit code of the step."""
-    fields: Mapping[str, plain.Json]
+    fields: plain.Object
     """Fields of its result in the state."""
     message: str | None = None
     """Why the output is not what it must be; None if it is, and where the program itself failed."""
-    context: Mapping[str, plain.Json] = field(default_factory=dict)
+    context: plain.Object = field(default_factory=dict)
     """Error context."""
     keeps_log: bool = False
     """Whether the whole output belongs into the logs, because the state does not have it."""
@@ -170,7 +170,7 @@ def _unreadable(output: Output, exit_code: int, rules: Rules, error: _Unreadable
 # -- what the JSON must hold
 
 
-def _breach(value: plain.Json, rules: Rules) -> tuple[str | None, Mapping[str, plain.Json]]:
+def _breach(value: plain.Json, rules: Rules) -> tuple[str | None, plain.Object]:
     if rules.schema is not None and (reported := _schema_errors(rules.schema, value)):
         return f"the JSON does not fit its schema: {reported[0]}", {"json_schema_errors": reported}
     for requirement in rules.require:
@@ -206,7 +206,7 @@ def _keywords(schema: plain.Json) -> Iterator[str]:
                 yield from _keywords(item)
 
 
-def _metaschema() -> Mapping[str, plain.Json]:
+def _metaschema() -> plain.Object:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator.META_SCHEMA
@@ -215,7 +215,7 @@ def _metaschema() -> Mapping[str, plain.Json]:
 _ABSENT = object()
 
 
-def _shortfall(requirement: Mapping[str, plain.Json], value: plain.Json) -> str | None:
+def _shortfall(requirement: plain.Object, value: plain.Json) -> str | None:
     found = _at(requirement["pointer"], value)
     if found is _ABSENT:
         return "is missing" if requirement.get("exists", True) else None

@@ -18,7 +18,7 @@ from app.tools.workspace import Workspace, Workspaces
 FILE_BYTES = 16 * 1024 * 1024
 """Largest file that a quote is looked for in."""
 
-ProveReceipt = Callable[[str], Awaitable[Mapping[str, plain.Json]]]
+ProveReceipt = Callable[[str], Awaitable[plain.Object]]
 """Return a receipt that is as its run has written it, or raise `errors.NotFound` or `errors.Conflict`."""
 
 

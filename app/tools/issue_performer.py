@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ def issue_id(run_id: str, key: str) -> str:
     return f"iss_{plain.sha256(f'{run_id}:{key}'.encode())[:20]}"
 
 
-def finding_id(workspace: str, recipe_id: str, identity: Mapping[str, plain.Json]) -> str:
+def finding_id(workspace: str, recipe_id: str, identity: plain.Object) -> str:
     """Return the id of a finding's issue, the same for every run that finds it."""
     named = {name: identity.get(name) for name in ("kind", "file", "words")}
     return f"iss_{plain.sha256(plain.canonical({**named, 'workspace': workspace, 'recipe_id': recipe_id}))[:20]}"

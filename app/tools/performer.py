@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Protocol
 
 from app import errors
@@ -22,7 +21,7 @@ TOOLS_AT_A_TIME = 4
 class Tools(Protocol):
     """Tools by name."""
 
-    def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, name: str, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Check the arguments and run the tool.
 
         Raises:

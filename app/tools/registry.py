@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from app import errors
@@ -29,10 +29,10 @@ class Tool(Protocol):
     """Id in the registry."""
     description: str
     """What it does, in a sentence."""
-    args_schema: Mapping[str, plain.Json]
+    args_schema: plain.Object
     """JSON Schema of its arguments."""
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Do the work, synchronously; meant for a worker thread.
 
         Raises:
@@ -65,7 +65,7 @@ class ToolRegistry:
             raise _unknown(name, self.names())
         return tool
 
-    def flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
+    def flaws(self, name: str, args: plain.Object) -> list[errors.Flaw]:
         """Return what is wrong with arguments, all of it.
 
         Raises:
@@ -73,7 +73,7 @@ class ToolRegistry:
         """
         return arguments.flaws(self.get(name).args_schema, args)
 
-    def literal_flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
+    def literal_flaws(self, name: str, args: plain.Object) -> list[errors.Flaw]:
         """Return what is wrong with a recipe's arguments as far as it shows before references are resolved.
 
         Raises:
@@ -81,7 +81,7 @@ class ToolRegistry:
         """
         return arguments.literal_flaws(self.get(name).args_schema, args)
 
-    def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, name: str, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Execute a tool.
 
         Raises:

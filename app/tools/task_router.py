@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from app.domain import plain
@@ -19,7 +19,7 @@ class RoutingResult(Protocol):
         """Recipe that fits; None if none does."""
 
     @property
-    def initial_args(self) -> Mapping[str, plain.Json]:
+    def initial_args(self) -> plain.Object:
         """Arguments taken from the text."""
 
     @property
@@ -36,14 +36,14 @@ class TaskRouter:
 
     name = "task_router"
     description = "Choose the recipe for a task by keywords and patterns, without a model."
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["user_request"], user_request=arguments.text("The task, in the user's words.", max_length=20_000)
     )
 
     def __init__(self, route: Callable[[str], RoutingResult]) -> None:
         self._route = route
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the choice, and the same as text."""
         params = arguments.complete(self.name, self.args_schema, args)
         result = self._route(params["user_request"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,9 +60,9 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
         await prompt.insist(lambda: sessions.keep(session))
 
 
-def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:
+def _in_force(turns: Sequence[plain.Object]) -> list[plain.Object]:
     """Return the turns that count: where a step of a run was tried again, what that run said from there on does not."""
-    stored: list[Mapping[str, plain.Json]] = []
+    stored: list[plain.Object] = []
     for turn in turns:
         if turn["role"] == "user":
             stored = _without(stored, turn.get("run_id"), turn["key"])
@@ -70,14 +70,12 @@ def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, pl
     return stored
 
 
-def _without(
-    turns: Sequence[Mapping[str, plain.Json]], run_id: plain.Json, key: plain.Json
-) -> list[Mapping[str, plain.Json]]:
+def _without(turns: Sequence[plain.Object], run_id: plain.Json, key: plain.Json) -> list[plain.Object]:
     first = next((n for n, turn in enumerate(turns) if turn.get("run_id") == run_id and turn["key"] == key), len(turns))
     return [turn for n, turn in enumerate(turns) if n < first or turn.get("run_id") != run_id]
 
 
-def _message(turn: Mapping[str, plain.Json]) -> Message:
+def _message(turn: plain.Object) -> Message:
     return Message(role="assistant" if turn["role"] == "assistant" else "user", text=turn["text"])
 
 

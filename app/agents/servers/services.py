@@ -57,7 +57,7 @@ class Question:
     """The conversation, its last message the prompt."""
     max_tokens: int | None
     """Longest reply; None: the service's own limit, or a generous one."""
-    reply_schema: Mapping[str, plain.Json] | None
+    reply_schema: plain.Object | None
     """JSON Schema that the reply must fit."""
     timeout_seconds: float
     """Longest time until the whole reply is there."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
 
 from app import errors
 from app.dialects.agent_recipes import composition, driver, parse, schema, transitions
 from app.domain import json_schemas, library, plain, runs
 from app.engine import ports
-
-_Step: TypeAlias = Mapping[str, plain.Json]
 
 
 class AgentRecipes:
@@ -63,9 +60,7 @@ class AgentRecipes:
         """Return the published JSON Schema."""
         return schema.json_schema()
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> list[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the run's backend; all steps, and each reminder, continue one conversation."""
         return _uses(args)
 
@@ -74,12 +69,12 @@ class AgentRecipes:
         return await driver.drive(ctx)
 
 
-def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
+def _uses(args: plain.Object) -> list[library.Use]:
     backend = args.get("backend", schema.DEFAULT_BACKEND)
     return [library.BackendUse(path="$.args.backend", backends=(backend,), continues=True)]
 
 
-def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None) -> str:
+def render(recipe: library.Recipe, args: plain.Object | None = None) -> str:
     """Draw a recipe as a state machine in text (agent-recipes, 19.3).
 
     Args:
@@ -104,7 +99,7 @@ def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None)
     return "\n".join(lines) + "\n"
 
 
-def _following(recipe: library.Recipe, step: _Step) -> Iterator[tuple[str, dict[str, plain.Json]]]:
+def _following(recipe: library.Recipe, step: plain.Object) -> Iterator[tuple[str, dict[str, plain.Json]]]:
     exit_on_other = recipe.document["guardrails"]["exitOnOther"]
     for outcome in step["outcomes"]:
         transition = step["onOutcome"][outcome]
@@ -119,7 +114,7 @@ def _following(recipe: library.Recipe, step: _Step) -> Iterator[tuple[str, dict[
             yield outcome, {"id": f"restart:{target}", "label": target, "kind": "restart"}
 
 
-def _drawn(node: Mapping[str, plain.Json]) -> str:
+def _drawn(node: plain.Object) -> str:
     if node["kind"] == "exit":
         return "EXIT"
     return f"RESTART {node['label']}" if node["kind"] == "restart" else str(node["label"])
@@ -164,6 +159,6 @@ def _problem_of(target_id: str, registry: library.Library) -> tuple[str, str] | 
     return None
 
 
-def _demanded_args(document: Mapping[str, plain.Json]) -> set[str]:
+def _demanded_args(document: plain.Object) -> set[str]:
     rules = parse.own_args(document).get("properties") or {}
     return {name for name in parse.certain_args(document) if "default" not in rules[name]}

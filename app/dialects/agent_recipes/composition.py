@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from app import errors
@@ -49,7 +49,7 @@ def compose(source: str, read: _Read) -> ports.Composition:
     return ports.Composition(source=plain.encode(document | {"steps": composed}).decode(), flaws=tuple(flaws))
 
 
-def is_composed(steps: Mapping[str, plain.Json]) -> bool:
+def is_composed(steps: plain.Object) -> bool:
     """Return whether some of a recipe's steps stand elsewhere."""
     return INCLUDE in steps or any(_is_reference(step) for step in steps.values())
 
@@ -59,7 +59,7 @@ def placeholders(prompt: str) -> Iterator[str]:
     return (found[1] for found in _PLACEHOLDER.finditer(prompt))
 
 
-def filled(prompt: str, args: Mapping[str, plain.Json]) -> str:
+def filled(prompt: str, args: plain.Object) -> str:
     """Return a prompt with its arguments put in, once: what an argument holds is never read as a placeholder."""
     return _PLACEHOLDER.sub(lambda found: _written(args[found[1]]), prompt)
 

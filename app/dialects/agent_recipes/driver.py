@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from app import errors
 from app.dialects.agent_recipes import composition, outcomes, schema, transitions
 from app.domain import frozen_agents, operations, plain, records, runs, slots
@@ -12,8 +9,6 @@ from app.engine import ports
 
 BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
 """Reasons of runs that failed: an agent could not be asked, or reported no outcome even when asked again."""
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -43,7 +38,7 @@ class _Machine:
         self._ctx = ctx
         self._args = ctx.run.args
         self._backend: str = self._args.get("backend", schema.DEFAULT_BACKEND)
-        self._recipe: _Object = ctx.run.recipe
+        self._recipe: plain.Object = ctx.run.recipe
         self._guardrails = transitions.Guardrails.of(self._recipe, self._args)
         self._state = self._first_state()
         self._total = None if transitions.loops(self._recipe) else len(self._recipe["steps"])
@@ -169,7 +164,7 @@ class _Machine:
         self.begin()
 
     def _failed(
-        self, reason: str, code: str, message: str, detail: _Object, cause: str | None = None
+        self, reason: str, code: str, message: str, detail: plain.Object, cause: str | None = None
     ) -> errors.RunFailed:
         self._show()
         self._tell_exit(reason, error=message)
@@ -179,8 +174,8 @@ class _Machine:
     # -- the step at work
 
     @property
-    def _step(self) -> _Object:
-        step: _Object = self._recipe["steps"][self._state.current_step]
+    def _step(self) -> plain.Object:
+        step: plain.Object = self._recipe["steps"][self._state.current_step]
         return step
 
     def _model(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,6 @@ from app.domain import json_schemas, json_text, library, plain
 DIALECT = "agent_recipes"
 """Name of this dialect."""
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 _Names: TypeAlias = frozenset[str] | None
 
@@ -46,13 +45,13 @@ def parse(source: str) -> library.Recipe:
     )
 
 
-def own_args(document: _Object) -> _Object:
+def own_args(document: plain.Object) -> plain.Object:
     """Return the schema of the arguments that a recipe declares itself."""
     declared = document.get("args_schema")
     return declared if isinstance(declared, dict) else {}
 
 
-def certain_args(document: _Object) -> set[str]:
+def certain_args(document: plain.Object) -> set[str]:
     """Return the recipe's own arguments that every run has: the required ones and those with a default."""
     own = own_args(document)
     properties, required = own.get("properties"), own.get("required")
@@ -68,7 +67,7 @@ def _document(source: str) -> plain.Json:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
 
-def _unsound(document: _Object) -> _Flaws:
+def _unsound(document: plain.Object) -> _Flaws:
     """Look through a document that may be malformed, and pass over what is not of the expected kind."""
     params = document.get("steps")
     steps = params if isinstance(params, dict) else {}
@@ -89,7 +88,7 @@ def _unsound(document: _Object) -> _Flaws:
     yield from _of_args_schema(document)
 
 
-def _uncomposed(steps: _Object) -> _Flaws:
+def _uncomposed(steps: plain.Object) -> _Flaws:
     for name, step in steps.items():
         place = ("steps", name)
         if name == composition.INCLUDE:
@@ -99,7 +98,7 @@ def _uncomposed(steps: _Object) -> _Flaws:
             yield json_schemas.flaw((*place, composition.REF), "not_composed", message)
 
 
-def _of_args_schema(document: _Object) -> _Flaws:
+def _of_args_schema(document: plain.Object) -> _Flaws:
     if "args_schema" in document:
         yield from json_schemas.args_schema_flaws(document["args_schema"], ("args_schema",))
     properties = own_args(document).get("properties")
@@ -111,12 +110,12 @@ def _of_args_schema(document: _Object) -> _Flaws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Args:
-    declared: _Object
+    declared: plain.Object
     certain: Set[str]
 
 
 class _Step:
-    def __init__(self, name: str, step: _Object) -> None:
+    def __init__(self, name: str, step: plain.Object) -> None:
         self._place: json_text.Parts = ("steps", name)
         self._step = step
         outcomes, following = step.get("outcomes"), step.get("onOutcome")
@@ -144,7 +143,7 @@ class _Step:
                 message = f"is not among the outcomes of the step{hint}"
                 yield json_schemas.flaw((*place, outcome), "unknown_outcome", message)
 
-    def _of_transition(self, outcome: str, transition: _Object, known: _Names) -> _Flaws:
+    def _of_transition(self, outcome: str, transition: plain.Object, known: _Names) -> _Flaws:
         place = (*self._place, "onOutcome", outcome)
         target = transition.get("nextStep")
         if isinstance(target, str) and known is not None and target not in known:

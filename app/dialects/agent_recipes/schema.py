@@ -4,8 +4,6 @@ arguments of every run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from app.domain import frozen_agents, plain
 
 VERSION = 1
@@ -14,7 +12,7 @@ VERSION = 1
 TIERS = ("haiku", "sonnet", "opus")
 """Models by what they are for; each backend has its own for each (agent-recipes, 1)."""
 
-GUARDRAILS: Mapping[str, plain.Json] = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
+GUARDRAILS: plain.Object = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
 """What holds where a recipe says nothing."""
 
 EXIT, RESTART = "exit", "restart-new-session"
@@ -35,7 +33,7 @@ _MOST_COUNT = 100_000
 
 _Schema = dict[str, plain.Json]
 
-RUN_ARGS: Mapping[str, plain.Json] = {
+RUN_ARGS: plain.Object = {
     "backend": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
@@ -100,7 +98,7 @@ def json_schema() -> _Schema:
     }
 
 
-def args_schema(own: Mapping[str, plain.Json]) -> _Schema:
+def args_schema(own: plain.Object) -> _Schema:
     """Return the schema of a run's arguments: those that a recipe declares, and those that every run takes."""
     declared = own.get("properties") or {}
     return {"type": "object", "additionalProperties": False, **own, "properties": {**declared, **RUN_ARGS}}

@@ -13,7 +13,6 @@ from typing import TypeAlias
 from app.dialects.agent_recipes import schema
 from app.domain import plain
 
-_Recipe: TypeAlias = Mapping[str, plain.Json]
 _Place: TypeAlias = tuple[str, ...]
 
 
@@ -31,7 +30,7 @@ class Guardrails:
     """Most restarts in a new session; None: no limit."""
 
     @classmethod
-    def of(cls, recipe: _Recipe, args: Mapping[str, plain.Json]) -> Guardrails:
+    def of(cls, recipe: plain.Object, args: plain.Object) -> Guardrails:
         """Return those of a recipe, with what the run's arguments put in their place."""
         own = {**schema.GUARDRAILS, **recipe["guardrails"]}
         return cls(
@@ -67,7 +66,7 @@ class State:
 
     @classmethod
     def begun(
-        cls, recipe: _Recipe, session_id: str, started_at: str, *, restarts: int = 0, session_created: bool = False
+        cls, recipe: plain.Object, session_id: str, started_at: str, *, restarts: int = 0, session_created: bool = False
     ) -> State:
         """Return the state at a recipe's initial step."""
         step = recipe["initialStep"]
@@ -174,7 +173,7 @@ class Halt:
 Verdict: TypeAlias = Advance | Exit | Restart | Halt
 
 
-def decide(recipe: _Recipe, state: State, outcome: str, guardrails: Guardrails) -> Verdict:
+def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardrails) -> Verdict:
     """Decide what follows an outcome of the present step."""
     transition = recipe["steps"][state.current_step]["onOutcome"][outcome]
     if outcome == schema.OTHER and guardrails.exit_on_other:
@@ -193,7 +192,7 @@ def decide(recipe: _Recipe, state: State, outcome: str, guardrails: Guardrails) 
     return Restart(recipe_id=transition["recipeId"])
 
 
-def restarts(recipe: _Recipe) -> Iterator[tuple[_Place, str]]:
+def restarts(recipe: plain.Object) -> Iterator[tuple[_Place, str]]:
     """Return the place and the recipe of every transition that begins one in a new conversation."""
     for name, step in recipe["steps"].items():
         for outcome, transition in step["onOutcome"].items():
@@ -201,7 +200,7 @@ def restarts(recipe: _Recipe) -> Iterator[tuple[_Place, str]]:
                 yield ("steps", name, "onOutcome", outcome, "recipeId"), transition["recipeId"]
 
 
-def loops(recipe: _Recipe) -> bool:
+def loops(recipe: plain.Object) -> bool:
     """Return whether a run can come to the same step twice, or begin anew."""
     follows = {name: _next_steps(step) for name, step in recipe["steps"].items()}
     leading = Counter(itertools.chain.from_iterable(follows.values()))
@@ -234,5 +233,5 @@ def _guarded(step: str, state: State, guardrails: Guardrails) -> Verdict:
     return Advance(step=step)
 
 
-def _next_steps(step: Mapping[str, plain.Json]) -> frozenset[str]:
+def _next_steps(step: plain.Object) -> frozenset[str]:
     return frozenset(found["nextStep"] for found in step["onOutcome"].values() if "nextStep" in found)

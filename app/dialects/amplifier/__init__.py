@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from app import errors
 from app.dialects.amplifier import agents, checks, driver, parse, replies, schema, walk
@@ -54,7 +54,7 @@ class Amplifier:
         """Return the JSON Schema of the newest version."""
         return schema.json_schema()
 
-    def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
+    def secrets(self, document: plain.Object) -> ports.Secrets:
         """Return what the recipe and its commands name as secrets; a text that a step sets for such
         a name is one, too.
         """
@@ -66,9 +66,7 @@ class Amplifier:
             texts=frozenset(env[name] for names, env in named for name in names if "{{" not in env.get(name, "{{")),
         )
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> Iterator[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
         """Return the backends that each step's agent may be asked through, and the recipes that steps run."""
         return checks.uses(recipe, library)
 

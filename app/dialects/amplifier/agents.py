@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from app.dialects.amplifier import walk
 from app.domain import library, operations, plain
@@ -27,8 +26,6 @@ TRANSIENT = ("agent_idle", "agent_timeout", "backend_unavailable", "model_crashe
 
 _TIERS = ("haiku", "sonnet", "opus")
 _KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session", "on_cut_off")
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +88,7 @@ def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
 
 
 def models(
-    recipe: _Object, named: Iterable[library.Agent | None], backends: Mapping[str, Mapping[str, str]]
+    recipe: plain.Object, named: Iterable[library.Agent | None], backends: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
     """Return the models of all backends, if any is named by a pattern in a recipe or for one of its agents."""
     written = [agent.model for agent in named if agent is not None]
@@ -103,7 +100,7 @@ def models(
 
 
 def voices(
-    agent: _Object, step: _Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
+    agent: plain.Object, step: plain.Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
 ) -> tuple[Voice, ...]:
     """Return how a step's agent is asked, best way first.
 
@@ -135,7 +132,7 @@ def voices(
     )
 
 
-def unused(agent_config: _Object) -> list[str]:
+def unused(agent_config: plain.Object) -> list[str]:
     """Return the settings of a step that no agent here understands, by dotted path."""
     found = [name for name in agent_config if name not in _KNOWN]
     for provider in _listed(agent_config.get("providers")):
@@ -149,16 +146,16 @@ def _modules(value: plain.Json) -> bool:
     return isinstance(value, list) and all(isinstance(item, Mapping) and "module" in item for item in value)
 
 
-def _listed(value: plain.Json) -> Sequence[_Object]:
+def _listed(value: plain.Json) -> Sequence[plain.Object]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _of_providers(settings: _Object, name: str) -> plain.Json:
+def _of_providers(settings: plain.Object, name: str) -> plain.Json:
     configs = (provider.get("config") for provider in _listed(settings.get("providers")))
     return next((config[name] for config in configs if isinstance(config, Mapping) and name in config), None)
 
 
-def _system(settings: _Object) -> str | None:
+def _system(settings: plain.Object) -> str | None:
     session = settings.get("session")
     reported = [settings.get("role"), settings.get("system"), settings.get("instruction")]
     reported += [session.get("instruction")] if isinstance(session, Mapping) else []

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from app import errors
 from app.dialects.amplifier import schema, templates
 from app.domain import operations, plain, records
 
-NONE_YET: Mapping[str, plain.Json] = {"stage": "", "decision": "", "message": "", "by_default": False}
+NONE_YET: plain.Object = {"stage": "", "decision": "", "message": "", "by_default": False}
 """What `approval` stands for before the first one."""
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 
-
-def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
+def gate(approval: plain.Object, scope: templates.Scope) -> operations.Gate:
     """Return the question that an approval asks.
 
     Raises:
@@ -43,7 +38,7 @@ def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
     }
 
 
-def denied(key: str, answer: _Object) -> errors.RunFailed:
+def denied(key: str, answer: plain.Object) -> errors.RunFailed:
     """Return the end of a run whose approval was denied; nothing caused it that a resume could repeat."""
     who = "nobody answered in time" if answer["by_default"] else "a person denied it"
     reply_text = f": {answer['message']}" if answer["message"] else ""

@@ -12,7 +12,6 @@ from app.dialects.amplifier import agents, calls, conditions, failures, loops, r
 from app.domain import operations, plain, records
 from app.engine import ports
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unfit
 
 
@@ -72,7 +71,7 @@ class Asker:
         self._limits = self._recipe.get("recursion", {})
         self._taken = 0
 
-    async def act(self, step: _Object, frame: Frame) -> templates.Value:
+    async def act(self, step: plain.Object, frame: Frame) -> templates.Value:
         """Ask the agent, execute the command or run the recipe of a step, and return what came of it.
 
         Raises:
@@ -90,7 +89,7 @@ class Asker:
         except templates.Undefined as gap:
             raise await self.refuse(frame.key, "undefined_variable", gap.told("step")) from gap
 
-    async def skip(self, step: _Object, frame: Frame, reason: str, **reported: plain.Json) -> None:
+    async def skip(self, step: plain.Object, frame: Frame, reason: str, **reported: plain.Json) -> None:
         """Write down that a step is skipped, and why."""
         detail = {"id": step["id"], "reason": reason, **reported}
         await self._ctx.perform(frame.key, operations.Skip(reason=reason, detail=detail), self._place(step))
@@ -101,7 +100,7 @@ class Asker:
         record = await self._ctx.perform(key, operations.Refusal(code=code, message=message))
         return failures.StepFailed.of(record)
 
-    async def undecided(self, step: _Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
+    async def undecided(self, step: plain.Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
         """Write down that the flow cannot continue, because a condition or a loop means nothing; return the end of the
         run.
         """
@@ -114,7 +113,7 @@ class Asker:
 
     # -- kinds of steps
 
-    async def _prompt(self, step: _Object, frame: Frame) -> templates.Value:
+    async def _prompt(self, step: plain.Object, frame: Frame) -> templates.Value:
         agent = self._ctx.run.frozen["agents"][step["agent"]]
         ways = calls.agent_calls(step, self._ctx.run, agent, frame.scope)
         self._shown.unused_settings(step)
@@ -132,7 +131,7 @@ class Asker:
         value = self._read(step, str(printed or ""), record)
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
-    async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
+    async def _run_command(self, step: plain.Object, frame: Frame) -> templates.Value:
         record = await self._ctx.perform(frame.key, calls.command(step, frame.scope, self._ctx.run), self._place(step))
         output = await self._content(record)
         if not record.done:
@@ -144,7 +143,7 @@ class Asker:
             raise failures.StepFailed(message, key=record.key, code="output_too_large")
         return self._read(step, calls.result_of_command(output), record)
 
-    async def _run_recipe(self, step: _Object, frame: Frame) -> templates.Value:
+    async def _run_recipe(self, step: plain.Object, frame: Frame) -> templates.Value:
         most = self._limits.get("max_depth", schema.default("recursion", "max_depth"))
         if self._ctx.run.depth >= most:
             message = f"there are {self._ctx.run.depth} runs above this one; recursion.max_depth allows {most}"
@@ -181,7 +180,7 @@ class Asker:
     async def _content(self, record: records.Record) -> Any:
         return record.output if record.blob is None else await self._ctx.read(record.blob)
 
-    def _read(self, step: _Object, printed: str, record: records.Record) -> plain.Json:
+    def _read(self, step: plain.Object, printed: str, record: records.Record) -> plain.Json:
         try:
             if "reply_schema" in step:
                 return replies.fitting(printed, step["reply_schema"], self._ctx.run.driver_version)
@@ -190,11 +189,11 @@ class Asker:
             kept = printed if step.get("type") == "bash" else None
             raise failures.StepFailed(str(error), key=record.key, code=error.code, printed=kept) from error
 
-    def _place(self, step: _Object) -> records.Place:
+    def _place(self, step: plain.Object) -> records.Place:
         return records.Place(step_id=step["id"], output_slot=step.get("collect") or step.get("output"))
 
 
-def set_variable(step: _Object, name: str, value: templates.Value, frame: Frame) -> None:
+def set_variable(step: plain.Object, name: str, value: templates.Value, frame: Frame) -> None:
     """Set the variable that a field of the step names, if it names one."""
     if name in step:
         frame.scope.set(step[name], value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from app.dialects.amplifier import agents, commands, replies, schema, templates
 from app.domain import operations, plain, runs
@@ -17,11 +16,9 @@ COMMAND_TRANSIENT = ("exit_code", "timeout")
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _ANY_EXIT_CODE = tuple(range(256))
 
-_Object: TypeAlias = Mapping[str, plain.Json]
-
 
 def agent_calls(
-    step: _Object, run: runs.RunStart, agent: _Object, scope: templates.Scope
+    step: plain.Object, run: runs.RunStart, agent: plain.Object, scope: templates.Scope
 ) -> list[operations.AgentCall]:
     """Return the prompt of a step, once for each way to ask its agent, best way first.
 
@@ -53,7 +50,7 @@ def agent_calls(
     ]
 
 
-def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operations.Command:
+def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> operations.Command:
     """Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
 
     Args:
@@ -77,7 +74,7 @@ def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operat
     )
 
 
-def child(step: _Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
+def child(step: plain.Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
     """Return the run of another recipe, which is given the step's `context` and nothing else.
 
     Args:
@@ -93,24 +90,24 @@ def child(step: _Object, files: Mapping[str, str], scope: templates.Scope) -> op
     )
 
 
-def result_of_command(output: _Object) -> str:
+def result_of_command(output: plain.Object) -> str:
     """Return what a command has said, without the line ends behind it."""
     return re.sub(r"[\r\n]+\Z", "", str(output.get("stdout") or ""))
 
 
-def result_of_child(output: _Object, version: int) -> plain.Json | None:
+def result_of_child(output: plain.Object, version: int) -> plain.Json | None:
     """Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
 
     Raises:
         OverflowError: a value that it is made of is kept outside of its journal.
     """
-    slots: Mapping[str, _Object] = output.get("slots") or {}
+    slots: Mapping[str, plain.Object] = output.get("slots") or {}
     if FINAL_OUTPUT in slots:
         return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT], version)
     return {name: _of_slot(name, slot, version) for name, slot in slots.items()}
 
 
-def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
+def retries(step: plain.Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
     """Return what a step's `retry` means, or None."""
     params = step.get("retry")
     if params is None:
@@ -127,7 +124,7 @@ def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | N
     )
 
 
-def backoff(recipe: _Object) -> operations.RetryPolicy | None:
+def backoff(recipe: plain.Object) -> operations.RetryPolicy | None:
     """Return how prompts are repeated that were refused as too many, where the recipe says so."""
     params = recipe.get("rate_limiting", {}).get("backoff")
     if params is None or params.get("enabled") is False:
@@ -151,7 +148,7 @@ def _joined(parts: tuple[plain.Json, ...]) -> tuple[plain.Json, ...]:
     return tuple(made) or ("",)
 
 
-def _of_slot(name: str, slot: _Object, version: int) -> plain.Json:
+def _of_slot(name: str, slot: plain.Object, version: int) -> plain.Json:
     if slot.get("blob") is not None:
         raise OverflowError(name)
     return replies.read(str(slot.get("text") or ""), None, version)

@@ -15,7 +15,6 @@ from app import errors
 from app.dialects.amplifier import agents, commands, declarations, schema, templates, walk
 from app.domain import json_schemas, json_text, library, plain
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
@@ -50,7 +49,7 @@ def _is_computed(value: plain.Json) -> bool:
     return "{{" in value if isinstance(value, str) else isinstance(value, (Mapping, list))
 
 
-def _of_agent(step: _Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
+def _of_agent(step: plain.Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
     name = step.get("agent")
     if name is not None and agents.find(name, registry.agents) is None:
         known = {called for agent in registry.agents for called in (agent.id, agent.archetype)}
@@ -58,7 +57,7 @@ def _of_agent(step: _Object, place: json_text.Parts, registry: library.Library) 
         yield json_schemas.flaw((*place, "agent"), "unknown_agent", message)
 
 
-def _of_backends(step: _Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
+def _of_backends(step: plain.Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
     known = registry.backends
     if known is None:
         return
@@ -77,7 +76,7 @@ def _no_backend(name: str, known: Mapping[str, object]) -> str:
     return f"there is no backend {name!r:.80}{json_schemas.nearest(name, known)}; backends are in agents.json"
 
 
-def _of_recipe(step: _Object, place: json_text.Parts, recipe: library.Recipe, registry: library.Library) -> _Flaws:
+def _of_recipe(step: plain.Object, place: json_text.Parts, recipe: library.Recipe, registry: library.Library) -> _Flaws:
     name = step.get("recipe")
     if name is None:
         return
@@ -100,7 +99,7 @@ def _of_recipe(step: _Object, place: json_text.Parts, recipe: library.Recipe, re
             yield json_schemas.flaw((*place, "context", arg), "undeclared_arg", message)
 
 
-def _of_command(step: _Object, place: json_text.Parts) -> _Flaws:
+def _of_command(step: plain.Object, place: json_text.Parts) -> _Flaws:
     command = step.get("command")
     for problem in commands.problems(command) if command is not None else ():
         yield json_schemas.flaw((*place, "command"), problem.code, problem.message)
@@ -110,7 +109,7 @@ def _of_command(step: _Object, place: json_text.Parts) -> _Flaws:
         yield json_schemas.flaw((*place, "cwd"), "absolute_cwd", message)
 
 
-def _of_literals(document: _Object) -> _Flaws:
+def _of_literals(document: plain.Object) -> _Flaws:
     """Return the paths that lead into values of the context which have no such part, and which nothing else sets."""
     version = document.get("schema", schema.FIRST)
     declared = document.get("args_schema", {}).get("properties", {})
@@ -131,7 +130,7 @@ def _of_literals(document: _Object) -> _Flaws:
                         yield from _of_path(name, known, place)
 
 
-def _of_path(name: str, known: _Object, place: json_text.Parts) -> _Flaws:
+def _of_path(name: str, known: plain.Object, place: json_text.Parts) -> _Flaws:
     try:
         templates.Scope(own=dict(known)).find(name)
     except templates.Undefined as gap:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from app import errors
 from app.dialects.amplifier import schema
 from app.domain import json_schemas, json_text, plain
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
-_RULES: Mapping[str, plain.Json] = {
+_RULES: plain.Object = {
     "type": "object",
     "properties": {
         "type": {"type": "string", "enum": list(_TYPES)},
@@ -20,8 +19,6 @@ _RULES: Mapping[str, plain.Json] = {
         "enum": {"type": "array", "minItems": 1},
     },
 }
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def is_declaration(value: plain.Json, version: str) -> bool:
@@ -36,18 +33,18 @@ def is_declaration(value: plain.Json, version: str) -> bool:
     )
 
 
-def values(context: _Object, version: str) -> dict[str, plain.Json]:
+def values(context: plain.Object, version: str) -> dict[str, plain.Json]:
     """Return the variables of a context that have their value there."""
     return {name: value for name, value in context.items() if not is_declaration(value, version)}
 
 
-def rule_of(declaration: _Object) -> dict[str, plain.Json]:
+def rule_of(declaration: plain.Object) -> dict[str, plain.Json]:
     """Return the JSON Schema of a declared argument."""
     taken = {name: rule for name, rule in declaration.items() if name != "required"}
     return taken if taken.get("type") != "any" else {name: rule for name, rule in taken.items() if name != "type"}
 
 
-def is_required(declaration: _Object) -> bool:
+def is_required(declaration: plain.Object) -> bool:
     """Return whether a run must be given a declared argument."""
     return declaration.get("required") is True and "default" not in declaration
 

@@ -21,7 +21,6 @@ from app.dialects.amplifier.asking import Frame
 from app.domain import plain, records, runs
 from app.engine import ports
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Coroutine: TypeAlias = Coroutine[Any, Any, templates.Value]
 
 
@@ -64,7 +63,7 @@ class _Flow:
         """Let `stage` stand for a stage from now on."""
         self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
-    async def take(self, step: _Object) -> None:
+    async def take(self, step: plain.Object) -> None:
         """Take a step of the recipe, or pass over it where an earlier one has ended the run."""
         frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes, prompts=self._prompts)
         try:
@@ -80,7 +79,7 @@ class _Flow:
         self._shown.fill(step, self._scope)
         self._shown.progress(self._index)
 
-    async def ask(self, stage: _Object, when: str) -> None:
+    async def ask(self, stage: plain.Object, when: str) -> None:
         """Ask a person what the stage wants to know before or after its steps.
 
         Raises:
@@ -111,7 +110,7 @@ class _Flow:
 
     # -- one step
 
-    async def _take(self, step: _Object, frame: Frame) -> templates.Value:
+    async def _take(self, step: plain.Object, frame: Frame) -> templates.Value:
         inner = frame.scope.inside(step={"id": step["id"], "index": self._index})
         here = frame.inside(frame.key, inner)
         if "condition" in step and not await self._holds(step, "condition", frame.key, inner):
@@ -135,13 +134,13 @@ class _Flow:
         frame.scope.leave(inner)
         return value
 
-    def _left(self, step: _Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
+    def _left(self, step: plain.Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
         """Return what stands for the result of a step that has failed: null, or what a command had printed."""
         for name in ("output", "collect", "output_exit_code"):
             asking.set_variable(step, name, failure.printed if name == "output" else None, frame)
         return failure.printed
 
-    async def _repeated(self, step: _Object, frame: Frame) -> templates.Value:
+    async def _repeated(self, step: plain.Object, frame: Frame) -> templates.Value:
         if "foreach" not in step and "while_condition" not in step:
             value = await self._body(step, step, frame)
             asking.set_variable(step, "output", value, frame)
@@ -153,7 +152,7 @@ class _Flow:
         asking.set_variable(step, "collect", results, frame)
         return results
 
-    async def _body(self, loop: _Object, step: _Object, frame: Frame) -> templates.Value:
+    async def _body(self, loop: plain.Object, step: plain.Object, frame: Frame) -> templates.Value:
         if "nested_foreach" in loop:
             return await self._each(loop["nested_foreach"], step, frame)
         body = schema.body_of(step)
@@ -161,8 +160,8 @@ class _Flow:
             return await self._group(step, body, frame)
         return await self._asker.act(step, frame)
 
-    async def _group(self, step: _Object, body: str, frame: Frame) -> templates.Value:
-        substeps: Mapping[str, _Object] = {one["id"]: one for one in step[body]}
+    async def _group(self, step: plain.Object, body: str, frame: Frame) -> templates.Value:
+        substeps: Mapping[str, plain.Object] = {one["id"]: one for one in step[body]}
         width = None if "foreach" in step else loops.width(step.get("parallel"), len(substeps), frame.lanes)
         # In a loop it is the other iterations that go on.
         goes_on = "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
@@ -188,7 +187,7 @@ class _Flow:
         return values
 
     async def _past(
-        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *params: _Object
+        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *params: plain.Object
     ) -> templates.Value:
         try:
             return await take(*params, frame)
@@ -201,7 +200,7 @@ class _Flow:
 
     # -- loops
 
-    async def _each(self, loop: _Object, step: _Object, frame: Frame) -> list[plain.Json]:
+    async def _each(self, loop: plain.Object, step: plain.Object, frame: Frame) -> list[plain.Json]:
         try:
             items = loops.items(loop, frame.scope)
         except (templates.Undefined, loops.Unfit) as failure:
@@ -224,7 +223,7 @@ class _Flow:
         return results
 
     async def _each_at_once(
-        self, loop: _Object, step: _Object, frame: Frame, items: list[plain.Json], width: int
+        self, loop: plain.Object, step: plain.Object, frame: Frame, items: list[plain.Json], width: int
     ) -> list[plain.Json]:
         scopes = {
             f"[{number}]": frame.scope.inside(**loops.variables(loop, item, number))
@@ -234,7 +233,7 @@ class _Flow:
         taken = {name: self._iteration(loop, step, one) for name, one in frames.items()}
         return list((await self._at_once(frame, frames, taken, width)).values())
 
-    async def _iteration(self, loop: _Object, step: _Object, frame: Frame) -> plain.Json:
+    async def _iteration(self, loop: plain.Object, step: plain.Object, frame: Frame) -> plain.Json:
         goes_on = loop.get("continue_on_error", False)
         if not self._first:
             goes_on = goes_on or step.get("on_error") == schema.CONTINUE
@@ -242,7 +241,7 @@ class _Flow:
         asking.set_variable(step, "output", value, frame)
         return templates.spoken(value)
 
-    async def _while(self, step: _Object, frame: Frame) -> list[plain.Json]:
+    async def _while(self, step: plain.Object, frame: Frame) -> list[plain.Json]:
         results: list[plain.Json] = []
         while True:
             key = f"{frame.key}[{len(results)}]"
@@ -261,7 +260,7 @@ class _Flow:
             if over:
                 return results
 
-    async def _update(self, step: _Object, key: str, scope: templates.Scope) -> None:
+    async def _update(self, step: plain.Object, key: str, scope: templates.Scope) -> None:
         try:
             changed = templates.filled(step.get("update_context", {}), scope)
         except templates.Undefined as gap:
@@ -270,7 +269,7 @@ class _Flow:
             scope.set(name, value)
 
     async def _holds(
-        self, holder: _Object, name: str, key: str, scope: templates.Scope, step: _Object | None = None
+        self, holder: plain.Object, name: str, key: str, scope: templates.Scope, step: plain.Object | None = None
     ) -> bool:
         condition = conditions.parse(holder[name], self._version)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from app import errors
 from app.domain import plain, records
@@ -18,7 +18,7 @@ class StepFailed(errors.StepError):
         key: str,
         code: str,
         causes: Sequence[str] = (),
-        detail: Mapping[str, plain.Json] | None = None,
+        detail: plain.Object | None = None,
         printed: str | None = None,
     ) -> None:
         super().__init__(message, code=code, key=key, detail=detail)

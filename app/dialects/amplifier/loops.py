@@ -7,13 +7,8 @@ iteration).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from app.dialects.amplifier import schema, templates
 from app.domain import json_schemas, plain
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 class Unfit(ValueError):
@@ -25,7 +20,7 @@ class Unfit(ValueError):
         """Stable name of why."""
 
 
-def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
+def items(loop: plain.Object, scope: templates.Scope) -> list[plain.Json]:
     """Return the items of a loop.
 
     Raises:
@@ -43,13 +38,13 @@ def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
     return found
 
 
-def limit(loop: _Object) -> int:
+def limit(loop: plain.Object) -> int:
     """Return the most iterations of a loop."""
     most: int = loop.get("max_while_iterations", loop.get("max_iterations", schema.DEFAULT_ITERATIONS))
     return most
 
 
-def variables(loop: _Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
+def variables(loop: plain.Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
     """Return what an iteration's variables hold."""
     own = {loop.get("as", schema.DEFAULT_ITEM): item} if "foreach" in loop else {}
     return own | ({loop["index_as"]: index} if "index_as" in loop else {})

@@ -46,7 +46,6 @@ FORMS: Mapping[str, str] = {
 }
 """What is said of values that do not have their form, by the field."""
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
@@ -57,7 +56,7 @@ def parse(source: str) -> library.Recipe:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
     read = yaml_text.sound(source, flaws, "The recipe")
-    document: _Object = read.value
+    document: plain.Object = read.value
     called = {step["recipe"] for _, step in walk.placed(document) if "recipe" in step}
     return library.Recipe(
         recipe_id=document["name"],
@@ -90,7 +89,7 @@ def flaws(document: plain.Json) -> _Flaws:
         yield from rules.flaws(document, version)
 
 
-def args_schema(document: _Object) -> dict[str, plain.Json]:
+def args_schema(document: plain.Object) -> dict[str, plain.Json]:
     """Return the schema of a run's arguments: the context, whose empty values must be given, and what is declared.
 
     A variable that steps set may be given too, so that a run which misses one can be sent on with it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from app import errors
 from app.domain import json_schemas, json_text, plain
@@ -61,7 +60,7 @@ def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> pla
     return _first(reply_text) if version == 1 else _largest(reply_text)
 
 
-def fitting(reply_text: str, schema: Mapping[str, plain.Json], version: int = NEWEST) -> plain.Json:
+def fitting(reply_text: str, schema: plain.Object, version: int = NEWEST) -> plain.Json:
     """Return the data of a reply that must fit a schema.
 
     Raises:

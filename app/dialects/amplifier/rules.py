@@ -54,11 +54,10 @@ _TOGETHER = (
 _NAMES = ("as", "index_as", "collect", "output", "output_exit_code")
 _CONDITIONS = ("condition", "while_condition", "break_if", "break_when")
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
-def flaws(document: _Object, version: str) -> _Flaws:
+def flaws(document: plain.Object, version: str) -> _Flaws:
     """Return what is wrong with a recipe beside its schema; what is malformed is passed by."""
     yield from _of_parts(document)
     yield from _of_args(document, version)
@@ -91,7 +90,7 @@ def flaws(document: _Object, version: str) -> _Flaws:
 # -- the whole recipe
 
 
-def _of_parts(document: _Object) -> _Flaws:
+def _of_parts(document: plain.Object) -> _Flaws:
     if "steps" in document and "stages" in document:
         yield json_schemas.flaw((), "exclusive_fields", "has steps and stages, which exclude one another")
     if "final_output" in document and "output" in document:
@@ -103,7 +102,7 @@ def _of_parts(document: _Object) -> _Flaws:
         names.append(stage.get("name"))
 
 
-def _of_args(document: _Object, version: str) -> _Flaws:
+def _of_args(document: plain.Object, version: str) -> _Flaws:
     yield from declarations.flaws(document.get("context"), version)
     schema = document.get("args_schema")
     if isinstance(schema, dict):
@@ -136,7 +135,7 @@ def _of_id(spot: walk.Spot, ids: set[str]) -> _Flaws:
         ids.add(name)
 
 
-def _of_dependencies(spot: walk.Spot, document: _Object) -> _Flaws:
+def _of_dependencies(spot: walk.Spot, document: plain.Object) -> _Flaws:
     needed = spot.step.get("depends_on")
     for index, name in enumerate(needed if isinstance(needed, list) else ()):
         if not isinstance(name, str) or name in spot.earlier:

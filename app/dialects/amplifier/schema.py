@@ -255,23 +255,23 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
 """All kinds of objects, each with its fields in order."""
 
 
-def body_of(step: Mapping[str, plain.Json]) -> str | None:
+def body_of(step: plain.Object) -> str | None:
     """Return the field that holds the steps inside of a step, or None."""
     return next((name for name in (SUBSTEPS, STEPS) if name in step), None)
 
 
-def break_of(loop: Mapping[str, plain.Json]) -> str | None:
+def break_of(loop: plain.Object) -> str | None:
     """Return the field that ends a loop over a list early, or None."""
     return next((name for name in ("break_if", "break_when") if name in loop), None)
 
 
-def final(recipe: Mapping[str, plain.Json]) -> str | None:
+def final(recipe: plain.Object) -> str | None:
     """Return the variable that is the result of a run, or None."""
     name: str | None = recipe.get("final_output", recipe.get("output"))
     return name
 
 
-def when(approval: Mapping[str, plain.Json]) -> str:
+def when(approval: plain.Object) -> str:
     """Return whether an approval is before or after its stage."""
     named: str = of("approval", approval, "when")
     return named.removesuffix("_stage")
@@ -282,7 +282,7 @@ def default(kind: str, name: str) -> plain.Json:
     return next(one.rule["default"] for one in KINDS[kind] if one.name == name)
 
 
-def of(kind: str, value: Mapping[str, plain.Json], name: str) -> plain.Json:
+def of(kind: str, value: plain.Object, name: str) -> plain.Json:
     """Return a field of an object, or what holds where it is left out."""
     return value[name] if name in value else default(kind, name)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TypeAlias
 
 from app.dialects.amplifier import agents, approvals, calls, failures, schema, templates, walk
 from app.domain import plain, runs, slots
@@ -12,8 +10,6 @@ from app.engine import ports
 
 SESSION_FILE = "session.json"
 """File of the run folder that tells which steps were skipped (amplifier-recipe-schema, session state)."""
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 def facts(run: runs.RunStart) -> dict[str, templates.Value]:
@@ -50,7 +46,7 @@ class Shown:
         """Show how many steps of the recipe have ended."""
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=self._total))
 
-    def skipped(self, key: str, reason: str, reported: _Object) -> None:
+    def skipped(self, key: str, reason: str, reported: plain.Object) -> None:
         """Show that a step was skipped."""
         self._skipped.append({"id": key, "reason": reason, **reported})
 
@@ -65,14 +61,14 @@ class Shown:
         """Show that something was done in part only."""
         self._partial = True
 
-    def unused_settings(self, step: _Object) -> None:
+    def unused_settings(self, step: plain.Object) -> None:
         """Return which settings of a step no agent here understands, once."""
         found = agents.unused(step.get("agent_config") or {})
         if found and step["id"] not in self._told:
             self._told.add(step["id"])
             self._ctx.emit(f"{step['id']} agent_config", {"event": "step:settings_ignored", "settings": found})
 
-    def fill(self, step: _Object, scope: templates.Scope) -> None:
+    def fill(self, step: plain.Object, scope: templates.Scope) -> None:
         """Put on the board what a step of the recipe has set."""
         for name in sorted(_shown_by(step)):
             if name in scope.own:
@@ -104,6 +100,6 @@ class Shown:
         return runs.Ending(reason=reason, partial=self._partial, failed_steps=tuple(self._failed))
 
 
-def _shown_by(step: _Object) -> set[str]:
+def _shown_by(step: plain.Object) -> set[str]:
     own = {step[name] for name in ("output", "collect") if name in step}
     return own.union(*(_shown_by(substep) for _, _, substep in walk.body(step)))

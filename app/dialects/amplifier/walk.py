@@ -10,7 +10,6 @@ from typing import TypeAlias
 from app.dialects.amplifier import schema, templates
 from app.domain import json_text, plain
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Names: TypeAlias = frozenset[str]
 
 RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
@@ -35,7 +34,7 @@ class Spot:
 
     place: json_text.Parts
     """Where it stands."""
-    step: _Object
+    step: plain.Object
     """The step, or the inner loop."""
     before: _Names
     """Variables that its condition and its list can name."""
@@ -55,7 +54,7 @@ class Question:
 
     place: json_text.Parts
     """Where it stands."""
-    approval: _Object
+    approval: plain.Object
     """The approval."""
     known: _Names
     """Variables that its prompt can name."""
@@ -66,7 +65,7 @@ def reserved(version: str) -> tuple[str, ...]:
     return templates.RESERVED if version == schema.FIRST else (*templates.RESERVED, templates.APPROVAL)
 
 
-def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
+def stages(document: plain.Object) -> Iterator[tuple[json_text.Parts, plain.Object]]:
     """Return the stages of a recipe with their places; one that has none is a single stage without a name."""
     if "stages" in document:
         yield from ((("stages", index), stage) for index, stage in _objects(document["stages"]))
@@ -74,23 +73,23 @@ def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
         yield (), document
 
 
-def steps(document: _Object) -> list[_Object]:
+def steps(document: plain.Object) -> list[plain.Object]:
     """Return the steps of all stages, those inside of others not."""
     return [step for _, stage in stages(document) for _, step in _objects(stage.get("steps"))]
 
 
-def placed(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
+def placed(document: plain.Object) -> Iterator[tuple[json_text.Parts, plain.Object]]:
     """Return every step with its place, those inside of others included, in the order of the flow."""
     for place, stage in stages(document):
         yield from _placed(stage.get("steps"), (*place, "steps"))
 
 
-def ids(document: _Object) -> tuple[str, ...]:
+def ids(document: plain.Object) -> tuple[str, ...]:
     """Return the ids of all steps, those inside of others included, in the order of the file."""
     return tuple(name for step in steps(document) for name in _ids(step))
 
 
-def spots(document: _Object) -> Iterator[Spot | Question]:
+def spots(document: plain.Object) -> Iterator[Spot | Question]:
     """Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by."""
     known, earlier = given(document), tuple[str, ...]()
     for place, stage in stages(document):
@@ -108,14 +107,14 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
             known |= _named(requested.get("output"))
 
 
-def too_deep(document: _Object) -> Iterator[json_text.Parts]:
+def too_deep(document: plain.Object) -> Iterator[json_text.Parts]:
     """Return the steps so far inside of others that their keys, positions in loops included, would be too long."""
     for place, stage in stages(document):
         for index, step in _objects(stage.get("steps")):
             yield from _too_deep(step, (*place, "steps", index), 0)
 
 
-def given(document: _Object) -> _Names:
+def given(document: plain.Object) -> _Names:
     """Return the variables that a run begins with."""
     context, schema = document.get("context"), document.get("args_schema")
     declared = schema.get("properties") if isinstance(schema, dict) else None
@@ -123,7 +122,7 @@ def given(document: _Object) -> _Names:
     return frozenset((*_mapping(context), *_mapping(declared), *facts))
 
 
-def made(document: _Object) -> _Names:
+def made(document: plain.Object) -> _Names:
     """Return the variables that steps and approvals set."""
     found: _Names = frozenset().union(*map(set_by, steps(document)))
     for _, stage in stages(document):
@@ -131,7 +130,7 @@ def made(document: _Object) -> _Names:
     return found
 
 
-def looped(document: _Object) -> _Names:
+def looped(document: plain.Object) -> _Names:
     """Return the variables of all loops."""
     found: _Names = frozenset()
     for spot in spots(document):
@@ -140,27 +139,27 @@ def looped(document: _Object) -> _Names:
     return found
 
 
-def body(step: _Object) -> Iterator[tuple[str, int, _Object]]:
+def body(step: plain.Object) -> Iterator[tuple[str, int, plain.Object]]:
     """Return the steps inside of a step, each with the field and the position that it has there."""
     for name in (schema.SUBSTEPS, schema.STEPS):
         yield from ((name, index, substep) for index, substep in _objects(step.get(name)))
 
 
-def set_by(step: _Object) -> _Names:
+def set_by(step: plain.Object) -> _Names:
     """Return the variables that a step sets, and the steps inside of it."""
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
     below = (set_by(substep) for _, _, substep in body(step))
     return own.union(_mapping(step.get("update_context")), *below)
 
 
-def _placed(items: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, _Object]]:
+def _placed(items: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, plain.Object]]:
     for index, step in _objects(items):
         yield (*place, index), step
         for name in (schema.SUBSTEPS, schema.STEPS):
             yield from _placed(step.get(name), (*place, index, name))
 
 
-def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[json_text.Parts]:
+def _too_deep(step: plain.Object, place: json_text.Parts, before: int) -> Iterator[json_text.Parts]:
     length = before + len(step["id"] if isinstance(step.get("id"), str) else "") + _positions(step)
     if length + _BEHIND > MOST_KEY:
         yield place
@@ -169,7 +168,7 @@ def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[js
         yield from _too_deep(substep, (*place, name, index), length + 1)
 
 
-def _positions(step: _Object) -> int:
+def _positions(step: plain.Object) -> int:
     length, loop = 0, step if "foreach" in step or "while_condition" in step else {}
     while loop:
         most = loop.get("max_while_iterations", loop.get("max_iterations"))
@@ -184,8 +183,8 @@ def _in_order(items: plain.Json, place: json_text.Parts, known: _Names, earlier:
         known, earlier = known | set_by(step), (*earlier, *_ids(step))
 
 
-def _of_step(step: _Object, place: json_text.Parts, known: _Names, earlier: tuple[str, ...]) -> Iterator[Spot]:
-    loops, inside = list[tuple[json_text.Parts, _Object, _Names]](), known
+def _of_step(step: plain.Object, place: json_text.Parts, known: _Names, earlier: tuple[str, ...]) -> Iterator[Spot]:
+    loops, inside = list[tuple[json_text.Parts, plain.Object, _Names]](), known
     loop: plain.Json = step
     while isinstance(loop, dict):
         loops.append(((*place, *("nested_foreach",) * len(loops)), loop, inside))
@@ -204,12 +203,12 @@ def _of_step(step: _Object, place: json_text.Parts, known: _Names, earlier: tupl
             yield from _in_order(step.get(name), (*place, name), inside, earlier)
 
 
-def _ids(step: _Object) -> tuple[str, ...]:
+def _ids(step: plain.Object) -> tuple[str, ...]:
     own = (step["id"],) if isinstance(step.get("id"), str) else ()
     return (*own, *(name for _, _, substep in body(step) for name in _ids(substep)))
 
 
-def _loop_variables(loop: _Object) -> _Names:
+def _loop_variables(loop: plain.Object) -> _Names:
     found = _named(loop.get("index_as")) | frozenset(schema.COUNTERS if "while_condition" in loop else ())
     return found | _named(loop.get("as", schema.DEFAULT_ITEM)) if "foreach" in loop else found
 
@@ -218,11 +217,11 @@ def _named(value: plain.Json) -> _Names:
     return frozenset((value,)) if isinstance(value, str) else frozenset()
 
 
-def _mapping(value: plain.Json) -> _Object:
+def _mapping(value: plain.Json) -> plain.Object:
     return value if isinstance(value, dict) else {}
 
 
-def _objects(value: plain.Json) -> Iterator[tuple[int, _Object]]:
+def _objects(value: plain.Json) -> Iterator[tuple[int, plain.Object]]:
     yield from (
         (index, item) for index, item in enumerate(value if isinstance(value, list) else ()) if isinstance(item, dict)
     )
@@ -231,7 +230,7 @@ def _objects(value: plain.Json) -> Iterator[tuple[int, _Object]]:
 _Edge: TypeAlias = dict[str, plain.Json]
 
 
-def graph(document: _Object) -> dict[str, plain.Json]:
+def graph(document: plain.Object) -> dict[str, plain.Json]:
     """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`."""
     nodes: list[_Edge] = []
     edges: list[_Edge] = []
@@ -245,7 +244,7 @@ def graph(document: _Object) -> dict[str, plain.Json]:
     return {"nodes": nodes, "edges": edges}
 
 
-def _flow(document: _Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Edge]]]]:
+def _flow(document: plain.Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Edge]]]]:
     for place, stage in stages(document):
         approval = stage.get("approval", {}) if place else {}
         requested = approval if approval.get("required") else None
@@ -258,19 +257,19 @@ def _flow(document: _Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Ed
             yield question, "", []
 
 
-def _inside(step: _Object) -> Iterator[tuple[_Edge, _Edge]]:
+def _inside(step: plain.Object) -> Iterator[tuple[_Edge, _Edge]]:
     for _, _, substep in body(step):
         label = _why(substep) or ("parallel" if step.get("parallel") and "foreach" not in step else "")
         yield _node(substep), {"source": step["id"], "target": substep["id"], "label": label}
         yield from _inside(substep)
 
 
-def _node(step: _Object) -> _Edge:
+def _node(step: plain.Object) -> _Edge:
     kind = {"bash": "command", "recipe": "recipe"}.get(step.get("type", ""), "agent")
     return {"id": step["id"], "label": step["id"], "kind": kind if schema.body_of(step) is None else "group"}
 
 
-def _why(step: _Object) -> str:
+def _why(step: plain.Object) -> str:
     condition, looped, repeated = step.get("condition"), step.get("foreach"), step.get("while_condition")
     reported = [f"if {condition}" if condition else "", f"for each {looped}" if looped else ""]
     return ", ".join(text for text in (*reported, f"while {repeated}" if repeated else "") if text)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from app import errors
 from app.dialects.control_room import driver, parse, prompts, refs, schema
 from app.domain import json_schemas, json_text, library, plain, runs
 from app.engine import ports
-
-_Step: TypeAlias = Mapping[str, plain.Json]
 
 
 class ControlRoom:
@@ -63,9 +60,7 @@ class ControlRoom:
         """Return the published JSON Schema."""
         return schema.json_schema()
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> Iterator[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
         """Return the backend of each step's agent."""
         return _uses(recipe, library)
 
@@ -74,11 +69,13 @@ class ControlRoom:
         return await driver.drive(ctx)
 
 
-def _steps(recipe: library.Recipe, phase: str) -> list[tuple[int, _Step]]:
+def _steps(recipe: library.Recipe, phase: str) -> list[tuple[int, plain.Object]]:
     return [(index, step) for index, step in enumerate(recipe.document.get(phase, ())) if step is not None]
 
 
-def _tool_flaws(recipe: library.Recipe, registry: library.Library, index: int, step: _Step) -> Iterator[errors.Flaw]:
+def _tool_flaws(
+    recipe: library.Recipe, registry: library.Library, index: int, step: plain.Object
+) -> Iterator[errors.Flaw]:
     tool, args, place = registry.tools.get(step["tool"]), step.get("args", {}), ("phase_a", index)
     if tool is None:
         hint = json_schemas.nearest(step["tool"], registry.tools)
@@ -97,10 +94,10 @@ def _tool_flaws(recipe: library.Recipe, registry: library.Library, index: int, s
 
 
 def _doubtful_args(
-    recipe: library.Recipe, tool: library.ToolSpec, place: json_text.Parts, args: Mapping[str, plain.Json]
+    recipe: library.Recipe, tool: library.ToolSpec, place: json_text.Parts, args: plain.Object
 ) -> Iterator[errors.Flaw]:
     schema = recipe.args_schema
-    described: Mapping[str, plain.Json] = schema.get("properties") or {}
+    described: plain.Object = schema.get("properties") or {}
     for name in tool.args_schema.get("required", ()):
         if not refs.is_reference(args.get(name)):
             continue
@@ -110,7 +107,9 @@ def _doubtful_args(
             yield json_schemas.flaw((*place, name), "optional_arg", message)
 
 
-def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, step: _Step) -> Iterator[errors.Flaw]:
+def _agent_flaws(
+    recipe: library.Recipe, registry: library.Library, index: int, step: plain.Object
+) -> Iterator[errors.Flaw]:
     archetype, place = step["agent_archetype"], ("phase_b", index)
     agent, template = registry.agent_of(archetype), registry.prompts.get(step["prompt_type"])
     if agent is None:
@@ -189,5 +188,5 @@ def _references(value: plain.Json) -> Iterator[str]:
     return (refs.read(found["$ref"]).root for _, found in refs.found_in(value))
 
 
-def _path_roots(part: _Step) -> list[str]:
+def _path_roots(part: plain.Object) -> list[str]:
     return [reference.root for reference in prompts.named_in_path(part["path"])]

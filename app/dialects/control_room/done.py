@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from app import errors
 from app.dialects.control_room import prompts, refs
@@ -23,8 +23,6 @@ CLOSING_VERSION = 2
 
 _TITLE_CHARACTERS = 200
 
-_Part: TypeAlias = Mapping[str, plain.Json]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -32,7 +30,7 @@ class Verdict:
 
     index: int
     """Position of the check in the recipe."""
-    check: Mapping[str, plain.Json]
+    check: plain.Object
     """The check as the recipe has it."""
     problem: str | None
     """Why it failed; None if it passed."""
@@ -87,7 +85,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     Raises:
         errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
     """
-    checks: Sequence[_Part] = ctx.run.recipe.get("dod", ())
+    checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
     verdicts = [await _verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
     met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
@@ -141,7 +139,7 @@ async def refused(
 
 
 def step_failed(
-    key: str, code: str, message: str, detail: _Part | None = None, causes: Sequence[str] = ()
+    key: str, code: str, message: str, detail: plain.Object | None = None, causes: Sequence[str] = ()
 ) -> errors.RunFailed:
     """Return the failure of a run that a failed step ends."""
     return errors.RunFailed(
@@ -176,7 +174,7 @@ def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[
     )
 
 
-def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
+def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
     """Return what checks ask for, each in a few words for people."""
     told = {
         SLOT_NOT_NULL: "the {slot} is there",
@@ -187,7 +185,7 @@ def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def judge(requested: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
+def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
     """Return why a slot does not pass its check, None if it does.
 
     Args:
@@ -246,7 +244,7 @@ def same(one: plain.Json, other: plain.Json) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-async def _verdict(ctx: ports.Context, values: refs.Values, index: int, requested: _Part) -> Verdict:
+async def _verdict(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
     if requested["check"] == FILE_EXISTS:
         return await _verdict_on_file(ctx, values, index, requested)
     filled = values.of(requested["slot"])
@@ -259,7 +257,7 @@ async def _verdict(ctx: ports.Context, values: refs.Values, index: int, requeste
     )
 
 
-async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, requested: _Part) -> Verdict:
+async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
     key = f"dod[{index}]"
     place = place_of(key, *refs.sources(prompts.named_in_path(requested["path"])))
     try:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from app.dialects.control_room import done, findings, prompts, refs
 from app.domain import evidence, frozen_agents, operations, plain, records, runs, slots, states
 from app.engine import ports
-
-_Step: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -34,8 +31,8 @@ class _Pipeline:
         self._ctx = ctx
         self._recipe = ctx.run.recipe
         self._values = refs.Values(ctx)
-        self._tool_steps: Sequence[_Step] = self._recipe.get("phase_a", ())
-        self._agent_steps: Sequence[_Step] = self._recipe.get("phase_b", ())
+        self._tool_steps: Sequence[plain.Object] = self._recipe.get("phase_a", ())
+        self._agent_steps: Sequence[plain.Object] = self._recipe.get("phase_b", ())
         self._finished = 0
         self._opened: Sequence[records.Record] = ()
         self._cut_off = False
@@ -69,7 +66,7 @@ class _Pipeline:
 
     # -- phase a
 
-    async def _call_tool(self, step: _Step, index: int) -> None:
+    async def _call_tool(self, step: plain.Object, index: int) -> None:
         key, params = step["step_id"], self._given(step.get("args", {}))
         place = _place(step, index, "a", refs.sources(refs.read(found["$ref"]) for _, found in refs.found_in(params)))
         try:
@@ -82,7 +79,7 @@ class _Pipeline:
         filled = refs.Filled(slot=slots.pointer(record), value=record.output, blob=record.blob, looked_at=looked_at)
         self._values.fill(step["output_slot"], filled)
 
-    def _given(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    def _given(self, args: plain.Object) -> dict[str, plain.Json]:
         return {name: value for name, value in args.items() if not self._left_out(value)}
 
     def _left_out(self, value: plain.Json) -> bool:
@@ -94,7 +91,7 @@ class _Pipeline:
 
     # -- phase b
 
-    async def _ask_agent(self, step: _Step, index: int) -> None:
+    async def _ask_agent(self, step: plain.Object, index: int) -> None:
         prompt = self._ctx.run.frozen["prompts"][step["step_id"]]
         if prompt["tier"] == "t1":
             await self._ask_in_micro_steps(step, index, prompts.micro_parts(prompt["template"]))
@@ -106,7 +103,7 @@ class _Pipeline:
             await self._check_evidence(step, index, [key], await self._text(record))
         self._keep(step, key, record, record.output)
 
-    async def _ask_in_micro_steps(self, step: _Step, index: int, parts: Mapping[str, str]) -> None:
+    async def _ask_in_micro_steps(self, step: plain.Object, index: int, parts: Mapping[str, str]) -> None:
         earlier: dict[str, str] = {}
         keys = {name: f"{step['step_id']}.{name}" for name in prompts.MICRO_STEPS}
         for name, key in keys.items():
@@ -126,7 +123,7 @@ class _Pipeline:
     async def _ask(
         self,
         key: str,
-        step: _Step,
+        step: plain.Object,
         place: records.Place,
         template: str,
         earlier: Mapping[str, str] | None = None,
@@ -160,14 +157,14 @@ class _Pipeline:
     async def _text(self, record: records.Record) -> str:
         return str(record.output if record.blob is None else await self._ctx.read(record.blob))
 
-    def _evidence_request(self, step: _Step) -> str:
+    def _evidence_request(self, step: plain.Object) -> str:
         if not step.get("evidence"):
             return ""
         agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
         receipts = {slot: name for slot in step["input_slots"] for name in self._values.receipts(slot)}
         return evidence.request(agent["evidence"], receipts)
 
-    async def _check_evidence(self, step: _Step, index: int, keys: Sequence[str], reply: str) -> None:
+    async def _check_evidence(self, step: plain.Object, index: int, keys: Sequence[str], reply: str) -> None:
         agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
         reading = evidence.read(reply, agent["evidence"])
         place = records.Place(step_id=step["step_id"], step_index=index, phase="b")
@@ -175,7 +172,7 @@ class _Pipeline:
         if record.status is not states.StepState.SKIPPED and not record.done:
             raise done.evidence_rejected(record, step["step_id"], keys)
 
-    def _keep(self, step: _Step, key: str, record: records.Record | None, text: str | None) -> None:
+    def _keep(self, step: plain.Object, key: str, record: records.Record | None, text: str | None) -> None:
         whole = record.output_sha256 if record is not None else plain.sha256(plain.content(text))
         agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
         blob = record.blob if record is not None else None
@@ -196,7 +193,7 @@ class _Pipeline:
         self._ctx.show(slots.Progress(phase=phase, finished_steps=self._finished, total_steps=total))
 
 
-def _place(step: _Step, index: int, phase: str, sources: tuple[str, ...]) -> records.Place:
+def _place(step: plain.Object, index: int, phase: str, sources: tuple[str, ...]) -> records.Place:
     return records.Place(
         step_id=step["step_id"],
         step_index=index,
@@ -206,7 +203,7 @@ def _place(step: _Step, index: int, phase: str, sources: tuple[str, ...]) -> rec
     )
 
 
-def _limits(step: _Step) -> dict[str, plain.Json]:
+def _limits(step: plain.Object) -> dict[str, plain.Json]:
     return {name: step[name] for name in ("timeout_seconds", "on_interrupted") if name in step}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.dialects.control_room import done, refs
@@ -91,7 +91,7 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
     done.successful(await ctx.perform(CLOSE, close, done.place_of(CLOSE, reference.source)))
 
 
-def paths_of(args: Mapping[str, plain.Json]) -> tuple[str, ...]:
+def paths_of(args: plain.Object) -> tuple[str, ...]:
     """Return the files and folders that a tool's arguments name, as `…_path` and `…_paths`."""
     named = (value for name, value in args.items() if name.endswith(("_path", "_paths")))
     params = (path for value in named for path in (value if isinstance(value, list) else [value]))

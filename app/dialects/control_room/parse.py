@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from app import errors
@@ -16,7 +16,6 @@ DIALECT = "control_room"
 
 _RESERVED_STEPS = ("commit", "dod", "finding", "findings")
 
-_Part: TypeAlias = Mapping[str, plain.Json]
 _Place: TypeAlias = json_text.Parts
 
 
@@ -68,7 +67,7 @@ def draft(source: str) -> library.Recipe | None:
     )
 
 
-def args_schema(document: _Part) -> dict[str, plain.Json]:
+def args_schema(document: plain.Object) -> dict[str, plain.Json]:
     """Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required."""
     closed = {"type": "object", "additionalProperties": False}
     if "args_schema" in document:
@@ -92,7 +91,7 @@ def _sound(kind: str, step: plain.Json) -> plain.Json:
     return step if readable and all(flaw.code == "unknown_field" for flaw in found) else None
 
 
-def _readable(value: _Part) -> bool:
+def _readable(value: plain.Object) -> bool:
     try:
         return len(value) == 1 and bool(refs.read(value["$ref"]))
     except (ValueError, TypeError):
@@ -112,7 +111,7 @@ def _told(flaw: errors.Flaw) -> str:
 class _Survey:
     """Look through a document that may be malformed, and pass over what is not of the expected kind."""
 
-    def __init__(self, document: _Part) -> None:
+    def __init__(self, document: plain.Object) -> None:
         self._document = document
         self._tool_steps = list(_objects(document, "phase_a"))
         self._agent_steps = list(_objects(document, "phase_b"))
@@ -208,7 +207,7 @@ class _Survey:
         return properties.keys() if isinstance(properties, dict) else ()
 
     @functools.cached_property
-    def _reference_objects(self) -> list[tuple[_Place, _Part, int]]:
+    def _reference_objects(self) -> list[tuple[_Place, plain.Object, int]]:
         return [
             (where, found, index)
             for index, (place, step) in enumerate(self._tool_steps)
@@ -293,19 +292,19 @@ class _Survey:
         return json_schemas.nearest(slot, [*self._written, refs.TASK])
 
 
-def _objects(document: _Part, name: str) -> Iterator[tuple[_Place, _Part]]:
+def _objects(document: plain.Object, name: str) -> Iterator[tuple[_Place, plain.Object]]:
     parts = document.get(name)
     for index, part in enumerate(parts if isinstance(parts, list) else ()):
         if isinstance(part, dict):
             yield (name, index), part
 
 
-def _count(document: _Part) -> int:
+def _count(document: plain.Object) -> int:
     phases = [document.get(name, []) for name in ("phase_a", "phase_b")]
     return sum(len(phase) if isinstance(phase, list) else 1 for phase in phases)
 
 
-def _text(part: _Part, name: str) -> str | None:
+def _text(part: plain.Object, name: str) -> str | None:
     value = part.get(name)
     return value if isinstance(value, str) else None
 

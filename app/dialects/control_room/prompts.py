@@ -154,7 +154,7 @@ def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iter
             yield problem
 
 
-def frozen(step: Mapping[str, plain.Json], registry: library.Library) -> dict[str, plain.Json]:
+def frozen(step: plain.Object, registry: library.Library) -> dict[str, plain.Json]:
     """Return the variant that a step will use, as plain JSON.
 
     Raises:

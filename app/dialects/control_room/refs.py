@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from app import errors
@@ -253,7 +253,7 @@ def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[j
             yield from found_in(item, (*place, index))
 
 
-def replaced(value: plain.Json, values: Mapping[str, plain.Json]) -> plain.Json:
+def replaced(value: plain.Json, values: plain.Object) -> plain.Json:
     """Return a value with what its `$ref` objects stand for in their places.
 
     Args:

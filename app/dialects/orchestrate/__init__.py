@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from app import errors
 from app.dialects.orchestrate import driver, parse, providers, schema, scopes, step_flow, steps, variables
@@ -47,7 +47,7 @@ class Orchestrate:
         """Return the published JSON Schema of the newest version."""
         return schema.json_schema()
 
-    def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
+    def secrets(self, document: plain.Object) -> ports.Secrets:
         """Return what the steps of a workflow name as secrets; a value that a step sets for such a name is one, too."""
         named = [spot.step for spot in scopes.spots(document) if "secrets" in spot.step]
         return ports.Secrets(
@@ -57,9 +57,7 @@ class Orchestrate:
             ),
         )
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> Iterator[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
         """Return the program of each provider that a step names."""
         return _uses(recipe)
 

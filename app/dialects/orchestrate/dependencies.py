@@ -59,11 +59,11 @@ class Composed:
 
     prompt: str
     """The prompt."""
-    truncation: Mapping[str, plain.Json] | None = None
+    truncation: plain.Object | None = None
     """Record of what was left out, for `debug.injection` of the step; None if nothing was."""
 
 
-def injection(depends_on: Mapping[str, plain.Json] | None) -> Injection:
+def injection(depends_on: plain.Object | None) -> Injection:
     """Read what a step says; `true` is a list before the prompt."""
     params = (depends_on or {}).get("inject", False)
     if isinstance(params, bool):
@@ -91,14 +91,14 @@ def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str
     return {path: path in needed for path in sorted(found, key=_bytes)}
 
 
-def excerpts(params: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Json]]) -> list[File]:
+def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> list[File]:
     """Return files with what was read of them.
 
     Args:
         given: Paths, and whether each is required.
         read: Size and text of those that were read.
     """
-    nothing: Mapping[str, plain.Json] = {"size_bytes": 0, "text": None}
+    nothing: plain.Object = {"size_bytes": 0, "text": None}
     return [
         File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
         for path, required in params.items()
@@ -123,7 +123,7 @@ def composed(prompt: str, wanted: Injection, params: Iterable[File]) -> Composed
 # -- names
 
 
-def _listed(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str, plain.Json] | None]:
+def _listed(instruction: str, ordered: Sequence[File]) -> tuple[str, plain.Object | None]:
     lines = [(instruction, 0)]
     optional = [file for file in ordered if not file.required]
     for heading, group in (
@@ -149,7 +149,7 @@ def _listed(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str
 # -- contents
 
 
-def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str, plain.Json] | None]:
+def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, plain.Object | None]:
     readable = [file for file in ordered if file.text is not None]
     parts, room = [instruction], CAP_BYTES - len(_bytes(instruction))
     shown_bytes = complete = cut = 0
@@ -199,7 +199,7 @@ def _omissions(rest: Sequence[File]) -> str:
     return "\n".join([*lines, f"[... {more} more files]"] if more > 0 else lines)
 
 
-def _truncation(total: int, shown: int, files_shown: int, truncated: int, omitted: int) -> Mapping[str, plain.Json]:
+def _truncation(total: int, shown: int, files_shown: int, truncated: int, omitted: int) -> plain.Object:
     details = {
         "total_size": total,
         "shown_size": shown,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from app import errors
 from app.dialects.orchestrate import frames, lifecycle, results, step_flow, variables
 from app.domain import plain, records, runs, slots
@@ -14,8 +11,6 @@ STEP_FAILED = "step_failed"
 """Code and reason of runs that a step has ended."""
 MOST_VISITS = 100_000
 """How often the flow may come through a step of one scope; a run that continues is one that runs in circles."""
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -54,7 +49,7 @@ class _Workflow:
             index = index + 1 if target is None else frame.positions[target]
         return None
 
-    async def _step(self, frame: frames.Frame, step: _Object) -> str | None:
+    async def _step(self, frame: frames.Frame, step: plain.Object) -> str | None:
         name: str = step["name"]
         visit = frame.visit(name)
         if visit > MOST_VISITS:
@@ -65,7 +60,7 @@ class _Workflow:
         spot = self._spot(frame, step, frame.key(name, visit), visit)
         return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
 
-    async def _take(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
+    async def _take(self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot) -> str | None:
         taken = await step_flow.take(self._ctx, step, spot)
         frame.results[step["name"]] = taken.result
         if (slot := results.slot(taken.result, taken.records[-1])) is not None:
@@ -73,7 +68,9 @@ class _Workflow:
         self._finished += 1
         return self._follow(frame, step, spot, taken)
 
-    def _follow(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot, taken: step_flow.Taken) -> str | None:
+    def _follow(
+        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, taken: step_flow.Taken
+    ) -> str | None:
         frame.exit_code = taken.exit_code
         frame.running = None
         self._show()
@@ -89,7 +86,7 @@ class _Workflow:
 
     # -- loops
 
-    async def _loop(self, frame: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
+    async def _loop(self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot) -> str | None:
         entered, items = await step_flow.enter(self._ctx, step, spot)
         if items is None:
             return self._passed_by(frame, step, spot, entered)
@@ -107,7 +104,7 @@ class _Workflow:
                 return target
         return self._follow_loop(frame, step, failed=failed)
 
-    async def _iterate(self, inner: frames.Frame, step: _Object, spot: step_flow.Spot) -> str | None:
+    async def _iterate(self, inner: frames.Frame, step: plain.Object, spot: step_flow.Spot) -> str | None:
         try:
             target = await self._pass(inner)
         except errors.RunFailed:
@@ -116,19 +113,19 @@ class _Workflow:
         await self._complete(inner, step, spot, success=not (inner.failed or inner.left_early))
         return target
 
-    async def _complete(self, inner: frames.Frame, step: _Object, spot: step_flow.Spot, *, success: bool) -> None:
+    async def _complete(self, inner: frames.Frame, step: plain.Object, spot: step_flow.Spot, *, success: bool) -> None:
         scope = self._scope(inner)
         key = f"{spot.key}.moved[{scope.loops[0].index}]"
         inner.lifecycle = await lifecycle.apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
 
     def _passed_by(
-        self, frame: frames.Frame, step: _Object, spot: step_flow.Spot, taken: step_flow.Taken
+        self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, taken: step_flow.Taken
     ) -> str | None:
         frame.inside.pop(step["name"], None)
         frame.results[step["name"]] = taken.result
         return self._follow(frame, step, spot, taken)
 
-    def _follow_loop(self, frame: frames.Frame, step: _Object, *, failed: bool) -> str | None:
+    def _follow_loop(self, frame: frames.Frame, step: plain.Object, *, failed: bool) -> str | None:
         # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
         frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
         frame.exit_code = int(failed)
@@ -136,7 +133,7 @@ class _Workflow:
 
     # -- where it stands
 
-    def _spot(self, frame: frames.Frame, step: _Object, key: str, visit: int) -> step_flow.Spot:
+    def _spot(self, frame: frames.Frame, step: plain.Object, key: str, visit: int) -> step_flow.Spot:
         index = None if frame.outer is not None else frame.positions[step["name"]]
         slot = f"{frame.prefix}{step['name']}"
         place = records.Place(step_id=step["name"], step_index=index, output_slot=slot, visit=visit)

@@ -8,13 +8,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
 
 from app import errors
 from app.dialects.orchestrate import schema
 from app.domain import json_text, plain
-
-_Object: TypeAlias = Mapping[str, plain.Json]
 
 _VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _GONE = {"command_override": "is not supported; write the whole call as the `command` of a step without `provider`"}

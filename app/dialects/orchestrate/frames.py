@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from app.dialects.orchestrate import variables
 from app.domain import operations, plain
 
-Step: TypeAlias = Mapping[str, plain.Json]
+Step: TypeAlias = plain.Object
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -28,7 +28,7 @@ class Frame:
     """Frame of the loop around it."""
     results: dict[str, plain.Json] = field(init=False)
     """By name, what steps have come to: fields of the state, a list of iterations for loops, None before they were."""
-    lifecycle: Mapping[str, plain.Json] | None = None
+    lifecycle: plain.Object | None = None
     """What became of the item's file; None where nothing was to become of it."""
     inside: dict[str, Iterations] = field(init=False, default_factory=dict)
     """Loops of it that were entered, by name."""
@@ -190,7 +190,7 @@ class Retries:
 
 
 def verdict(
-    step: Mapping[str, plain.Json], exit_code: int | None, *, strict_flow: bool, on_error: OnError | None = None
+    step: plain.Object, exit_code: int | None, *, strict_flow: bool, on_error: OnError | None = None
 ) -> Verdict:
     """Decide what follows a step.
 
@@ -210,7 +210,7 @@ def verdict(
     return Verdict(stops=stops, unhandled=not stops)
 
 
-def retries(step: Mapping[str, plain.Json], most: int = 0, delay_ms: float = 0) -> Retries:
+def retries(step: plain.Object, most: int = 0, delay_ms: float = 0) -> Retries:
     """Return how often a step is tried.
 
     Args:

@@ -4,19 +4,14 @@ declarative task lifecycle).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from app.dialects.orchestrate import dependencies, variables
 from app.domain import file_operations, plain, records
 from app.engine import ports
 
-_Object: TypeAlias = Mapping[str, plain.Json]
-
 
 async def apply(
-    ctx: ports.Context, loop: _Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
-) -> _Object | None:
+    ctx: ports.Context, loop: plain.Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
+) -> plain.Object | None:
     """Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
 
     An error is told there and changes nothing else.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from app import errors
@@ -15,7 +15,6 @@ DIALECT = "orchestrate"
 
 _TOLD_HERE = ("oneOf", "dependentRequired")
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
@@ -58,7 +57,7 @@ def flaws(document: plain.Json) -> _Flaws:
         yield from steps.flaws(spot, document, everywhere)
 
 
-def _with_built_in_providers(document: _Object) -> _Object:
+def _with_built_in_providers(document: plain.Object) -> plain.Object:
     """Return a workflow that declares every provider that it uses."""
     declared = document.get("providers", {})
     used = {str(spot.step["provider"]) for spot in scopes.spots(document) if "provider" in spot.step}
@@ -66,7 +65,7 @@ def _with_built_in_providers(document: _Object) -> _Object:
     return {**document, "providers": {**declared, **added}} if added else document
 
 
-def _args_schema(document: _Object) -> dict[str, plain.Json]:
+def _args_schema(document: plain.Object) -> dict[str, plain.Json]:
     """Return the schema of a run's arguments: anything may stand in the context, whatever the workflow has there."""
     known = {name: {"default": value} for name, value in document.get("context", {}).items()}
     return {"type": "object", "properties": known, "additionalProperties": True}
@@ -100,7 +99,7 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 # -- texts
 
 
-def _of_texts(document: _Object) -> _Flaws:
+def _of_texts(document: plain.Object) -> _Flaws:
     for place, field, value in schema.found("workflow", document):
         if field.path is not None:
             yield from _of_paths(place, field, value)
@@ -122,7 +121,7 @@ def _of_paths(place: json_text.Parts, field: field_tables.Field, value: plain.Js
             yield json_schemas.flaw(where, "unsafe_path", problem)
 
 
-def _of_providers(document: _Object) -> _Flaws:
+def _of_providers(document: plain.Object) -> _Flaws:
     declared = document.get("providers")
     for name, provider in declared.items() if isinstance(declared, dict) else ():
         command = provider.get("command") if isinstance(provider, dict) else None

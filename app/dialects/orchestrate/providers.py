@@ -16,7 +16,7 @@ STDIN = "stdin"
 ARGV_BYTES = 100_000
 """Most that a prompt may have to be an argument."""
 
-BUILT_IN: Mapping[str, Mapping[str, plain.Json]] = {
+BUILT_IN: Mapping[str, plain.Object] = {
     "claude": {
         "command": ["claude", "-p", "${PROMPT}", "--model", "${model}"],
         "input_mode": "argv",
@@ -48,13 +48,13 @@ class Refused:
 
     message: str
     """One sentence."""
-    context: Mapping[str, plain.Json]
+    context: plain.Object
     """Error context."""
 
 
 def invocation(
-    provider: Mapping[str, plain.Json],
-    supplied: Mapping[str, plain.Json],
+    provider: plain.Object,
+    supplied: plain.Object,
     prompt: str,
     scope: variables.Scope,
     *,
@@ -97,7 +97,7 @@ def problem_of_length(called: Invocation, prompt: str) -> str | None:
     return f"the prompt has {size} bytes, and an argument at most {ARGV_BYTES}; declare `input_mode: stdin`"
 
 
-def _merged(defaults: Mapping[str, plain.Json], supplied: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def _merged(defaults: plain.Object, supplied: plain.Object) -> dict[str, plain.Json]:
     def one(name: str, value: plain.Json) -> plain.Json:
         before = defaults.get(name)
         return _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value

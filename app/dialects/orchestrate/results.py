@@ -21,7 +21,7 @@ _SIGNALLED = 128
 _ARGUMENT_CHARACTERS = 1000
 _WAITED = ("files", "wait_duration_ms", "poll_count", "timed_out")
 
-Output: TypeAlias = Mapping[str, plain.Json]
+Output: TypeAlias = plain.Object
 Result: TypeAlias = dict[str, plain.Json]
 
 
@@ -91,7 +91,7 @@ def of_refusal(taken: Sequence[records.Record]) -> Result:
     return _measured(taken) | {"error": _error(taken[-1], {}, context)}
 
 
-def slot(result: Mapping[str, plain.Json], record: records.Record) -> slots.Slot | None:
+def slot(result: plain.Object, record: records.Record) -> slots.Slot | None:
     """Return what a step's result fills its slot with; None where it has nothing to say."""
     text = _text(result)
     if text is None:
@@ -107,7 +107,7 @@ def slot(result: Mapping[str, plain.Json], record: records.Record) -> slots.Slot
     )
 
 
-def _text(result: Mapping[str, plain.Json]) -> str | None:
+def _text(result: plain.Object) -> str | None:
     if "output" in result:
         output: str = result["output"]
         return output
@@ -133,7 +133,7 @@ def _milliseconds(taken: Iterable[records.Record]) -> int:
     return round(sum(float(part.get("duration_ms") or 0) for record in taken for part in _tries(record)))
 
 
-def _tries(record: records.Record) -> tuple[Mapping[str, plain.Json], ...]:
+def _tries(record: records.Record) -> tuple[plain.Object, ...]:
     return (record.line, record.line.get("earlier") or {})
 
 
@@ -143,7 +143,7 @@ def _context(error: records.StepError) -> Result:
     return {name: value for name, value in error.detail.items() if name != "exit_code"}
 
 
-def _error(record: records.Record, output: Output, context: Mapping[str, plain.Json]) -> Result:
+def _error(record: records.Record, output: Output, context: plain.Object) -> Result:
     message = record.error.message if record.error is not None else ""
     return {
         "message": message,
@@ -173,7 +173,7 @@ class State:
 
     def __init__(self, run: runs.RunStart, outermost: frames.Frame) -> None:
         frozen = run.frozen
-        self._head: Mapping[str, plain.Json] = {
+        self._head: plain.Object = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run.run_id,
             "workflow_file": run.options.get("workflow_file") or f"{run.recipe_id}.yaml",

@@ -238,7 +238,7 @@ def found(
 
 def objects(
     kind: str, value: plain.Json, place: json_text.Parts = ()
-) -> Iterator[tuple[json_text.Parts, str, Mapping[str, plain.Json]]]:
+) -> Iterator[tuple[json_text.Parts, str, plain.Object]]:
     """Return an object and every one below it, with place and kind."""
     if not isinstance(value, dict):
         return
@@ -249,7 +249,7 @@ def objects(
                 yield from objects(own.below, inner, (*place, own.name, *parts))
 
 
-def completed(kind: str, value: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def completed(kind: str, value: plain.Object) -> dict[str, plain.Json]:
     """Return a valid object with the defaults of all fields that it leaves out."""
     made: dict[str, plain.Json] = {}
     # What steps have by default concerns the output of a program.

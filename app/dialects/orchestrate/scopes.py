@@ -9,7 +9,7 @@ from typing import TypeAlias
 from app.dialects.orchestrate import schema
 from app.domain import json_schemas, json_text, plain
 
-Step: TypeAlias = Mapping[str, plain.Json]
+Step: TypeAlias = plain.Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,14 @@ class Spot:
     """Whether a step before it has its name."""
 
     @property
-    def loop(self) -> Mapping[str, plain.Json] | None:
+    def loop(self) -> plain.Object | None:
         """Return what a step says about its loop; None where it is none."""
         loop = self.step.get("for_each")
         return loop if isinstance(loop, dict) else None
 
 
 def spots(
-    workflow: Mapping[str, plain.Json],
+    workflow: plain.Object,
     place: json_text.Parts = (),
     outer: Scope | None = None,
     loop: Step | None = None,
@@ -87,7 +87,7 @@ def spots(
             yield from spots(spot.loop, (*here, "for_each"), scope, step)
 
 
-def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json]) -> tuple[str, str] | None:
+def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[str, str] | None:
     """Return code and message if a `goto` cannot lead to its target.
 
     Args:
@@ -101,7 +101,7 @@ def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json
     return "unknown_step", f"leads to {target!r:.80}, which is no step here{near}"
 
 
-def may_repeat(workflow: Mapping[str, plain.Json]) -> bool:
+def may_repeat(workflow: plain.Object) -> bool:
     """Return whether the flow can come through a step twice: by a loop, or by a jump back."""
     order = [step["name"] for step in workflow["steps"]]
     return any("for_each" in step for step in workflow["steps"]) or any(

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from app.dialects.orchestrate import (
     dependencies,
@@ -26,7 +26,6 @@ waits and processes left behind are told.
 WAITING, LEFT_BEHIND = "waiting", "left_behind"
 """What notes are called, behind the key of their step."""
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _VALUE_CHARACTERS = 1000
 
 
@@ -50,7 +49,7 @@ class Taken:
 
     records: list[records.Record] = field(default_factory=list)
     """Records of its operations, in order."""
-    result: _Object = field(default_factory=dict)
+    result: plain.Object = field(default_factory=dict)
     """Its fields in the state."""
     exit_code: int | None = None
     """Its exit code; None if it was skipped."""
@@ -67,7 +66,7 @@ class _Stopped(Exception):
     """The step has its result before what it is for was done."""
 
 
-async def take(ctx: ports.Context, step: _Object, spot: Spot) -> Taken:
+async def take(ctx: ports.Context, step: plain.Object, spot: Spot) -> Taken:
     """Take a step that is no loop; a failure is a result, too."""
     taking = _Taking(ctx, step, spot)
     try:
@@ -79,7 +78,7 @@ async def take(ctx: ports.Context, step: _Object, spot: Spot) -> Taken:
     return taking.taken
 
 
-async def enter(ctx: ports.Context, step: _Object, spot: Spot) -> tuple[Taken, Sequence[plain.Json] | None]:
+async def enter(ctx: ports.Context, step: plain.Object, spot: Spot) -> tuple[Taken, Sequence[plain.Json] | None]:
     """Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun."""
     taking = _Taking(ctx, step, spot)
     try:
@@ -91,14 +90,14 @@ async def enter(ctx: ports.Context, step: _Object, spot: Spot) -> tuple[Taken, S
 
 
 class _Taking:
-    def __init__(self, ctx: ports.Context, step: _Object, spot: Spot) -> None:
+    def __init__(self, ctx: ports.Context, step: plain.Object, spot: Spot) -> None:
         self._ctx = ctx
         self._step = step
         self._spot = spot
         self._filler = variables.Filler(spot.scope)
         self._needs = _Needs()
         self._is_current = ctx.run.driver_version >= CURRENT_VERSION
-        self._injected: _Object = {}
+        self._injected: plain.Object = {}
         self.taken = Taken()
 
     # -- before it
@@ -159,7 +158,7 @@ class _Taking:
         output = await self._perform(self._spot.key, requested)
         self._settle(results.of_wait(self.taken.records, output or {}))
 
-    def _tell_wait(self, pattern: str, wanted: _Object) -> None:
+    def _tell_wait(self, pattern: str, wanted: plain.Object) -> None:
         facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
         self._spot.running.update(facts)
         if self._is_current:
@@ -240,7 +239,7 @@ class _Taking:
         options = self._ctx.run.options
         return frames.retries(self._step, options.get("max_retries", 0), options.get("retry_delay_ms", 0)).policy()
 
-    def _settle(self, result: _Object, debug: _Object | None = None) -> None:
+    def _settle(self, result: plain.Object, debug: plain.Object | None = None) -> None:
         noted = {**result.get("debug", {}), **(debug or {})}
         self.taken.result = {**result, "debug": noted} if noted else result
         self.taken.exit_code = results.exit_code(self.taken.records[-1])
@@ -278,7 +277,7 @@ class _Taking:
             message = f"${{{gaps[0].name}}} stands for nothing: {gaps[0].reason}"
             await self._refuse("undefined_vars", message, variables.told(gaps))
 
-    async def _refuse(self, code: str, message: str, context: _Object) -> NoReturn:
+    async def _refuse(self, code: str, message: str, context: plain.Object) -> NoReturn:
         await self._perform(self._spot.key, operations.Refusal(code=code, message=message, detail=context))
         self._stop()
 
@@ -300,7 +299,7 @@ class _Taking:
 
 
 def _trace(
-    step: _Object,
+    step: plain.Object,
     scope: variables.Scope,
     command: operations.Command,
     fitting: Mapping[str, Sequence[str]],
@@ -320,7 +319,7 @@ def _trace(
     return {**texts, "prompt.txt": prompt} if prompt else texts
 
 
-def _debugged(working_dir: str, called: providers.Invocation, output: _Object) -> _Object:
+def _debugged(working_dir: str, called: providers.Invocation, output: plain.Object) -> plain.Object:
     """Return what the state tells of a command that is debugged."""
     reported: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
     if called.ignored:

@@ -26,11 +26,10 @@ _LIFECYCLE = "lifecycle"
 _ITERATION_CHARACTERS = 14
 _MOST_CHARACTERS = 200
 
-_Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
-def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
+def flaws(spot: scopes.Spot, document: plain.Object, everywhere: plain.Object) -> _Flaws:
     """Return what is wrong with one step; what is malformed is passed by.
 
     Args:
@@ -51,7 +50,7 @@ def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
     yield from _of_loop(spot)
 
 
-def form(step: _Object) -> str | None:
+def form(step: plain.Object) -> str | None:
     """Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them."""
     present = [name for name in schema.FORMS if name in step]
     return present[0] if len(present) == 1 else None
@@ -97,7 +96,7 @@ def _of_capture(spot: scopes.Spot) -> _Flaws:
             yield json_schemas.flaw((*spot.place, name), "exclusive_fields", message)
 
 
-def _of_provider(spot: scopes.Spot, document: _Object) -> _Flaws:
+def _of_provider(spot: scopes.Spot, document: plain.Object) -> _Flaws:
     name, declared = spot.step.get("provider"), document.get("providers", {})
     if isinstance(name, str) and isinstance(declared, dict) and name not in {*declared, *providers.BUILT_IN}:
         near = json_schemas.nearest(name, [*declared, *providers.BUILT_IN])
@@ -137,7 +136,7 @@ def _of_requirements(spot: scopes.Spot) -> _Flaws:
                 yield json_schemas.flaw((*place, name), "exclusive_fields", message)
 
 
-def _of_jumps(spot: scopes.Spot, everywhere: _Object) -> _Flaws:
+def _of_jumps(spot: scopes.Spot, everywhere: plain.Object) -> _Flaws:
     branches = spot.step.get("on")
     for event, branch in branches.items() if isinstance(branches, dict) else ():
         target = branch.get("goto") if isinstance(branch, dict) else None
@@ -174,11 +173,10 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
         yield json_schemas.flaw(place, "wrong_capture", message)
 
 
-_Step: TypeAlias = Mapping[str, plain.Json]
 _Ids: TypeAlias = Mapping[str, str]
 
 
-def graph(document: _Step) -> dict[str, plain.Json]:
+def graph(document: plain.Object) -> dict[str, plain.Json]:
     """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`; steps of a loop have its id before
     theirs.
     """
@@ -190,7 +188,7 @@ def graph(document: _Step) -> dict[str, plain.Json]:
 
 
 def _edges(
-    listed: Sequence[_Step], prefix: str, around: _Ids, nodes: list[plain.Json]
+    listed: Sequence[plain.Object], prefix: str, around: _Ids, nodes: list[plain.Json]
 ) -> Iterator[dict[str, plain.Json]]:
     ids = {step["name"]: f"{prefix}{step['name']}" for step in listed}
     seen = {**around, **ids, schema.END: schema.END}
@@ -207,7 +205,7 @@ def _edges(
             yield from _edges(inner, f"{here}.", seen, nodes)
 
 
-def _leaves(step: _Step) -> bool:
+def _leaves(step: plain.Object) -> bool:
     """Return whether the flow never continues to the step behind."""
     branches = step.get("on", {})
     return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())
@@ -244,7 +242,7 @@ class Condition:
         return self.not_exists is None or fitting[self.not_exists] == 0
 
 
-def read(when: Mapping[str, plain.Json], filler: variables.Filler) -> Condition:
+def read(when: plain.Object, filler: variables.Filler) -> Condition:
     """Return a step's condition; names that are undefined are left with the filler."""
     equals = when.get("equals")
     return Condition(

@@ -27,7 +27,7 @@ _WILDCARD = re.compile(r"[\[*?]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _POINTER = re.compile(r"steps\.([A-Za-z0-9][A-Za-z0-9_-]*)\.(lines|json((?:\.[^.]+)*))")
 
-Results: TypeAlias = Mapping[str, Mapping[str, plain.Json] | list[plain.Json] | None]
+Results: TypeAlias = Mapping[str, plain.Object | list[plain.Json] | None]
 """Steps of one scope by name: their fields in the state, a list for loops, None for those that have no result yet."""
 
 
@@ -51,13 +51,13 @@ class Scope:
 
     run: Mapping[str, str]
     """`id`, `root`, `timestamp_utc`."""
-    context: Mapping[str, plain.Json] = field(default_factory=dict)
+    context: plain.Object = field(default_factory=dict)
     """Values of the workflow, those of the command line before its own."""
     loops: tuple[Loop, ...] = ()
     """Loops around the place, the innermost first."""
     steps: tuple[Results, ...] = ()
     """Results by scope, the innermost first; a name that a scope declares hides those further out."""
-    params: Mapping[str, plain.Json] = field(default_factory=dict)
+    params: plain.Object = field(default_factory=dict)
     """Parameters of a provider, in its template."""
     prompt: str | None = None
     """Composed prompt, in a template that may name it."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from app import errors
 from app.domain import json_schemas, library, plain, runs
@@ -29,7 +29,7 @@ class Conference:
     name: str = NAME
     driver_version: int = 3
 
-    def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
+    def recipe(self, document: plain.Object) -> library.Recipe:
         """Return the recipe with a configuration.
 
         Raises:
@@ -61,9 +61,7 @@ class Conference:
             },
         }
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> Iterator[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
         """Return the backends of chief and participants."""
         return _uses(recipe, library)
 

@@ -47,7 +47,7 @@ class Called:
     """Its step."""
     tool: str
     """Tool that was called, or would have been."""
-    args: Mapping[str, plain.Json]
+    args: plain.Object
     """Arguments."""
     receipt_id: str | None
     """Proof of its execution; None where the server refused it."""
@@ -63,7 +63,7 @@ class Called:
         """Return whether it was not executed at all."""
         return self.receipt_id is None
 
-    def facts(self) -> Mapping[str, plain.Json]:
+    def facts(self) -> plain.Object:
         """Return how it ended, for programs."""
         return {
             "key": self.key,

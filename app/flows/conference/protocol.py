@@ -32,7 +32,7 @@ class Call:
 
     tool: str
     """Name of the tool, whether there is one or not."""
-    args: Mapping[str, plain.Json]
+    args: plain.Object
     """Its arguments, whether they fit or not."""
 
 
@@ -71,7 +71,7 @@ def read(reply: str, *, exact: bool = True) -> Turn:
     return Unusable(problem="is JSON, but not one of the objects that can be answered with")
 
 
-def reply_schema(tools: Mapping[str, Mapping[str, plain.Json]], *, must_call: bool) -> dict[str, plain.Json]:
+def reply_schema(tools: Mapping[str, plain.Object], *, must_call: bool) -> dict[str, plain.Json]:
     """Return the schema of a turn, for backends that can be held to one.
 
     Args:
@@ -88,7 +88,7 @@ def _json_of(reply: str) -> str:
     return "\n".join(lines[fences[0] + 1 : fences[1]]) if len(fences) == 2 else "\n".join(lines)
 
 
-def _call(name: str, args_schema: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def _call(name: str, args_schema: plain.Object) -> dict[str, plain.Json]:
     return {
         "type": "object",
         "properties": {"tool": {"type": "string", "enum": [name]}, "args": _bounded(args_schema)},

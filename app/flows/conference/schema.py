@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from app.domain import plain
 
 NAME = "conference"
@@ -28,7 +26,7 @@ about what the local model can hold.
 
 _NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}}
 
-DOCUMENT: Mapping[str, plain.Json] = {
+DOCUMENT: plain.Object = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Conference",
     "type": "object",
@@ -55,7 +53,7 @@ DOCUMENT: Mapping[str, plain.Json] = {
 }
 """JSON Schema of the recipe's document."""
 
-ARGS: Mapping[str, plain.Json] = {
+ARGS: plain.Object = {
     "type": "object",
     "additionalProperties": False,
     "required": ["message"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -140,7 +140,7 @@ def _heading(opinion: Opinion) -> str:
     return f"### {opinion.agent_id} ({opinion.archetype}): {opinion.told()}"
 
 
-def _opinion_facts(opinion: Opinion, text: str) -> Mapping[str, plain.Json]:
+def _opinion_facts(opinion: Opinion, text: str) -> plain.Object:
     return {
         "agent_id": opinion.agent_id,
         "archetype": opinion.archetype,

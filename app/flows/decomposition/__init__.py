@@ -4,8 +4,6 @@ in it (execution-modes, chief's role in pipeline mode).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from app import errors
 from app.domain import library, plain, runs
 from app.engine import ports
@@ -83,9 +81,7 @@ class Decomposition:
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
         return {"agent": chief.to_json(), "kinds": kinds.frozen(library.recipes.values())}
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> list[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the backend of the chief."""
         return _uses(library)
 

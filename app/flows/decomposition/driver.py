@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app import errors
@@ -59,7 +59,7 @@ class _Decomposing:
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
         self._intent: str = ctx.run.args[schema.INTENT]
-        self._agent: Mapping[str, plain.Json] = ctx.run.frozen["agent"]
+        self._agent: plain.Object = ctx.run.frozen["agent"]
         self._size = schema.SIZES[self._agent["tier"]]
         # The first version did not ask a small chief when a task is done, and took tasks that did not say it; it also
         # replaced halves of surrogate pairs.
@@ -83,7 +83,7 @@ class _Decomposing:
 
     # -- the look
 
-    async def _look(self) -> Sequence[Mapping[str, plain.Json]]:
+    async def _look(self) -> Sequence[plain.Object]:
         args = {"search_criteria": self._intent, "scan_mode": "FAST_SCAN", "max_results": max(self._size.files, 1)}
         place = records.Place(step_id=LOOK, step_index=0, output_slot=FOUND)
         record = await self._ctx.perform(LOOK, operations.ToolCall(tool=_TOOL, args=args), place)
@@ -92,12 +92,12 @@ class _Decomposing:
             return []
         self._ctx.fill(FOUND, slots.pointer(record))
         payload = record.output if record.blob is None else await self._ctx.read(record.blob)
-        matches: Sequence[Mapping[str, plain.Json]] = payload["matches"][: self._size.files]
+        matches: Sequence[plain.Object] = payload["matches"][: self._size.files]
         return matches
 
     # -- the chief
 
-    def _request(self, found: Sequence[Mapping[str, plain.Json]]) -> tuple[str, Mapping[str, plain.Json]]:
+    def _request(self, found: Sequence[plain.Object]) -> tuple[str, plain.Object]:
         if self._size.whole:
             requested = prompts.request(self._size, self._intent, found, self._kinds)
             return requested, schema.form(self._size, kinds.arguments(self._kinds), dod=self._is_whole)
@@ -105,7 +105,7 @@ class _Decomposing:
         requested = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
         return requested, small.form(parts, self._size.tasks, dod=self._is_whole)
 
-    async def _ask(self, key: str, prompt: str, form: Mapping[str, plain.Json]) -> _Answer:
+    async def _ask(self, key: str, prompt: str, form: plain.Object) -> _Answer:
         place = records.Place(step_id=CHIEF, step_index=1, output_slot=TASKS, input_slot_refs=(FOUND,))
         record = await self._ctx.perform(key, self._call(prompt, form), place)
         error = record.error
@@ -120,7 +120,7 @@ class _Decomposing:
         except errors.InputRefused as refused:
             return _Answer(key=key, text=reply_text, flaws=refused.flaws)
 
-    def _call(self, prompt: str, form: Mapping[str, plain.Json]) -> operations.AgentCall:
+    def _call(self, prompt: str, form: plain.Object) -> operations.AgentCall:
         return frozen_agents.call(
             self._agent,
             (prompt,),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from app.domain import library, plain, task_patterns
 
-Kind: TypeAlias = Mapping[str, plain.Json]
+Kind: TypeAlias = plain.Object
 """`{label, phrases, expressions, args: [{name, required, about, form}], done_when}`, as a run freezes it."""
 
 MOST_KINDS = 200
@@ -25,15 +25,13 @@ _MOST_ENDINGS = 5
 _LABEL_CHARACTERS = 120
 _PHRASE_CHARACTERS = 80
 _ABOUT_CHARACTERS = 200
-_FORMS: Mapping[str, plain.Json] = {
+_FORMS: plain.Object = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
     "boolean": {"type": "boolean"},
 }
-ANY_FORM: Mapping[str, plain.Json] = {
-    "anyOf": [*_FORMS.values(), {"type": "array", "items": {"anyOf": [*_FORMS.values()]}}]
-}
+ANY_FORM: plain.Object = {"anyOf": [*_FORMS.values(), {"type": "array", "items": {"anyOf": [*_FORMS.values()]}}]}
 """Form of an argument of which nothing is known; typed, since some clients refuse schemas that are not."""
 
 _NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list"}
@@ -52,12 +50,12 @@ def fitting(kinds: Sequence[Kind], intent: str) -> list[Kind]:
     return sorted(ranked, key=lambda kind: -max((_rank(phrase, wanted) for phrase in kind["phrases"]), default=0))
 
 
-def arguments(kinds: Iterable[Kind]) -> list[Mapping[str, plain.Json]]:
+def arguments(kinds: Iterable[Kind]) -> list[plain.Object]:
     """Return the arguments of kinds, in order."""
     return [argument for kind in kinds for argument in kind["args"]]
 
 
-def type_name(argument: Mapping[str, plain.Json]) -> str:
+def type_name(argument: plain.Object) -> str:
     """Return what an argument's value is, in a word for people."""
     return _NAMES.get(argument["form"].get("type", ""), "value")
 

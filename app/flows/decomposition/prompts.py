@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from app import errors
 from app.domain import plain
@@ -27,7 +27,7 @@ _RULES = """Rules:
 - Name no tools, no recipes and no agents: others choose them."""
 
 
-def request(size: Size, intent: str, found: Sequence[Mapping[str, plain.Json]], known: Sequence[kinds.Kind]) -> str:
+def request(size: Size, intent: str, found: Sequence[plain.Object], known: Sequence[kinds.Kind]) -> str:
     """Return what the chief is asked, if it is larger than T1.
 
     Args:
@@ -55,7 +55,7 @@ def correction(requested: str, size: Size, reply: str, flaws: Sequence[errors.Fl
     )
 
 
-def _files(found: Sequence[Mapping[str, plain.Json]]) -> str:
+def _files(found: Sequence[plain.Object]) -> str:
     if not found:
         return "No files were found that this is about."
     listed = "\n".join(f"- {file['path']} ({file['category']}): {file['title']}" for file in found)

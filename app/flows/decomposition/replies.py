@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
@@ -31,7 +31,7 @@ class TaskDraft:
     """Numbers of the tasks that must be done before; each of them precedes it."""
     dod: str = ""
     """When it is done."""
-    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    args: plain.Object = field(default_factory=dict)
     """Arguments, as far as the chief knows them; nothing has checked them yet."""
     scoping_question: str | None = None
     """What a person must answer first."""
@@ -88,7 +88,7 @@ def _inside(reply: str) -> str:
     return reply if first is None else "\n".join(lines[first + 1 : last])
 
 
-def _draft(task: Mapping[str, plain.Json]) -> TaskDraft:
+def _draft(task: plain.Object) -> TaskDraft:
     question = (task.get("scoping_question") or "").strip()
     return TaskDraft(
         id=int(task["id"]),

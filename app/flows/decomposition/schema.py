@@ -35,7 +35,7 @@ SMALL_CHARACTERS = 100
 _MOST_ARGS = 50
 _MOST_DEPS = 200
 
-ARGS: Mapping[str, plain.Json] = {
+ARGS: plain.Object = {
     "type": "object",
     "additionalProperties": False,
     "required": [INTENT],
@@ -85,7 +85,7 @@ SIZES: Mapping[library.Tier, Size] = {
 
 
 @functools.cache
-def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
+def checked(most_tasks: int, *, whole: bool = True) -> plain.Object:
     """Return the schema that every reply is compared with.
 
     Args:
@@ -107,7 +107,7 @@ def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
     return _tasks(task, most_tasks)
 
 
-def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]], *, dod: bool = True) -> dict[str, plain.Json]:
+def form(size: Size, arguments: Iterable[plain.Object], *, dod: bool = True) -> dict[str, plain.Json]:
     """Return the schema that a backend is to hold the chief to, where it can.
 
     Args:
@@ -130,7 +130,7 @@ def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]], *, dod: bool
     return _tasks(task, size.tasks)
 
 
-def _by_name(arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str, plain.Json]:
+def _by_name(arguments: Iterable[plain.Object]) -> dict[str, plain.Json]:
     # Where two kinds mean something else by the same name, any value will do.
     named: dict[str, plain.Json] = {}
     for argument in arguments:
@@ -139,7 +139,7 @@ def _by_name(arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str, plain.J
     return named
 
 
-def _tasks(task: Mapping[str, plain.Json], most: int) -> dict[str, plain.Json]:
+def _tasks(task: plain.Object, most: int) -> dict[str, plain.Json]:
     return {
         "type": "object",
         "additionalProperties": False,

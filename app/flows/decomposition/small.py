@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.domain import plain, task_patterns
@@ -132,9 +132,7 @@ def _example(dod: bool) -> str:
     return json.dumps({"tasks": tasks}, separators=(",", ":"))
 
 
-def _task(
-    number: int, text: Mapping[str, plain.Json], ending: Mapping[str, plain.Json], *, dod: bool
-) -> dict[str, plain.Json]:
+def _task(number: int, text: plain.Object, ending: plain.Object, *, dod: bool) -> dict[str, plain.Json]:
     earlier = list(range(1, number))
     # Everything has a type: some clients refuse schemas that leave one out.
     deps: dict[str, plain.Json] = {
@@ -151,7 +149,7 @@ def _task(
     return {"type": "object", "additionalProperties": False, "required": list(fields), "properties": fields}
 
 
-def _words_of(part: Part) -> Mapping[str, plain.Json]:
+def _words_of(part: Part) -> plain.Object:
     if _UNSAFE.search(part.phrase):
         return _ANY_TEXT
     used = {word.casefold() for word in _words(part.phrase)} | _JOINS
@@ -161,7 +159,7 @@ def _words_of(part: Part) -> Mapping[str, plain.Json]:
     return {"type": "string", "pattern": f"^{_literal(part.phrase)}{some}{_one_of(numbers, '?')}{some}$"}
 
 
-def _ending_of(part: Part) -> Mapping[str, plain.Json]:
+def _ending_of(part: Part) -> plain.Object:
     endings = [ending for ending in part.done_when if not _UNSAFE.search(ending)]
     if not endings:
         return _ANY_ENDING

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from app import errors
 from app.domain import library, operations, plain, records, runs, slots
 from app.engine import ports
@@ -23,7 +21,7 @@ TIMEOUT_SECONDS = 60 * 60.0
 """Longest wait for a reply (agent-recipes, 13.2)."""
 
 _TEXT = {"type": "string", "minLength": 1, "pattern": r"\S", "description": "What is said to the agent."}
-_ARGS: Mapping[str, plain.Json] = {
+_ARGS: plain.Object = {
     "type": "object",
     "additionalProperties": False,
     "required": ["text", "agent_session_id", "session_created"],
@@ -77,9 +75,7 @@ class Prompt:
         """Return nothing: all is in the arguments."""
         return {}
 
-    def uses(
-        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
-    ) -> list[library.Use]:
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the backend of the prompt."""
         return _uses(args)
 
@@ -104,12 +100,12 @@ class Prompt:
         return runs.Ending(reason="answered")
 
 
-def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
+def _uses(args: plain.Object) -> list[library.Use]:
     named, continues = args.get("backend", DEFAULT_BACKEND), bool(args.get("session_created"))
     return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues)]
 
 
-def _told(args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def _told(args: plain.Object) -> dict[str, plain.Json]:
     return {
         "event": "prompt:started",
         "sessionId": args["agent_session_id"],
@@ -119,7 +115,7 @@ def _told(args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     }
 
 
-def _call(args: Mapping[str, plain.Json]) -> operations.AgentCall:
+def _call(args: plain.Object) -> operations.AgentCall:
     return operations.AgentCall(
         agent_id=args["backend"],
         backend=args["backend"],

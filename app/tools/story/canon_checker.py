@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from app.domain import plain
 from app.engine import ports
@@ -26,14 +26,14 @@ class CanonChecker:
         "Compare a scene with canon cards: eye and hair colour, hand, age, alive or dead, dates, places, owners, "
         "materials and the spelling of names."
     )
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["canon_paths"],
         canon_paths=arguments.paths("Canon cards, or folders of them."),
         scene_path=arguments.path("The scene to check; without it the cards are only compared with each other."),
         allow_missing_scene=arguments.flag("Take a scene that is not written yet for an empty one instead of failing."),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts and the canon's facts, those of the scene's own cast first."""
         params = arguments.complete(self.name, self.args_schema, args)
         cards = folders.read_all(workspace, params["canon_paths"])

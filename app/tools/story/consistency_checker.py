@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from app.domain import plain
 from app.engine import ports
@@ -29,13 +29,13 @@ class ConsistencyChecker:
         "Compare scenes with each other: contradicting attributes, names spelled differently, dates that run "
         "backwards, the dead who speak."
     )
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["scene_paths"],
         scene_paths=arguments.paths("The scenes to compare, or folders of them."),
         canon_paths=arguments.paths("Canon cards or folders; they say which names are right and who is he or she."),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts between the scenes."""
         params = arguments.complete(self.name, self.args_schema, args)
         narrated = scenes.read_all(workspace, params["scene_paths"])

@@ -56,7 +56,7 @@ class FileLocator:
 
     name = "file_locator"
     description = "Find the scenes, outlines, canon cards and other files that a task is about, best first."
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["search_criteria"],
         search_criteria=arguments.text("Words, names, a path or the description of a task.", max_length=20_000),
         scan_mode=arguments.choice(
@@ -70,7 +70,7 @@ class FileLocator:
         folder=arguments.path("Only files below this folder."),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the matching files, best first."""
         params = arguments.complete(self.name, self.args_schema, args)
         read, truncated = story_files.read_all(workspace, params.get("folder", ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from app.domain import plain
 from app.engine import ports
@@ -24,7 +24,7 @@ class OutlineAnalyzer:
 
     name = "outline_analyzer"
     description = "Read an outline: its scenes, beats, points of view and gaps, and the scene that a task means."
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["outline_path"],
         outline_path=arguments.path("The outline."),
         mode=arguments.choice(
@@ -41,7 +41,7 @@ class OutlineAnalyzer:
         second_query=arguments.text("What settles a query that several scenes fit, or none well.", max_length=20_000),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the scenes and the one that is meant."""
         params = arguments.complete(self.name, self.args_schema, args)
         outline = outlines.of_document(documents.read(workspace, params["outline_path"]))
@@ -64,7 +64,7 @@ class OutlineAnalyzer:
         )
 
 
-def _meant(workspace: Workspace, outline: Outline, params: Mapping[str, plain.Json]) -> Match | None:
+def _meant(workspace: Workspace, outline: Outline, params: plain.Object) -> Match | None:
     if "query" not in params:
         return None
     clues = [outlines.clue_of(workspace, outline, params["query"])]

@@ -307,7 +307,7 @@ def _failure(outline: Outline, clues: Sequence[Clue], choice: Choice) -> errors.
     else:
         near = f" The nearest are {_listed(named, 'and')}." if named else ""
         message = f"{place} has no scene that {shown} surely means.{near} {_HOW}."
-    detail: Mapping[str, plain.Json] = {
+    detail: plain.Object = {
         "outline_path": outline.path,
         "query": [bounds.clipped(clue.shown) for clue in clues],
         "candidates": [

@@ -6,7 +6,7 @@ import itertools
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.domain import plain
@@ -32,11 +32,11 @@ class ProseAnalyzer:
         "Measure a scene's prose: sentence lengths, adverbs, passive voice, repeated words and openings, dialogue, "
         "readability, pace by paragraph."
     )
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["scene_path"], scene_path=arguments.path("The scene to measure.")
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the measures and what stands out."""
         params = arguments.complete(self.name, self.args_schema, args)
         scene = scenes.read(workspace, params["scene_path"])
@@ -63,7 +63,7 @@ class ProseAnalyzer:
 _LISTS = ("findings", "pacing", "repeated_words", "repeated_openings")
 
 
-def _findings(text: Text, measures: Mapping[str, plain.Json]) -> Iterator[Finding]:
+def _findings(text: Text, measures: plain.Object) -> Iterator[Finding]:
     for sentence in text.sentences:
         length = len(prose.words(sentence.text))
         if length > _LONG_SENTENCE_WORDS:
@@ -88,7 +88,7 @@ def _findings(text: Text, measures: Mapping[str, plain.Json]) -> Iterator[Findin
     yield from _slow_runs(text, measures["pacing"])
 
 
-def _slow_runs(text: Text, pacing: Sequence[Mapping[str, plain.Json]]) -> Iterator[Finding]:
+def _slow_runs(text: Text, pacing: Sequence[plain.Object]) -> Iterator[Finding]:
     for pace, run in itertools.groupby(pacing, key=lambda entry: entry["pace"]):
         entries = list(run)
         if pace == "slow" and len(entries) >= _SLOW_RUN:
@@ -100,7 +100,7 @@ def _finding(text: Text, kind: str, severity: findings.Severity, message: str, l
     return findings.finding(kind, severity, message, path=text.path, line=line, quote=quote)
 
 
-def _report(text: Text, measures: Mapping[str, plain.Json], found: Sequence[Finding]) -> Iterator[str]:
+def _report(text: Text, measures: plain.Object, found: Sequence[Finding]) -> Iterator[str]:
     lengths, dialogue = measures["sentence_length"], measures["dialogue"]
     yield f"{len(text.words)} words in {len(text.sentences)} sentences and {len(text.paragraphs)} paragraphs."
     yield f"Sentence length: mean {lengths['mean']}, longest {lengths['longest']} words."

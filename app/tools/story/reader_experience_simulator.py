@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.domain import plain
@@ -54,13 +54,13 @@ class ReaderExperienceSimulator:
         "Follow open questions, promises and foreshadowed things to their payoff, name those without one, and draw "
         "the tension."
     )
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["scene_paths"],
         scene_paths=arguments.paths("The scenes, or folders of them; numbered ones are put in order."),
         outline_path=arguments.path("Outline whose `Plants` and `Pays off` lines are taken into account."),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the loops, those that stay open, and the tension."""
         params = arguments.complete(self.name, self.args_schema, args)
         stated = scenes.read_all(workspace, params["scene_paths"])

@@ -47,7 +47,7 @@ class SceneDraftValidator:
         "oneOf": [{"required": ["scene_path"]}, {"required": ["text"]}],
     }
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return every check with its result."""
         params = arguments.complete(self.name, self.args_schema, args)
         draft = of_scene(_scene(params, workspace))
@@ -69,13 +69,13 @@ class SceneDraftValidator:
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(draft, wishes, found))
 
 
-def _scene(params: Mapping[str, plain.Json], workspace: Workspace) -> Scene:
+def _scene(params: plain.Object, workspace: Workspace) -> Scene:
     if "text" in params:
         return scenes.of_document(documents.parse(params["text"]))
     return scenes.read(workspace, params["scene_path"])
 
 
-def _outline(params: Mapping[str, plain.Json], workspace: Workspace) -> Outline | None:
+def _outline(params: plain.Object, workspace: Workspace) -> Outline | None:
     return outlines.of_document(documents.read(workspace, params["outline_path"])) if "outline_path" in params else None
 
 
@@ -95,7 +95,7 @@ def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Sc
         return None
 
 
-def _wishes(params: Mapping[str, plain.Json], draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:
+def _wishes(params: plain.Object, draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:
     """Take what the task asks; where it is silent, what the outline says."""
     fewest, most = match.scene.words if match else (None, None)
     return Wishes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,12 +72,12 @@ class StakesMapper:
 
     name = "stakes_mapper"
     description = "Map goals, risks and consequences scene by scene, and tell whether the stakes rise."
-    args_schema: Mapping[str, plain.Json] = arguments.schema(
+    args_schema: plain.Object = arguments.schema(
         required=["scene_paths"],
         scene_paths=arguments.paths("The scenes, or folders of them; numbered ones are put in order."),
     )
 
-    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the stakes of each scene and their course."""
         params = arguments.complete(self.name, self.args_schema, args)
         mapped = [_mapped(scene) for scene in scenes.read_all(workspace, params["scene_paths"])]
