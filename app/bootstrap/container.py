@@ -51,16 +51,7 @@ from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
 from app.storage.disk import disk_health
-from app.tools import (
-    checks,
-    commands,
-    evidence,
-    find_files,
-    issue_performer,
-    moves,
-    read_files,
-    wait_for_files,
-)
+from app.tools import checks, commands, evidence, find_files, issue_performer, moves, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspace as tool_workspaces
 from app.worker import measured_performers, pacing, pool, workspace_reservations

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from app.dialects.orchestrate import (
-    dependencies,
-    frames,
-    providers,
-    results,
-    steps,
-    variables,
-)
+from app.dialects.orchestrate import dependencies, frames, providers, results, steps, variables
 from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from app import errors
 from app.domain import plain
 from app.tools import bounds
-from app.tools.story import (
-    dates,
-    documents,
-    matching,
-    outline_fields,
-    scene_matching,
-    scene_numbers,
-    scenes,
-)
+from app.tools.story import dates, documents, matching, outline_fields, scene_matching, scene_numbers, scenes
 from app.tools.story.documents import ITEM, Field, Heading, field_of, split_list
 from app.tools.story.outline_fields import Head, Ignored
 from app.tools.story.scene_matching import Catalog, Choice, Clue, Target
