@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from app.agents.configuration import BackendConfig
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, as_words
+from app.agents.programs.program import Invocation, Program, Turn, arguments, as_words
 from app.domain import plain
 
 _SYSTEM_FILE = "system.txt"
@@ -25,28 +25,23 @@ def _invoke(turn: Turn) -> Invocation:
     prompt = turn.prompt
     streams = turn.config.idle_seconds is not None
     form = ["stream-json", "--verbose"] if streams else ["json"]
-    arguments = ["--print", "--output-format", *form, *turn.config.arguments, *_permissions(turn)]
-    if prompt.model is not None:
-        arguments += ["--model", prompt.model]
-    if turn.session_id is not None:
-        arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
+    allowed = turn.config.allowed_tools
+    tools = ["--allowedTools", *allowed, "--permission-mode", "dontAsk"]
+    listed = arguments(
+        turn,
+        ["--print", "--output-format", *form],
+        tools=tools if allowed else ["--dangerously-skip-permissions"],
+        without=["--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config"],
+    )
     files = {}
     # A conversation keeps the standing instruction that it was begun with, whatever is said later.
     if prompt.system and turn.folder is not None and not turn.instructed_otherwise:
         files[_SYSTEM_FILE] = prompt.system
-        arguments += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
+        listed += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
     if prompt.reply_schema is not None:
-        arguments += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
+        listed += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
     message = as_words(turn.message(with_system=not files, with_schema=False))
-    return Invocation(arguments=tuple(arguments), stdin=message, files=files)
-
-
-def _permissions(turn: Turn) -> list[str]:
-    if not turn.prompt.tools:
-        return ["--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config"]
-    if turn.config.allowed_tools:
-        return ["--allowedTools", *turn.config.allowed_tools, "--permission-mode", "dontAsk"]
-    return ["--dangerously-skip-permissions"]
+    return Invocation(arguments=tuple(listed), stdin=message, files=files)
 
 
 def _refuses(config: BackendConfig, environ: Mapping[str, str]) -> str | None:

@@ -7,16 +7,12 @@ Nothing is known to keep it from using every tool, so it takes no prompts that f
 from __future__ import annotations
 
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn
+from app.agents.programs.program import Invocation, Program, Turn, arguments
 
 
 def _invoke(turn: Turn) -> Invocation:
-    arguments = ["--print", "--output-format", "stream-json", "--trust", "--force", *turn.config.arguments]
-    if turn.prompt.model is not None:
-        arguments += ["--model", turn.prompt.model]
-    if turn.resumes and turn.session_id is not None:
-        arguments += ["--resume", turn.session_id]
-    return Invocation(arguments=tuple(arguments), stdin=turn.message())
+    leading = ("--print", "--output-format", "stream-json", "--trust", "--force")
+    return Invocation(arguments=tuple(arguments(turn, leading, tools=(), begin=None)), stdin=turn.message())
 
 
 PROGRAM = Program(

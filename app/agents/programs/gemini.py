@@ -10,7 +10,17 @@ import re
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, whole, within
+from app.agents.programs.program import (
+    Event,
+    Failure,
+    Invocation,
+    ParsedOutput,
+    Program,
+    Turn,
+    arguments,
+    whole,
+    within,
+)
 
 _BROKEN_OFF = re.compile(r"loop detected|maximum session turns|execution (stopped|blocked)", re.IGNORECASE)
 _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
@@ -18,16 +28,11 @@ _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
 
 def _invoke(turn: Turn) -> Invocation:
     form = "json" if turn.config.idle_seconds is None else "stream-json"
-    arguments = ["--output-format", form, "--skip-trust", *turn.config.arguments]
-    if turn.prompt.tools:
-        arguments.append("--yolo")
-    else:
-        arguments += ["--approval-mode=default", f"--admin-policy={_POLICY}", "--allowed-mcp-server-names=none"]
-    if turn.prompt.model is not None:
-        arguments += ["--model", turn.prompt.model]
-    if turn.session_id is not None:
-        arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
-    return Invocation(arguments=tuple(arguments), stdin=turn.message())
+    without = ("--approval-mode=default", f"--admin-policy={_POLICY}", "--allowed-mcp-server-names=none")
+    leading = ("--output-format", form, "--skip-trust")
+    return Invocation(
+        arguments=tuple(arguments(turn, leading, tools=("--yolo",), without=without)), stdin=turn.message()
+    )
 
 
 def _parse(event: Event, output: ParsedOutput) -> None:

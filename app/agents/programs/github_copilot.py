@@ -7,25 +7,24 @@ word of it counts.
 
 from __future__ import annotations
 
-from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, arguments, within
 
 _USAGE_FILE = "usage.json"
 
 
 def _invoke(turn: Turn) -> Invocation:
-    arguments = ["--output-format", "json", "--no-color", "--no-ask-user", "--no-auto-update"]
-    arguments += ["--disable-client-telemetry", *turn.config.arguments]
-    if turn.folder is not None:
-        arguments += ["--usage-output-file", str(turn.folder / _USAGE_FILE)]
-    if turn.prompt.tools:
-        arguments.append("--allow-all")
-    else:
-        arguments += ["--available-tools=none", "--disable-builtin-mcps"]
-    if turn.prompt.model is not None:
-        arguments += ["--model", turn.prompt.model]
-    if turn.session_id is not None:
-        arguments += [f"--resume={turn.session_id}"] if turn.resumes else ["--session-id", turn.session_id]
-    return Invocation(arguments=tuple(arguments), stdin=turn.message())
+    leading = (
+        "--output-format",
+        "json",
+        "--no-color",
+        "--no-ask-user",
+        "--no-auto-update",
+        "--disable-client-telemetry",
+    )
+    usage = () if turn.folder is None else ("--usage-output-file", str(turn.folder / _USAGE_FILE))
+    without = (*usage, "--available-tools=none", "--disable-builtin-mcps")
+    listed = arguments(turn, leading, tools=(*usage, "--allow-all"), without=without, resume="--resume=")
+    return Invocation(arguments=tuple(listed), stdin=turn.message())
 
 
 def _parse(event: Event, output: ParsedOutput) -> None:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import json
 
-from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, whole, within
+from app.agents.programs.program import (
+    Event,
+    Failure,
+    Invocation,
+    ParsedOutput,
+    Program,
+    Turn,
+    arguments,
+    whole,
+    within,
+)
 
 _SPEAKER = "control-room-speaker"
 _WITHOUT_TOOLS = {
@@ -17,22 +27,16 @@ _WITHOUT_TOOLS = {
 
 
 def _invoke(turn: Turn) -> Invocation:
-    arguments = ["run", "--format", "json", *turn.config.arguments]
     env = {}
-    if turn.prompt.tools:
-        arguments.append("--auto")
-    else:
-        arguments += ["--agent", _SPEAKER]
+    if not turn.prompt.tools:
         env["OPENCODE_CONFIG_CONTENT"] = _configuration(turn.environ.get("OPENCODE_CONFIG_CONTENT"))
-    if turn.prompt.model is not None:
-        arguments += ["--model", turn.prompt.model]
-    if turn.resumes and turn.session_id is not None:
-        arguments += ["--session", turn.session_id]
-    else:
+    leading, without = ("run", "--format", "json"), ("--agent", _SPEAKER)
+    listed = arguments(turn, leading, tools=("--auto",), without=without, begin=None, resume="--session")
+    if not turn.resumes or turn.session_id is None:
         # Without a title of ours it asks the model for one, in a call of its own.
-        arguments += ["--title", f"{turn.prompt.run_id} {turn.prompt.key}"[:100]]
+        listed += ["--title", f"{turn.prompt.run_id} {turn.prompt.key}"[:100]]
     # An argument that holds a space it puts into quotation marks, and a backslash before those within.
-    return Invocation(arguments=tuple(arguments), stdin=turn.message(), env=env)
+    return Invocation(arguments=tuple(listed), stdin=turn.message(), env=env)
 
 
 def _configuration(params: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -182,6 +182,32 @@ class Program:
     """Variable that takes the longest reply, in tokens; None: it cannot be limited."""
     fields: frozenset[str] = frozenset()
     """Fields of `agents.json` that it takes beside those of every program."""
+
+
+def arguments(
+    turn: Turn,
+    leading: Sequence[str],
+    *,
+    tools: Sequence[str],
+    without: Sequence[str] = (),
+    begin: str | None = "--session-id",
+    resume: str = "--resume",
+) -> list[str]:
+    """Return the arguments of a turn: the program's own, the user's, those for tools, model and conversation.
+
+    Args:
+        tools: Where the prompt allows tools.
+        without: Where it forbids them.
+        begin: Option that names a new conversation; None: the program names it.
+        resume: Option that continues one; `--resume=` takes its name in the same argument.
+    """
+    prompt, option = turn.prompt, resume if turn.resumes else begin
+    listed = [*leading, *turn.config.arguments, *(tools if prompt.tools else without)]
+    if prompt.model is not None:
+        listed += ["--model", prompt.model]
+    if turn.session_id is not None and option is not None:
+        listed += [option + turn.session_id] if option.endswith("=") else [option, turn.session_id]
+    return listed
 
 
 def as_words(text: str) -> str:

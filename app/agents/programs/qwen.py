@@ -6,36 +6,26 @@ A first prompt that was cut off is continued if its id is known, and sent anew i
 from __future__ import annotations
 
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, as_words
+from app.agents.programs.program import Invocation, Program, Turn, arguments, as_words
 
 _REMAINING_TOOLS = (
     "agent,cron_create,cron_delete,cron_list,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,"
     "record_artifact,report_findings,send_message,skill,task_stop,tool_call,tool_search,update_goal"
 )
+# A list without any tool of the core leaves those beside the core; they are named.
+_WITHOUT_TOOLS = (
+    "--core-tools", "none", "--exclude-tools", _REMAINING_TOOLS, "--allowed-mcp-server-names", "none",
+    "--approval-mode", "default",
+)  # fmt: skip
 
 
 def _invoke(turn: Turn) -> Invocation:
-    prompt = turn.prompt
     # Given twice it ends at once, with nothing but its usage.
     chosen = any(argument.partition("=")[0] == "--auth-type" for argument in turn.config.arguments)
     service = [] if chosen or turn.config.base_url is None else ["--auth-type", "openai"]
-    arguments = [*service, *turn.config.arguments, *_permissions(turn)]
-    arguments += ["--output-format", "json" if turn.config.idle_seconds is None else "stream-json"]
-    if prompt.model is not None:
-        arguments += ["--model", prompt.model]
-    if turn.session_id is not None:
-        arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
-    return Invocation(arguments=tuple(arguments), stdin=as_words(turn.message()))
-
-
-def _permissions(turn: Turn) -> list[str]:
-    if turn.prompt.tools:
-        return ["--yolo"]
-    # A list without any tool of the core leaves those beside the core; they are named.
-    return [
-        "--core-tools", "none", "--exclude-tools", _REMAINING_TOOLS, "--allowed-mcp-server-names", "none",
-        "--approval-mode", "default",
-    ]  # fmt: skip
+    form = ("--output-format", "json" if turn.config.idle_seconds is None else "stream-json")
+    listed = arguments(turn, service, tools=("--yolo", *form), without=(*_WITHOUT_TOOLS, *form))
+    return Invocation(arguments=tuple(listed), stdin=as_words(turn.message()))
 
 
 PROGRAM = Program(
