@@ -41,7 +41,7 @@ def test_json_argument_reads_back(name: str, value: object):
         ("=x", "name is missing"),
         (":=1", "name is missing"),
         ("n:={", "not JSON"),
-        ("n:=NaN", "no number that JSON can carry"),
+        ("n:=NaN", "not a number that JSON can represent"),
         ("n:=", "not JSON"),
         ("n:=" + "[" * 100_000, "nested more than 64 deep"),
         ('n:={"a": 1, "a": 2}', "$.a occurs more than once"),

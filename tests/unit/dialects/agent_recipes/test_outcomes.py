@@ -135,7 +135,7 @@ def test_a_sixth_line_from_the_end_is_not_looked_at():
         ('{"outcome": "other", "otherDescription": " "}', 'The outcome "other" requires'),
         ('{"outcome": "other", "otherDescription": 3}', 'The outcome "other" requires'),
         ('{"outcome": "no-issues", "outcome": "issues-found"}', "Invalid JSON: $.outcome occurs more than once"),
-        ('{"outcome": "no-issues", "n": NaN}', "Invalid JSON: $.n NaN is no number"),
+        ('{"outcome": "no-issues", "n": NaN}', "Invalid JSON: $.n NaN is not a number"),
         ('{"outcome": "no-issues"} {"outcome": "no-issues"}', "Invalid JSON: Extra data"),
     ],
 )
