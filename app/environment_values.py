@@ -1,4 +1,4 @@
-"""Values of environment variables: how the texts of settings are read, and a token from its file."""
+"""Reading the texts of environment variables, and a token from its file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ def _paths(text: str) -> tuple[Path, ...]:
     return tuple(Path(part) for part in text.split(os.pathsep) if part)
 
 
-READERS: Mapping[str, Callable[[str], object]] = {
-    "str": str,
-    "str | None": str,
-    "int": int,
-    "float": float,
-    "bool": _boolean,
-    "Path": Path,
-    "Path | None": Path,
-    "tuple[str, ...]": _names,
-    "tuple[Path, ...]": _paths,
+READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "str": (str, "text"),
+    "str | None": (str, "text"),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "bool": (_boolean, "true or false"),
+    "Path": (Path, "a path"),
+    "Path | None": (Path, "a path"),
+    "tuple[str, ...]": (_names, "names separated by commas"),
+    "tuple[Path, ...]": (_paths, "paths separated as in PATH"),
 }
-"""By the type of a setting, what reads its text; a text of the wrong form is a KeyError or ValueError."""
+"""By the type of a setting: the function that reads its text, and the form that a text must have.
+
+A text of another form is a KeyError or ValueError.
+"""
 
 
 def token_in(file: Path) -> str:

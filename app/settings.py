@@ -1,4 +1,7 @@
-"""Settings: one frozen value, split by room, read from the environment and checked before anything starts."""
+"""Settings: one frozen value in groups, read from the environment and checked before anything starts."""
+
+# Not pydantic-settings: importing it takes 180 ms, nine times what this module and all that it imports take, and every
+# command of the command line reads settings before it answers.
 
 from __future__ import annotations
 
@@ -39,12 +42,12 @@ OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_A
 
 CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
 """What may be wanted for agents: a namespace where there can be one, nothing else, with users of its own, never one."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
+"""Values of the log level, in any case."""
 
-_MOST_DAYS = 36_500
 
-
-def _setting(default: Any, env: str, meaning: str, least: float | None = None) -> Any:
-    metadata = {"env": PREFIX + env, "meaning": meaning, "least": least}
+def _setting(default: Any, env: str, meaning: str, least: float | None = None, most: float = math.inf) -> Any:
+    metadata = {"env": PREFIX + env, "meaning": meaning, "least": least, "most": most}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -63,7 +66,7 @@ class ServerSettings:
     """Settings of the HTTP service."""
 
     host: str = _setting("127.0.0.1", "HOST", "Address to listen on. Addresses other than loopback require a token.")
-    port: int = _setting(8000, "PORT", "Port to listen on; 0 chooses a free one.")
+    port: int = _setting(8000, "PORT", "Port to listen on; 0 chooses a free one.", 0, 65535)
     api_token: str | None = _setting(None, "API_TOKEN", "Bearer token required on every request.")
     api_token_file: Path | None = _setting(
         None, "API_TOKEN_FILE", "File that contains the bearer token, instead of the token itself."
@@ -118,7 +121,7 @@ class ProjectSettings:
         None, "DATABASE_URL", "Index database URL, e.g. `postgresql://…`; `index.db` by default."
     )
     keep_conversations_days: int = _setting(
-        90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever."
+        90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever.", 0, 36_500
     )
     inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether requests may contain an inline recipe.")
 
@@ -132,11 +135,11 @@ class ProjectSettings:
 class PoolSettings:
     """Settings of the worker pool."""
 
-    max_running: int = _setting(8, "MAX_RUNNING", "Maximum number of runs executing at the same time.")
+    max_running: int = _setting(8, "MAX_RUNNING", "Maximum number of runs executing at the same time.", 1)
     stop_grace_seconds: float = _setting(
-        10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get when the service stops."
+        10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get when the service stops.", 0
     )
-    max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.")
+    max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +207,11 @@ class Remark:
 
 
 def documented() -> list[Documented]:
-    """Return every setting in the order of its room."""
+    """Return every setting in the order of its group."""
     return [
         Documented(env=item.metadata["env"], default=_default_text(item), meaning=item.metadata["meaning"])
-        for room in dataclasses.fields(Settings)
-        for item in dataclasses.fields(_room_type(room))
+        for group in dataclasses.fields(Settings)
+        for item in _items(group)
     ]
 
 
@@ -219,12 +222,13 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
         errors.ConfigurationError: a value has the wrong form; `detail.setting` names it.
     """
     environ = os.environ if environ is None else environ
-    given = {name: value for name, value in overrides.items() if value is not None}
-    rooms = {
-        room.name: _room_type(room)(**_room_values(_room_type(room), environ, given))
-        for room in dataclasses.fields(Settings)
-    }
-    return Settings(**rooms)
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    groups: dict[str, Any] = {}
+    for group in dataclasses.fields(Settings):
+        read = {item.name: _read(item, text) for item in _items(group) if (text := environ.get(item.metadata["env"]))}
+        names = {item.name for item in _items(group)}
+        groups[group.name] = _type(group)(**read | {name: overrides[name] for name in names & overrides.keys()})
+    return Settings(**groups)
 
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
@@ -233,21 +237,20 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
     return [
         *_unknown(environ),
         *_check_token(settings.server, environ),
-        *_check_server(settings.server),
-        *_check_project(settings),
-        *_check_pool(settings.pool),
-        *_check_processes(settings.processes),
+        *_check_values(settings),
+        *_check_project(settings.project),
     ]
 
 
 def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
-    """Read and check the settings, and tell everything at once; no settings where one has the wrong form."""
-    misread = [
-        _misread(item, environ)
-        for room in dataclasses.fields(Settings)
-        for item in dataclasses.fields(_room_type(room))
-    ]
-    remarks = [remark for remark in misread if remark is not None]
+    """Read and check the settings, and return all remarks together; no settings where a value has the wrong form."""
+    remarks = []
+    for group in dataclasses.fields(Settings):
+        for item in _items(group):
+            try:
+                _read(item, environ.get(item.metadata["env"]) or None)
+            except errors.ConfigurationError as error:
+                remarks.append(Remark(setting=item.metadata["env"], message=error.message, fatal=True))
     if remarks:
         return None, [*remarks, *_unknown(environ)]
     settings = load(environ)
@@ -262,8 +265,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _room_type(room: dataclasses.Field[Any]) -> Any:
-    return room.default_factory
+def _type(group: dataclasses.Field[Any]) -> Any:
+    return group.default_factory
+
+
+def _items(group: dataclasses.Field[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(_type(group))
 
 
 def _default_text(item: dataclasses.Field[Any]) -> str:
@@ -276,34 +283,14 @@ def _default_text(item: dataclasses.Field[Any]) -> str:
     return str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
 
 
-def _room_values(room: Any, environ: Mapping[str, str], given: Mapping[str, object]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for item in dataclasses.fields(room):
-        if item.name in given:
-            values[item.name] = given[item.name]
-        elif environ.get(item.metadata["env"]):
-            values[item.name] = _read(item, environ[item.metadata["env"]])
-    return values
-
-
-def _read(item: dataclasses.Field[Any], text: str) -> Any:
+def _read(item: dataclasses.Field[Any], text: str | None) -> Any:
+    reader, form = environment_values.READERS[str(item.type)]
     try:
-        return environment_values.READERS[str(item.type)](text)
+        return None if text is None else reader(text)
     except (KeyError, ValueError) as error:
         name = item.metadata["env"]
-        raise errors.ConfigurationError(
-            f"{name}={text!r} is not of the form {item.type}", detail={"setting": name}
-        ) from error
-
-
-def _misread(item: dataclasses.Field[Any], environ: Mapping[str, str]) -> Remark | None:
-    text = environ.get(item.metadata["env"])
-    try:
-        if text:
-            _read(item, text)
-    except errors.ConfigurationError as error:
-        return Remark(setting=item.metadata["env"], message=error.message, fatal=True)
-    return None
+        message = f"{name} must be {form}, not {text!r:.200}"
+        raise errors.ConfigurationError(message, detail={"setting": name}) from error
 
 
 def _unknown(environ: Mapping[str, str]) -> list[Remark]:
@@ -317,22 +304,28 @@ def _unknown(environ: Mapping[str, str]) -> list[Remark]:
     return remarks
 
 
-def _check_server(server: ServerSettings) -> list[Remark]:
+def _check_values(settings: Settings) -> list[Remark]:
+    """Check ranges and choices."""
     remarks = []
-    if not is_loopback(server.host) and not server.api_token and server.api_token_file is None:
-        remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
-    if not 0 <= server.port <= 65535:
-        remarks.append(_fatal("PORT", f"{server.port} is no port"))
-    for item in dataclasses.fields(server):
-        least = item.metadata["least"]
-        if least is not None and not least <= getattr(server, item.name) < math.inf:
-            remarks.append(_fatal(item.metadata["env"][len(PREFIX) :], f"must be at least {least}"))
+    for group in dataclasses.fields(settings):
+        for item in _items(group):
+            value = getattr(getattr(settings, group.name), item.name)
+            least, most = item.metadata["least"], item.metadata["most"]
+            if least is not None and (not least <= value <= most or value == math.inf):
+                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                remarks.append(_fatal(item.metadata["env"], f"must be {limits}, not {value}"))
+    if (level := settings.telemetry.log_level).lower() not in LOG_LEVELS:
+        remarks.append(_fatal("LOG_LEVEL", f"must be one of {', '.join(LOG_LEVELS)}, not {level!r:.200}"))
+    if (containment := settings.processes.containment) not in CONTAINMENTS:
+        remarks.append(_fatal("CONTAINMENT", f"must be one of {', '.join(CONTAINMENTS)}, not {containment!r:.200}"))
     return remarks
 
 
 def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Remark]:
     name = PREFIX + ("API_TOKEN" if server.api_token_file is None else "API_TOKEN_FILE")
     remarks = []
+    if not is_loopback(server.host) and not server.api_token and server.api_token_file is None:
+        remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
     if server.api_token_file is not None and environ.get(PREFIX + "API_TOKEN"):
         remarks.append(Remark(setting=name, message="is given beside API_TOKEN; give one of them", fatal=True))
     try:
@@ -340,8 +333,8 @@ def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Rem
     except errors.ConfigurationError as error:
         return [*remarks, Remark(setting=name, message=error.message, fatal=True)]
     if token and not re.fullmatch(SENDABLE, token):
-        told = "must be ASCII characters that a header can carry, without spaces"
-        remarks.append(Remark(setting=name, message=told, fatal=True))
+        message = "must consist of ASCII characters that a header can carry, without spaces"
+        remarks.append(Remark(setting=name, message=message, fatal=True))
     if token and len(token) < 16:
         remarks.append(Remark(setting=name, message="is shorter than 16 characters", fatal=False))
     if server.api_token_file is not None and environment_values.is_shared(server.api_token_file):
@@ -349,9 +342,8 @@ def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Rem
     return remarks
 
 
-def _check_project(settings: Settings) -> list[Remark]:
-    project = settings.project
-    remarks = [] if os.path.isdir(project.project) else [_fatal("PROJECT", f"{project.project} is no folder")]
+def _check_project(project: ProjectSettings) -> list[Remark]:
+    remarks = [] if os.path.isdir(project.project) else [_fatal("PROJECT", f"{project.project} is not a folder")]
     # Runs are written down with the folders that they are about.
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not environment_values.is_text(os.path.realpath(folder))]
@@ -360,27 +352,10 @@ def _check_project(settings: Settings) -> list[Remark]:
     if real.is_relative_to(data):
         remarks.append(_fatal("DATA_DIRECTORY", "must not be or contain the project: runs cannot work in it"))
     remarks += [
-        _fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not os.path.isdir(root)
+        _fatal("ALLOWED_ROOTS", f"{root} is not a folder") for root in project.allowed_roots if not os.path.isdir(root)
     ]
-    if not 0 <= project.keep_conversations_days <= _MOST_DAYS:
-        remarks.append(_fatal("KEEP_CONVERSATIONS_DAYS", f"must be a number of days from 0 to {_MOST_DAYS}"))
-    if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):
-        remarks.append(_fatal("LOG_LEVEL", f"{settings.telemetry.log_level!r} is none of debug, info, warning, error"))
     return remarks
 
 
-def _check_pool(pool: PoolSettings) -> list[Remark]:
-    remarks = [] if pool.max_running >= 1 else [_fatal("MAX_RUNNING", "must be at least 1")]
-    if not 0 <= pool.stop_grace_seconds < math.inf:
-        remarks.append(_fatal("STOP_GRACE_SECONDS", "must be a number of seconds, not negative"))
-    return remarks if pool.max_depth >= 0 else [*remarks, _fatal("MAX_DEPTH", "must not be negative")]
-
-
-def _check_processes(processes: ProcessSettings) -> list[Remark]:
-    if processes.containment in CONTAINMENTS:
-        return []
-    return [_fatal("CONTAINMENT", f"must be one of {', '.join(CONTAINMENTS)}")]
-
-
 def _fatal(name: str, message: str) -> Remark:
-    return Remark(setting=PREFIX + name, message=message, fatal=True)
+    return Remark(setting=PREFIX + name.removeprefix(PREFIX), message=message, fatal=True)

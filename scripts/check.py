@@ -42,7 +42,7 @@ def main() -> None:
         "--only",
         action="append",
         metavar="NAME",
-        help="format, lint, types, rooms, docstrings, advisories, tests or ordinary",
+        help="format, lint, types, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
     )
     parser.add_argument(
         "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
@@ -54,7 +54,9 @@ def main() -> None:
     else:
         rest = ["-m", "not slow and not programs", *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)
-    checks = _checks(python, rest)
+    running = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    print(f"== {running}; scripts/versions.py tries {', '.join(environment.TRIED)}", flush=True)
+    checks = _checks(python, rest, long=chosen.long)
     unknown = sorted(set(chosen.only or []) - set(checks))
     if unknown:
         parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(checks)}")
@@ -64,7 +66,7 @@ def main() -> None:
         sys.exit(f"== failed: {', '.join(failed)}")
 
 
-def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
+def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str]]:
     tool = python.parent
     sources = [name for name in SOURCES if (environment.ROOT / name).is_dir()]
     return {
@@ -76,7 +78,7 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "advisories": [str(python), "scripts/advisories.py"],
         "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
         "ordinary": [str(python), "scripts/ordinary_user.py"],
-    }
+    } | ({"versions": [str(python), "scripts/versions.py"]} if long else {})
 
 
 @contextlib.contextmanager
