@@ -26,11 +26,13 @@ from app.bootstrap.definitions import (
     secret_patterns,
     surroundings_of,
 )
-from app.bootstrap.plans import planning_of
+from app.bootstrap.plans import KINDS as PLAN_KINDS
+from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain, secret_spellings
 from app.engine import conversation_claims, ports, refusals, runner
+from app.flows import session_plan
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
@@ -298,7 +300,8 @@ def _application(
     async def start_child(call: ports.Call) -> str:
         return await use_cases.start_child(call)
 
-    engine = _pool(chosen, platform, equipment, kept, metrics, start_child)
+    performing = PlanPerformers()
+    engine = _pool(chosen, platform, equipment, kept, metrics, start_child, performing)
     use_cases = runs.Runs(
         store=kept,
         engine=engine,
@@ -313,7 +316,7 @@ def _application(
         planner.check()
         kept.read_faults.refuse()
 
-    plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker)
+    plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,
         gates=_gates(use_cases, kept, engine, platform, equipment.masker),
@@ -343,6 +346,7 @@ def _pool(
     kept: Store,
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],
+    plans: PlanPerformers,
 ) -> pool.Pool:
     pace = pacing.Pace()
     measuring: dict[str, ports.Performer] = {
@@ -352,7 +356,11 @@ def _pool(
     return pool.Pool(
         store=kept,
         dialects=platform.drivers,
-        equipment=dataclasses.replace(equipment, performers=measuring),
+        equipment=dataclasses.replace(
+            equipment,
+            performers={**measuring, **dict.fromkeys(PLAN_KINDS, plans)},
+            sources={session_plan.NAME: plans.wait},
+        ),
         start_child=start_child,
         limit=chosen.pool.max_running,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,

@@ -1,13 +1,46 @@
-"""Planning: the use cases of session plans and whoever works on them, put together."""
+"""Planning: the use cases of session plans and the planner, put together."""
 
 from __future__ import annotations
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.platform import Platform, Store
-from app.domain import plain
-from app.engine import run_engine
+from app.domain import plain, plan_operations, records
+from app.engine import ports, run_engine
 from app.services import runs
-from app.services.plans import adopt_tasks, advancing, facts, making, planner, plans, repository, scoping, waiting
+from app.services.plans import (
+    adopt_tasks,
+    facts,
+    making,
+    performers,
+    plan_inputs,
+    plan_runs,
+    planner,
+    plans,
+    repository,
+    scoping,
+    settling,
+    waiting,
+)
+
+KINDS = (plan_operations.StartTask.kind, plan_operations.AskChief.kind, plan_operations.TakeTasks.kind)
+"""Operations of plans."""
+
+
+class PlanPerformers:
+    """What the runs of plans need of use cases that are made after the engine."""
+
+    performer: ports.Performer
+    """Performs their operations."""
+    inputs: plan_inputs.PlanInputs
+    """Gives them their inputs."""
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform an operation of a plan."""
+        return await self.performer.perform(call)
+
+    async def wait(self, call: ports.Call) -> plain.Json:
+        """Return the next input of a plan."""
+        return await self.inputs.wait(call)
 
 
 def planning_of(
@@ -18,6 +51,7 @@ def planning_of(
     begun: runs.RunStartedListeners,
     platform: Platform,
     masker: plain.Masker,
+    performing: PlanPerformers,
 ) -> tuple[plans.Plans, planner.Planner]:
     """Return the use cases of session plans, and the planner, which is not started yet."""
     plan_repository = repository.PlanRepository(
@@ -28,17 +62,26 @@ def planning_of(
         runs=use_cases, library=reference.definition_cache.library, catalogue=reference.catalogue, scoper=scoper
     )
     known = facts.Facts(runs=use_cases, store=kept, engine=engine)
-    advance = advancing.Advance(
-        repository=plan_repository, facts=known, scoper=scoper, chief=chief, runs=use_cases, engine=engine
+    own_runs = plan_runs.PlanRuns(store=kept, engine=engine, clock=platform.clock)
+    given = plan_inputs.PlanInputs(
+        repository=plan_repository, scoper=scoper, facts=known, engine=engine, clock=platform.clock
     )
     working = planner.Planner(
-        repository=plan_repository, advance=advance, facts=known, started_listeners=begun, clock=platform.clock
+        repository=plan_repository,
+        plan_runs=own_runs,
+        inputs=given,
+        engine=engine,
+        started_listeners=begun,
+        clock=platform.clock,
     )
+    performing.performer = performers.PlanPerformer(runs=use_cases, chief=chief)
+    performing.inputs = given
     answered = plans.Plans(
         repository=plan_repository,
         maker=making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids),
         chief=chief,
-        advance=advance,
+        plan_runs=own_runs,
+        settler=settling.Settler(facts=known, scoper=scoper, runs=use_cases),
         planner=working,
         waiter=waiting.Waiter(
             repository=plan_repository, planner=working, facts=known, runs=use_cases, clock=platform.clock

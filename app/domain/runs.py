@@ -13,6 +13,9 @@ from app.domain.states import MOVES, RunState
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """Form of a run id, foreign ones included."""
 
+INTERNAL_PREFIX = "sp_"
+"""Beginning of the ids of runs that are session plans; no list of runs shows them."""
+
 ARTIFACTS = "artifacts"
 """Folder in a run's own that its steps may use."""
 
@@ -21,6 +24,11 @@ COMPLETED = "completed"
 
 CUT_OFF = "reply_cut_off"
 """Reason of a run that kept replies that reached their longest; also the code of a step that such a reply fails."""
+
+
+def is_internal(run_id: str) -> bool:
+    """Return whether a run is a session plan, and so nothing that lists and counts of runs show."""
+    return run_id.startswith(INTERNAL_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app import errors
 from app.domain import plain
@@ -198,6 +198,10 @@ class Call:
     """Earlier tries of the step that left a line in the journal."""
     exchanges: tuple[Exchange, ...] = ()
     """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
+
+
+Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]
+"""Gives an input its value from within, unless a delivery comes first; the input is open while this waits."""
 
 
 class Performer(Protocol):

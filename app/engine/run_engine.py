@@ -65,6 +65,9 @@ class RunEngine(Protocol):
     async def submit(self, run_id: str) -> RunState:
         """Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`)."""
 
+    async def wake(self, run_id: str) -> None:
+        """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes now."""
+
     def view(self, run_id: str) -> RunView | None:
         """Return a loaded run as it stands, None for one that is not loaded."""
 

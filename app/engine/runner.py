@@ -128,6 +128,10 @@ class Runner:
             self._cut_all()
         self._projection.tell()
 
+    def hurry(self) -> None:
+        """Try again now to write what waits for room."""
+        self._durability.hurry()
+
     def stop(self) -> None:
         """Begin no further step, since the service stops."""
         self._halt_at_boundary("stop")

@@ -33,6 +33,7 @@ class RetryUntilSpace:
         self._healing: asyncio.Lock | None = None
         self._abandoned = LightEvent()
         self._cancelled = LightEvent()
+        self._hurried = LightEvent()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
@@ -89,6 +90,10 @@ class RetryUntilSpace:
         """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
         self._abandoned.give()
 
+    def hurry(self) -> None:
+        """Try again now to write what waits for room."""
+        self._hurried.give()
+
     def cancel(self) -> None:
         """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
         self._cancelled.give()
@@ -111,7 +116,8 @@ class RetryUntilSpace:
     async def _outwait(self) -> None:
         wait = _FIRST_WAIT_SECONDS
         while self.fault is not None:
-            await self._wait(wait)
+            await self._wait(wait, self._hurried)
+            self._hurried.take_back()
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
             await self._try()
 
@@ -131,7 +137,7 @@ class RetryUntilSpace:
             await self._log.heal()
         except errors.StorageFault as fault:
             self.fault = fault
-            return
-        self.fault = None
-        self._log.add_event(EventType.STORAGE_HEALED)
+        else:
+            self.fault = None
+            self._log.add_event(EventType.STORAGE_HEALED)
         self._changed()

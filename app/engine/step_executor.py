@@ -43,6 +43,8 @@ class Equipment:
     """Named points for tests."""
     copies: Interner = field(default_factory=Interner)
     """What runs have frozen alike."""
+    sources: Mapping[str, ports.Source] = field(default_factory=dict)
+    """What gives inputs their values from within, by their names."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment that recipes can name secrets of."""
 
@@ -98,7 +100,7 @@ class StepExecutor:
                 result = await self._begin_again(work)
                 continue
             record = await self._record(work, result)
-            if record.final or work.cut:
+            if work.cut or (record is not None and record.final):
                 return
             result = None
 
@@ -275,20 +277,30 @@ class StepExecutor:
         """Bring the snapshots up to date, because a program that is told of the run's folder may look into it."""
         await self.writer.durability.commit(self.writer.log.rest)
 
-    async def _record(self, work: Work, result: Result) -> Record:
+    async def _record(self, work: Work, result: Result) -> Record | None:
+        """Make a result durable; None for a delivery that could not be written, whose input is then open again."""
         work.committing = True
         try:
             await self.writer.reach()
             return await self._commit(work, result)
+        except errors.StorageFault as fault:
+            if work.ask.operation.kind != operations.Input.kind:
+                raise
+            await self.writer.durability.heal(fault)
+            return None
         finally:
             work.committing = work.performing = False
 
     async def _commit(self, work: Work, result: Result) -> Record:
         ask, done = work.ask, self._try(work, result)
-        blob = await self._keep(done.content) if len(done.content.encoded) > BLOB_BYTES else None
+        # A delivery that cannot be written now was refused, and must not count later.
+        commit = _once if ask.operation.kind == operations.Input.kind else self.writer.durability.commit
+        content, blob = done.content, None
+        if len(content.encoded) > BLOB_BYTES:
+            blob = await commit(lambda: self.writer.log.put_blob(content.encoded, text=content.text))
         line = journal_lines.line(self._start.run_id, ask, done, blob=blob, operation=await self._operation(ask))
         self._reach("step.before_append")
-        record = await self.writer.durability.commit(lambda: self.writer.log.append_step(line))
+        record = await commit(lambda: self.writer.log.append_step(line))
         self._reach("step.after_append")
         self._note_recorded(ask.key, work.attempt)
         work.history.append(record)
@@ -364,6 +376,10 @@ class StepExecutor:
 
     def _reach(self, point: str) -> None:
         self._equipment.probes.reach(point)
+
+
+async def _once(write: Callable[[], Awaitable[T]]) -> T:
+    return await write()
 
 
 def _content(output: plain.Json) -> Content:

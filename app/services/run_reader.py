@@ -332,7 +332,7 @@ def check_run_id(run_id: str) -> None:
     Raises:
         errors.NotFound: `run_not_found`.
     """
-    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id) or runs.is_internal(run_id):
         raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
 
 

@@ -319,6 +319,7 @@ class Runs:
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
+        run_reader.check_run_id(run_id)
         status = (await self._reader.moved(run_id)).status
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"

@@ -17,7 +17,7 @@ from app.engine import stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 from app.worker.background_tasks import BackgroundTasks
-from app.worker.inputs import InputRegister
+from app.worker.inputs import InputRegister, Taken
 
 
 class Deliveries:
@@ -41,10 +41,9 @@ class Deliveries:
         while (taken := self._register.deliver(run_id, key, delivery, attempt)) is None:
             if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
                 return repeated
-        present, first = taken
-        while (line := await self._written(run_id, key, present)) is None:
+        while (line := await self._written(run_id, key, taken)) is None:
             pass
-        if not first and not _is_repeated(line, delivery):
+        if not taken.first and not _is_repeated(line, delivery):
             raise _decided(delivery, key)
         return line
 
@@ -119,8 +118,9 @@ class Deliveries:
         message = f"the run {run_id} is not executed here; a `resume` takes it over"
         raise errors.WrongState(message, key=key, detail={"run_id": run_id, "status": found.decisions.status.value})
 
-    async def _written(self, run_id: str, key: str, attempt: int) -> records.Record | None:
+    async def _written(self, run_id: str, key: str, taken: Taken) -> records.Record | None:
         """Return the line of a delivery, or None once something has changed about its run."""
+        attempt = taken.attempt
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:
@@ -131,9 +131,10 @@ class Deliveries:
                 raise self._unwritten(key)
         elif (line := _line(active_run.runner.view().records, key, attempt)) is not None:
             return line
+        elif self._register.is_refused(run_id, key, taken):
+            raise errors.DiskFull("the delivery could not be written down", key=key)
         elif active_run.runner.view().reason == errors.StorageFault.default_code:
-            message = "the delivery cannot be written down now; it counts as soon as it can"
-            raise errors.DiskFull(message, key=key)
+            raise errors.DiskFull("the delivery cannot be written down now", key=key)
         await self._active.changes.differs(run_id, number)
         return None
 

@@ -12,6 +12,9 @@ from app.domain.gates import Answer
 from app.domain.inputs import Delivery
 from app.engine import ports
 
+SYSTEM = "system"
+"""Author of what a source gives."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _OpenInput:
@@ -40,11 +43,25 @@ class _OpenInput:
         return records.Result(output=delivery.on(self.gate), summary=f"{delivery.decision}{message}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a delivery."""
+
+    attempt: int
+    """Try of the step that it is for."""
+    first: bool
+    """Whether no other delivery was there before."""
+    input: _OpenInput
+    """The input that it is for."""
+
+
 class InputRegister:
     """Perform `Input` and `Gate`: wait for the first delivery, or take a gate's default when its time is over."""
 
-    def __init__(self, time: clock.Clock) -> None:
+    def __init__(self, time: clock.Clock, sources: Mapping[str, ports.Source]) -> None:
+        """Args: sources: By the names of inputs."""
         self._clock = time
+        self._sources = sources
         self._open: dict[str, dict[str, _OpenInput]] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
@@ -52,11 +69,14 @@ class InputRegister:
         awaited = _OpenInput(call=call, gate=_gate(call))
         of_run = self._open.setdefault(call.run.run_id, {})
         of_run[call.key] = awaited
-        expiry = asyncio.create_task(self._expire(awaited))
+        source = asyncio.create_task(self._give(awaited))
         try:
+            await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
+            if not awaited.delivered.done():
+                source.result()
             return await awaited.delivered
         finally:
-            expiry.cancel()
+            source.cancel()
             del of_run[call.key]
             if not of_run and self._open.get(call.run.run_id) is of_run:
                 del self._open[call.run.run_id]
@@ -73,14 +93,16 @@ class InputRegister:
             if awaited.gate is not None and not awaited.delivered.done()
         ]
 
+    def is_refused(self, run_id: str, key: str, taken: Taken) -> bool:
+        """Return whether an input is open again, because what it had taken could not be written."""
+        return self._open.get(run_id, {}).get(key, taken.input) is not taken.input
+
     def is_open(self, run_id: str, key: str) -> bool:
         """Return whether a step waits for a delivery."""
         return key in self._open.get(run_id, {})
 
-    def deliver(
-        self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None
-    ) -> tuple[int, bool] | None:
-        """Deliver to an open step; return its try and whether this was the first delivery, or None if none is open.
+    def deliver(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None) -> Taken | None:
+        """Deliver to an open step; return what became of that, or None if none is open.
 
         Raises:
             errors.Conflict: `gate_lapsed`, `input_lapsed`, that try of the step is not the present one.
@@ -97,10 +119,15 @@ class InputRegister:
             _refuse_unknown(delivery.decision, awaited.gate)
         if self._left_seconds(awaited) <= 0:
             _take_default(awaited)
-        return present, awaited.take(delivery)
+        return Taken(attempt=present, first=awaited.take(delivery), input=awaited)
 
-    async def _expire(self, awaited: _OpenInput) -> None:
-        if awaited.expires_at is not None:
+    async def _give(self, awaited: _OpenInput) -> None:
+        """Take a gate's default, or what an input's own source gives."""
+        operation = awaited.call.operation
+        assert isinstance(operation, operations.Input)
+        if (source := self._sources.get(operation.name)) is not None:
+            awaited.take(Delivery(value=await source(awaited.call), author=SYSTEM))
+        elif awaited.expires_at is not None:
             await self._clock.sleep(self._left_seconds(awaited))
             _take_default(awaited)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from app import errors
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
-from app.domain import operations, records, states, views
+from app.domain import operations, records, runs, states, views
 from app.engine import ports, run_engine, runner, stores
 from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
@@ -46,7 +46,7 @@ class Pool:
     ) -> None:
         self._store = store
         self._grace_seconds = stop_grace_seconds
-        self._inputs = inputs.InputRegister(equipment.clock)
+        self._inputs = inputs.InputRegister(equipment.clock, equipment.sources)
         self._children = ChildRuns(
             start_child, self.ended, lambda runs: self._orders.cancel_all(runs), store, dialects, equipment.clock
         )
@@ -116,6 +116,17 @@ class Pool:
         if row is not None:
             self._active.queue(row)
         return self._active.state(run_id)
+
+    async def wake(self, run_id: str) -> None:
+        """Load an unfinished run that only waits, without capacity, if it is not loaded."""
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is not None and active_run.runner is not None:
+            active_run.runner.hurry()
+        elif active_run is None and not self._active.stopping:
+            row = await self._store.summary(run_id)
+            if run_id not in self._active.active_runs:
+                self._active.admit(row)
+        await self._deliveries.let_ask([run_id])
 
     async def cancel(self, run_id: str) -> states.RunState:
         """Ask for a run's end."""
@@ -211,11 +222,11 @@ class Pool:
 
     def status(self) -> run_engine.EngineStatus:
         """Tell how busy the pool is."""
-        capacity = self._active.capacity
+        capacity, shown = self._active.capacity, sum(not runs.is_internal(each) for each in self._active.active_runs)
         return run_engine.EngineStatus(
             running=capacity.taken,
             queued=capacity.queued,
-            resting=max(0, len(self._active.active_runs) - capacity.taken - capacity.queued) + len(self._active.parked),
+            resting=max(0, shown - capacity.taken - capacity.queued) + len(self._active.parked),
             limit=capacity.limit,
             stopping=self._active.stopping,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from app import clock, errors
-from app.domain import states
+from app.domain import runs, states
 from app.engine import stores
 from app.worker.active_runs import ActiveRuns
 from app.worker.loading import RELOAD_SECONDS
@@ -24,7 +24,9 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index
     fails, it is tried until it succeeds; what comes in meanwhile is executed.
     """
-    unfinished = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
+    rows = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
+    # Whoever made an internal run wakes it when there is something to do.
+    unfinished = [summary for summary in rows if not runs.is_internal(summary.run_id)]
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]

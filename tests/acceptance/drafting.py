@@ -119,8 +119,8 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def recorded(project: Path) -> set[tuple[str, str, int]]:
-    """Return run, key and attempt of every line of every journal."""
-    journals = (project / ".control-room" / "runs").glob("[!.]*/steps.jsonl")
+    """Return run, key and attempt of every line of every journal of a run that lists show."""
+    journals = (project / ".control-room" / "runs").glob("[0-9]*/steps.jsonl")
     return {(file.parent.name, line["key"], line["attempt"]) for file in journals for line in lines(file)}
 
 

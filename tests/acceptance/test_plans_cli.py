@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.services.plans import advancing
+from app.services.plans import plan_inputs
 from tests.acceptance import processes, programs
 
 CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You split work."}
@@ -386,7 +386,7 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
         raise ZeroDivisionError("seven by nothing")
 
     with monkeypatch.context() as patched:
-        patched.setattr(advancing.Advance, "advance", broken)
+        patched.setattr(plan_inputs.PlanInputs, "_look", broken)
         told = plan("start", session, *place, code=1).stderr
 
     assert "planner_broken" in told

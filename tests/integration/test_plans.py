@@ -141,9 +141,9 @@ async def test_a_hundred_plans_go_on_at_a_start(project: Project) -> None:
         made = [(await application.plans.create(requests.NewPlan(tasks=CHAIN[:1]))).plan for _ in range(100)]
         for plan in made:
             await application.plans.approve(plan.session_id)
-        await application.planner.stop()
-        for plan in made:
-            await application.plans.start(plan.session_id)
+    for plan in made:
+        file = project.data / "sessions" / plan.session_id / "plan.json"
+        file.write_text(file.read_text().replace('"approved"', '"running"'))
     async with life(project, toolbox) as application:
         assert (await application.health.ready()).status == "ready"
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from app import errors
 from app.domain import plans, task_graphs
-from app.services.plans import requests, rules, transitions
+from app.flows.session_plan import rules, transitions
+from app.services.plans import requests
 from app.services.plans.tasks import text
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from app import errors
 from app.domain import operations, plans, states
 from app.engine import run_engine, stores
-from app.services.plans.rules import RunFact
+from app.flows.session_plan import rules
 from app.services.runs import Runs
 
-_DELETED = RunFact(status=None)
+_DELETED = rules.RunFact(status=None)
 _RESTING = frozenset({states.RunState.PAUSED, states.RunState.WAITING})
 _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING})
 
@@ -24,19 +24,23 @@ class Facts:
         self._store = store
         self._engine = engine
 
-    async def of(self, plan: plans.Plan, endings: Mapping[str, RunFact] | None = None) -> dict[str, RunFact]:
+    async def of(
+        self, plan: plans.Plan, endings: Mapping[str, rules.RunFact] | None = None
+    ) -> dict[str, rules.RunFact]:
         """Return what is known of the runs that can still change a plan.
 
         Args:
             endings: What was heard from the engine; a row may lag behind that.
         """
-        found: dict[str, RunFact] = {}
+        found: dict[str, rules.RunFact] = {}
         for task in plan.tasks:
             if task.run_id is not None and task.status is not plans.TaskState.DONE:
                 found[task.run_id] = await self.of_run(task.run_id, task, (endings or {}).get(task.run_id))
         return found
 
-    async def of_run(self, run_id: str, task: plans.Task | None = None, ending: RunFact | None = None) -> RunFact:
+    async def of_run(
+        self, run_id: str, task: plans.Task | None = None, ending: rules.RunFact | None = None
+    ) -> rules.RunFact:
         """Return where a run stands.
 
         Args:
@@ -45,7 +49,7 @@ class Facts:
         """
         standing = self._engine.standing(run_id)
         if standing is not None:
-            return RunFact(status=standing.status)
+            return rules.RunFact(status=standing.status)
         if self._engine.view(run_id) is not None:
             return await self._seen(run_id)
         if ending is not None:
@@ -56,14 +60,14 @@ class Facts:
             return _DELETED
         status = states.RunState(row.status)
         if not status.finished:
-            return RunFact(status=status)
+            return rules.RunFact(status=status)
         if status is states.RunState.DONE:
-            return RunFact(status=status, ended_at=row.completed_at)
+            return rules.RunFact(status=status, ended_at=row.completed_at)
         if task is not None and task.status is plans.TaskState.FAILED and task.ended_at == row.completed_at:
-            return RunFact(status=status, error=task.error, ended_at=task.ended_at)
+            return rules.RunFact(status=status, error=task.error, ended_at=task.ended_at)
         return await self._seen(run_id)
 
-    async def ending(self, run_id: str) -> RunFact:
+    async def ending(self, run_id: str) -> rules.RunFact:
         """Wait until a run has ended, and return how.
 
         Raises:
@@ -75,7 +79,7 @@ class Facts:
         except errors.NotFound:
             return _DELETED
         except errors.JournalCorrupt as error:
-            return RunFact(status=states.RunState.FAILED, error=error.to_json())
+            return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
         return await self._seen(run_id)
 
     async def take_up(self, run_id: str) -> None:
@@ -126,16 +130,16 @@ class Facts:
         """Return a number that is another after each change of a run."""
         return self._engine.change_number(run_id)
 
-    async def _seen(self, run_id: str) -> RunFact:
+    async def _seen(self, run_id: str) -> rules.RunFact:
         try:
             view = await self._runs.view(run_id)
         except errors.NotFound:
             return _DELETED
         except errors.ControlRoomError as error:
             # Its journal is damaged, or its folder cannot be read as what it says it is.
-            return RunFact(status=states.RunState.FAILED, error=error.to_json())
+            return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
         failed = view.status is states.RunState.FAILED
-        return RunFact(
+        return rules.RunFact(
             status=view.status,
             error=view.error if failed else None,
             ended_at=view.completed_at if view.status.finished else None,

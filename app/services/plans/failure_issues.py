@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.domain import issues, plain, plans
+from app.flows.session_plan import rules
 from app.services import issues as control_issues
-from app.services.plans import rules
 
 KIND = "task"
 """Kind of these issues."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import plain, plans
-from app.services.plans import edits, requests, rules, scoping, tasks
+from app.flows.session_plan import rules
+from app.services.plans import edits, requests, scoping, tasks
 from app.services.plans.adopt_tasks import Chief
 from app.services.plans.requests import Answer, NewPlan, NewTask, TaskEdit
 from app.services.plans.scoping import Scoper

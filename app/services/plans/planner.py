@@ -1,74 +1,50 @@
-"""The planner: goes on with every plan that has something to go on with, each by a worker that waits for its runs."""
+"""The planner: lets the runs of plans wait for their inputs, and returns plans as their runs have them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from typing import Any
 
 from app import clock, errors
-from app.domain import plan_stores, plans, runs
+from app.domain import plans, runs, states
+from app.engine import run_engine
 from app.services import aio
-from app.services.plans import advancing, rules
-from app.services.plans.advancing import Advance
-from app.services.plans.facts import Facts
+from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, OpenPlan, PlanInputs, Waiting, longer
+from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository
-from app.services.plans.rules import RunFact
 from app.services.runs import RunStartedListeners
 
-FIRST_PAUSE_SECONDS = 1.0
-"""Time after which a plan is tried again that could not go on; it doubles from try to try."""
-
-LONGEST_PAUSE_SECONDS = 30.0
-"""Longest such time."""
-
 _PAGE = 1000
-_MOST_PASSES = 16
 _KEY = "plan:"
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Worker:
-    begins: bool
-    """Whether it may begin tasks, and not only look at those that have begun."""
-    bell: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the plan is to be looked at."""
-    watches: dict[str, asyncio.Task[RunFact]] = field(default_factory=dict)
-    """Runs that are waited for."""
-    resting: frozenset[str] = frozenset()
-    """Runs that waited for a person at the last look, of those that are watched for it."""
-    rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """Runs that are watched for that to change, because tasks lack room."""
-
-
 class Planner:
-    """Work on plans; whoever starts it holds the data directory."""
+    """Watch over the runs of plans; whoever starts it holds the data directory."""
 
     def __init__(
         self,
         *,
         repository: PlanRepository,
-        advance: Advance,
-        facts: Facts,
+        plan_runs: PlanRuns,
+        inputs: PlanInputs,
+        engine: run_engine.RunEngine,
         started_listeners: RunStartedListeners,
         clock: clock.Clock,
     ) -> None:
         self._repository = repository
-        self._advance = advance
-        self._facts = facts
+        self._plan_runs = plan_runs
+        self.inputs = self._inputs = inputs
+        """What the runs of plans are given."""
+        self._engine = engine
         self._started_listeners = started_listeners
         self._clock = clock
-        self._workers: dict[str, _Worker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._passes = asyncio.Semaphore(_MOST_PASSES)
-        self._broken: dict[str, BaseException] = {}
-        self._looking: asyncio.Task[None] | None = None
         self._works = self._serves = False
-        self._stopped = asyncio.Event()
+        inputs.tell_full = lambda session_id: self._begin(self._continued(session_id), session_id)
 
     # -- start and stop
 
@@ -76,27 +52,25 @@ class Planner:
         """Begin to work; nothing when started already.
 
         Args:
-            recover: Whether this process is the service, which goes on with every plan, in the background; another one
-                goes on only with those that it is asked to, and notes of the others what becomes of their runs.
+            recover: Whether this process is the service, which continues every plan; another one continues only those
+                that it is asked to, and notes of the others what becomes of their runs.
         """
-        if self._works or self._stopped.is_set():
+        if self._works or self._inputs.stopped.is_set():
             return
         self._works = True
         self._serves = recover
         self._started_listeners.listen(self._note)
         if recover:
-            self._looking = asyncio.create_task(self._look(), name="plans")
-            self._looking.add_done_callback(lambda task: self._ended("", task))
+            self._begin(self._look_through(), "")
 
     async def stop(self) -> None:
-        """Stop, and wait for it: what is being written is finished, nothing more is begun. All can go on later."""
-        self._stopped.set()
+        """Stop, and wait for it: nothing more is begun. All can go on later."""
         if self._works:
             self._works = False
             self._started_listeners.forget(self._note)
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        await self._inputs.stop()
+        for task in self._tasks:
+            task.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -111,19 +85,9 @@ class Planner:
         """See to a plan that may have something to go on with."""
         self._wake(session_id, begins=True)
 
-    def _wake(self, session_id: str, *, begins: bool) -> None:
-        if not self._works:
-            return
-        worker = self._workers.get(session_id)
-        if worker is not None:
-            worker.begins |= begins
-            worker.bell.set()
-            return
-        self._broken.pop(session_id, None)
-        worker = self._workers[session_id] = _Worker(begins=begins)
-        working = asyncio.create_task(self._work(session_id, worker), name=f"plan {session_id}")
-        self._tasks.add(working)
-        working.add_done_callback(lambda task: self._ended(session_id, task))
+    def let_begin(self, session_id: str) -> None:
+        """Let tasks of a plan begin here, and its chief be asked."""
+        self._inputs.begins.add(session_id)
 
     def check(self, session_id: str | None = None) -> None:
         """Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
@@ -131,42 +95,130 @@ class Planner:
         Raises:
             errors.Unavailable: `planner_broken`; the log tells more.
         """
-        broken = self._broken if session_id is None else self._broken.keys() & {session_id, ""}
+        broken = self._inputs.broken if session_id is None else self._inputs.broken.keys() & {session_id, ""}
         if broken:
             names = ", ".join(sorted(name or "all plans" for name in broken))
             raise errors.Unavailable(f"the planner broke over {names}; see the log", code="planner_broken")
+
+    async def opened(self, session_id: str) -> OpenPlan:
+        """Return a plan that takes its next input, as its file has it now.
+
+        Raises:
+            errors.NotFound, errors.Conflict: there is no such plan, or its file cannot be read.
+            errors.NoRoom: it cannot be written now.
+            errors.Unavailable: `planner_broken`.
+        """
+        self._inputs.begins.add(session_id)
+        self._inputs.broken.pop(session_id, None)
+        while True:
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            kept = await self._repository.get(session_id)
+            known = waiting.open if waiting is not None else None
+            if known is not None and known.plan == kept:
+                return known
+            if waiting is None:
+                await self._plan_runs.ensure(kept)
+            else:
+                self._refuse(session_id, waiting)
+                waiting.open = None
+                waiting.bell.set()
+            await self._news(session_id, news)
+
+    async def shown(self, session_id: str) -> OpenPlan:
+        """Return a plan once its run has written its file; as `opened`, of a plan that has just been made."""
+        while True:
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            if waiting is not None and waiting.open is not None:
+                return waiting.open
+            if waiting is not None:
+                self._refuse(session_id, waiting)
+            await self._news(session_id, news)
+
+    async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
+        """Return the plan that comes of an input, as its file has it then.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.NoRoom, errors.Unavailable: as `opened`.
+        """
+        while not following.done():
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            if waiting is not None and waiting.key != opened.key and waiting.open is None:
+                await self._repository.get(session_id)
+                self._refuse(session_id, waiting)
+            if not following.done():
+                await self._news(session_id, news)
+        return following.result()
+
+    def _refuse(self, session_id: str, waiting: Waiting) -> None:
+        self.check(session_id)
+        if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
+            raise errors.DiskFull(f"it cannot be written down now: {waiting.fault.message}")
+
+    async def _news(self, session_id: str, news: asyncio.Event) -> None:
+        run_id = self._plan_runs.run_id(session_id)
+        if self._lacks_space(run_id):
+            number = self._engine.change_number(run_id)
+            await self._engine.wake(run_id)
+            await aio.wait_first(self._engine.changed(run_id, number), self._inputs.stopped.wait())
+            if self._lacks_space(run_id):
+                raise errors.DiskFull("it cannot be written down now")
+            return
+        number, view = self._engine.change_number(run_id), self._engine.view(run_id)
+        if view is not None and view.status is states.RunState.PAUSED:
+            await self._plan_runs.renew(await self._repository.get(session_id))
+            return
+        await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
+        if self._inputs.stopped.is_set():
+            raise errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
+
+    def _lacks_space(self, run_id: str) -> bool:
+        view = self._engine.view(run_id)
+        return view is not None and view.reason == errors.StorageFault.default_code
+
+    def _wake(self, session_id: str, *, begins: bool) -> None:
+        if not self._works:
+            return
+        if begins:
+            self._inputs.begins.add(session_id)
+        self._inputs.broken.pop(session_id, None)
+        if (waiting := self._inputs.waiting.get(session_id)) is not None:
+            waiting.bell.set()
+            return
+        self._begin(self._ensured(session_id), session_id)
 
     def _note(self, start: runs.RunStart) -> None:
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):
             self._wake(start.session_id, begins=self._serves)
 
+    def _begin(self, work: Any, session_id: str) -> None:
+        task = asyncio.create_task(work, name=f"plan {session_id}")
+        self._tasks.add(task)
+        task.add_done_callback(lambda over: self._ended(session_id, over))
+
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._broken[session_id] = error
-            facts = {"session_id": session_id}
-            self._repository.tell(session_id)
-            _log.critical("the planner broke over %s", session_id or "all plans", exc_info=error, extra=facts)
+        if error is not None and not isinstance(error, errors.InterruptionFault):
+            self._inputs.note_broken(session_id, error)
 
-    # -- what an earlier life has left
+    # -- what an earlier process has left
 
-    async def _look(self) -> None:
+    async def _look_through(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while self._works:
             try:
-                await self._look_through()
+                await self._wake_all()
             except errors.StorageFault as fault:
                 _log.error("plans not listed: %s", fault.message, extra={"code": fault.code})
                 with contextlib.suppress(errors.StorageFault):
                     # The others need not wait for a file that cannot be read now.
-                    await self._look_through(partial=isinstance(fault, errors.Unreadable))
+                    await self._wake_all(partial=isinstance(fault, errors.Unreadable))
                 await self._clock.sleep(pause)
-                pause = _longer(pause)
+                pause = longer(pause)
             else:
                 return
 
-    async def _look_through(self, *, partial: bool = False) -> None:
+    async def _wake_all(self, *, partial: bool = False) -> None:
         cursor: tuple[str, str] | None = None
         while True:
             page = await self._repository.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
@@ -177,104 +229,28 @@ class Planner:
                 return
             cursor = (page[-1].created_at, page[-1].session_id)
 
-    # -- the work on one plan
-
-    async def _work(self, session_id: str, worker: _Worker) -> None:
+    async def _ensured(self, session_id: str) -> None:
         pause: float | None = None
-        try:
-            while self._works:
-                worker.bell.clear()
-                try:
-                    plan = await self._pass(session_id, worker)
-                except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
-                    pause = _hindered(session_id, error, pause)
-                else:
-                    pause = None
-                    if plan is None or (_is_over(plan, worker) and not worker.bell.is_set()):
-                        return
-                    self._watch(worker, plan)
-                await self._rest(worker, pause)
-        except errors.InterruptionFault:
-            # The engine stops: its runs go on at the next start, and so does the plan.
-            _log.info("the plan goes on at the next start", extra={"session_id": session_id})
-        finally:
-            del self._workers[session_id]
-            await _given_up(worker)
+        while self._works:
+            try:
+                plan = await self._repository.find(session_id)
+                if plan is not None:
+                    await self._plan_runs.ensure(plan)
+                    await self._until_waiting(session_id)
+            except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
+                pause = self._inputs.hindered(session_id, error, pause)
+                await aio.wait_first(self._clock.sleep(pause), self._inputs.stopped.wait())
+            else:
+                return
 
-    async def _pass(self, session_id: str, worker: _Worker) -> plans.Plan | None:
-        endings = {run_id: await worker.watches.pop(run_id) for run_id in _over(worker)}
-        asked = worker.watches.keys() & worker.rests.keys()
-        worker.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
-        async with self._passes, self._repository.turn(session_id):
-            return await self._advance.advance(session_id, endings, begins=worker.begins, resting=worker.resting)
+    async def _continued(self, session_id: str) -> None:
+        await self._plan_runs.ended(session_id)
+        await self._ensured(session_id)
 
-    def _watch(self, worker: _Worker, plan: plans.Plan) -> None:
-        wanted = advancing.running(plan)
-        for run_id in worker.watches.keys() - set(wanted):
-            worker.watches.pop(run_id).cancel()
-        for run_id in wanted:
-            if run_id not in worker.watches:
-                worker.watches[run_id] = asyncio.create_task(self._facts.ending(run_id), name=f"watch {run_id}")
-        for known in worker.rests.values():
-            known.cancel()
-        worker.rests = {
-            run_id: asyncio.create_task(self._facts.rests_otherwise(run_id, run_id in worker.resting))
-            for run_id in (wanted if _lacks_room(plan) and worker.begins else ())
-        }
-
-    async def _rest(self, worker: _Worker, pause: float | None) -> None:
-        waits: list[Awaitable[object]] = [worker.bell.wait(), self._stopped.wait()]
-        if pause is not None:
-            waits.append(self._clock.sleep(pause))
-        elif worker.watches:
-            watches = [*worker.watches.values(), *worker.rests.values()]
-            waits.append(asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED))
-        await aio.wait_first(*waits)
-
-
-def _is_over(plan: plans.Plan, worker: _Worker) -> bool:
-    return rules.at_rest(plan) or not (worker.begins or advancing.running(plan))
-
-
-def _over(worker: _Worker) -> list[str]:
-    return [run_id for run_id, watch in worker.watches.items() if watch.done()]
-
-
-def _lacks_room(plan: plans.Plan) -> bool:
-    running = plan.status is plans.PlanState.RUNNING
-    return running and any(task.status is plans.TaskState.PENDING for task in plan.tasks)
-
-
-async def _given_up(worker: _Worker) -> None:
-    watches = [*worker.watches.values(), *worker.rests.values()]
-    for watch in watches:
-        watch.cancel()
-    await asyncio.gather(*watches, return_exceptions=True)
-
-
-def _hindered(session_id: str, error: errors.ControlRoomError | errors.Fault, pause: float | None) -> float:
-    """Tell why a plan cannot go on, and return the pause before it is tried again.
-
-    Args:
-        pause: The one before; None: it could go on until now.
-    """
-    facts = {"session_id": session_id, "code": error.code}
-    if error.code == plan_stores.CHANGED:
-        # What was begun meanwhile is found again by its key.
-        _log.info("%s; it is read again", error.message, extra=facts)
-        return 0.0
-    if error.code == plan_stores.DAMAGED:
-        if not pause:
-            _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
-    elif isinstance(error, errors.Conflict):
-        raise error
-    else:
-        _log.warning("the plan waits: %s", error.message, extra=facts)
-    return _longer(pause)
-
-
-def _longer(pause: float | None) -> float:
-    return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS
+    async def _until_waiting(self, session_id: str) -> None:
+        # A run that an older version began may have to be made anew first.
+        while self._works and session_id not in self._inputs.waiting:
+            await self._news(session_id, self._repository.news(session_id))
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:

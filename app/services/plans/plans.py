@@ -9,16 +9,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from app import errors
-from app.domain import plan_stores, plans
+from app.domain import inputs, plain, plans
+from app.flows.session_plan import rules, transitions
 from app.services import faults
-from app.services.plans import edits, rules, transitions
+from app.services.plans import edits
 from app.services.plans.adopt_tasks import Chief
-from app.services.plans.advancing import Advance
 from app.services.plans.making import Maker
+from app.services.plans.plan_inputs import OpenPlan
+from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
 from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit
+from app.services.plans.settling import Settler
 from app.services.plans.waiting import Waiter
+
+_AUTHOR = "user"
+"""Author of what is asked of a plan."""
 
 _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
 
@@ -37,14 +43,16 @@ class Plans:
         repository: PlanRepository,
         maker: Maker,
         chief: Chief,
-        advance: Advance,
+        plan_runs: PlanRuns,
+        settler: Settler,
         planner: Planner,
         waiter: Waiter,
     ) -> None:
         self._repository = repository
         self._maker = maker
         self._chief = chief
-        self._advance = advance
+        self._plan_runs = plan_runs
+        self._settler = settler
         self._planner = planner
         self._waiter = waiter
 
@@ -64,13 +72,9 @@ class Plans:
                     if known is not None:
                         return _repeated(known, new)
                     if not await self._repository.was_removed(session_id):
-                        plan = await self._repository.make(
-                            await self._maker.plan(session_id, new, self._repository.now())
-                        )
-                        plan = await self._with_chief(plan)
-                        break
-        self._planner.look_at(session_id)
-        return Created(plan=plan, existed=False)
+                        plan = await self._maker.plan(session_id, new, self._repository.now())
+                        return Created(plan=await self._made(plan), existed=False)
+        raise AssertionError("there is always another id")
 
     async def delete(self, session_id: str, revision: int | None = None) -> None:
         """Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
@@ -79,11 +83,11 @@ class Plans:
         """
         with faults.as_errors():
             async with self._repository.turn(session_id):
-                if not await self._repository.was_lost(session_id):
-                    plan = await self._repository.get(session_id)
-                    rules.expect(plan, revision)
-                    transitions.expect_rest(await self._advance.settled(plan))
-                await self._repository.remove(session_id)
+                if await self._repository.was_lost(session_id):
+                    await self._repository.remove(session_id)
+                    self._planner.look_at(session_id)
+                else:
+                    await self._removed(session_id, revision)
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """Return a page of plans, newest first, and whether more follow."""
@@ -255,39 +259,63 @@ class Plans:
 
     # -- how it is done
 
+    async def _made(self, plan: plans.Plan) -> plans.Plan:
+        session_id = plan.session_id
+        self._planner.let_begin(session_id)
+        await self._plan_runs.make(plan)
+        while True:
+            opened = await self._planner.shown(session_id)
+            if not opened.plan.awaits_chief or opened.plan.chief_run_id is not None:
+                return opened.plan
+            await self._planner.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+
+    async def _removed(self, session_id: str, revision: int | None) -> None:
+        await self._repository.get(session_id)
+        while True:
+            try:
+                opened = await self._planner.opened(session_id)
+            except errors.NotFound:
+                if await self._repository.was_removed(session_id):
+                    # By an order that an earlier process took and could not carry out.
+                    return
+                raise
+            rules.expect(opened.plan, revision)
+            transitions.expect_rest(await self._settler.settled(opened.plan))
+            if await self._delivered(session_id, opened, {"kind": "delete"}):
+                await self._plan_runs.ended(session_id)
+                return
+            await self._planner.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
-        try:
-            with faults.as_errors():
-                async with self._repository.turn(session_id):
-                    plan = await self._changed(session_id, revision, change)
-        except errors.DiskFull:
-            # The file may have become what it was to become all the same.
-            self._planner.look_at(session_id)
-            raise
-        self._planner.look_at(session_id)
-        return plan
+        with faults.as_errors():
+            async with self._repository.turn(session_id):
+                return await self._changed(session_id, revision, change)
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         while True:
-            kept = await self._repository.get(session_id)
-            rules.expect(kept, revision)
-            made = change(await self._advance.settled(kept), self._repository.now())
+            opened = await self._planner.opened(session_id)
+            rules.expect(opened.plan, revision)
+            made = change(await self._settler.settled(opened.plan), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
-            try:
-                return await self._repository.write(kept, changed)
-            except errors.Conflict as error:
-                # Its file was changed by hand since it was read, and is what the change builds on now.
-                if error.code != plan_stores.CHANGED:
-                    raise
+            renewed = rules.renewed(opened.plan, changed, self._repository.now())
+            if renewed is opened.plan:
+                return renewed
+            following = self._planner.inputs.following(session_id, opened)
+            delivered = await self._delivered(session_id, opened, {"kind": "change", "plan": renewed.to_json()})
+            plan = await self._planner.after(session_id, opened, following)
+            if delivered:
+                return plan
 
-    async def _with_chief(self, plan: plans.Plan) -> plans.Plan:
-        if not plan.awaits_chief:
-            return plan
+    async def _delivered(self, session_id: str, opened: OpenPlan, value: plain.Json) -> bool:
+        """Deliver an input that was made on a plan as it is shown; false where another input came first."""
+        delivery = inputs.Delivery(value=value, author=_AUTHOR)
         try:
-            return await self._advance.advance(plan.session_id, {}) or plan
-        except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault):
-            # The plan is made; the planner asks the chief as soon as that can be.
-            return plan
+            await self._plan_runs.deliver(session_id, opened.key, delivery)
+        except (errors.Conflict, errors.NotFound) as error:
+            if error.code not in ("input_decided", "input_not_found"):
+                raise
+            return False
+        return True
 
     def _ready(self, move: Callable[[plans.Plan, str], plans.Plan]) -> Callable[[plans.Plan, str], plans.Plan]:
         def made(plan: plans.Plan, at: str) -> plans.Plan:
@@ -302,7 +330,7 @@ class Plans:
             return self._ready(transitions.started)(plan, at)
         self._chief.check()
         run_id = plan.chief_run_id
-        if run_id is not None and not await self._advance.sent_on(run_id):
+        if run_id is not None and not await self._settler.sent_on(run_id):
             run_id = None
         return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, chief_run_id=run_id, error=None)
 
@@ -319,7 +347,7 @@ class Plans:
         run_id = rules.the_task(changed, task_id).run_id
         if run_id is None:
             return changed
-        if await self._advance.sent_on(run_id):
+        if await self._settler.sent_on(run_id):
             sent_on.add(run_id)
             return changed
         return transitions.retried(plan, task_id, at, fresh=True)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from app import clock, errors
 from app.domain import issues, plain, plan_stores, plans
 from app.services import requests
-from app.services.plans import failure_issues, rules
+from app.services.plans import failure_issues
 
 _log = logging.getLogger(__name__)
 
@@ -85,8 +85,8 @@ class PlanRepository:
         self.tell(plan.session_id)
         return plan
 
-    async def write(self, known: plans.Plan, changed: plans.Plan) -> plans.Plan:
-        """Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
+    async def write(self, known: plans.Plan, renewed: plans.Plan) -> None:
+        """Keep a changed plan in place of the one that is known; done once it is durable.
 
         Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out; those of
         tasks that are done since are closed.
@@ -95,9 +95,6 @@ class PlanRepository:
             errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
             errors.StorageFault: something could not be made durable.
         """
-        renewed = rules.renewed(known, changed, self.now())
-        if renewed is known:
-            return known
         for issue in _new_troubles(known, renewed, self._masker):
             await self._open(issue)
         for task in _newly_done(known, renewed):
@@ -107,7 +104,6 @@ class PlanRepository:
         finally:
             # Even if it is not certain what the file holds now, it may be something new.
             self.tell(renewed.session_id)
-        return renewed
 
     async def remove(self, session_id: str) -> None:
         """Remove a plan for good.

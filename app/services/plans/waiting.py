@@ -6,9 +6,10 @@ import asyncio
 
 from app import clock
 from app.domain import plans
+from app.flows.session_plan import rules
 from app.services import aio
-from app.services.plans import advancing, rules
 from app.services.plans.facts import Facts
+from app.services.plans.plan_inputs import running
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
 from app.services.runs import Runs
@@ -65,7 +66,7 @@ class Waiter:
                 news = self._repository.news(session_id)
                 plan = await self._repository.get(session_id)
                 self._planner.check(session_id)
-                changes = [(run_id, self._facts.number(run_id)) for run_id in advancing.running(plan)]
+                changes = [(run_id, self._facts.number(run_id)) for run_id in running(plan)]
                 if released.done() or not self._planner.works or await self._rests(plan):
                     return plan
                 await aio.wait_first(
@@ -77,10 +78,10 @@ class Waiter:
     async def _rests(self, plan: plans.Plan) -> bool:
         if rules.at_rest(plan):
             return True
-        running = advancing.running(plan)
-        if not running or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):
+        under_way = running(plan)
+        if not under_way or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):
             return False
-        for run_id in running:
+        for run_id in under_way:
             if not await self._facts.rests(run_id):
                 return False
         return True

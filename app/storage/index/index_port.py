@@ -210,6 +210,8 @@ def age(run: stores.RunSummary) -> tuple[str, str]:
 def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
     """Tell whether a run is among those that a query means, whatever its limit."""
     wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
+    if runs.is_internal(run.run_id):
+        return False
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
         return False
     if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:

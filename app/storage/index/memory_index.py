@@ -112,7 +112,8 @@ class MemoryIndex:
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state."""
-        return dict(Counter(run.summary.status for run in self._runs.values()))
+        shown = (run.summary for run in self._runs.values() if not runs.is_internal(run.summary.run_id))
+        return dict(Counter(summary.status for summary in shown))
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """Note where receipts lie."""

@@ -40,7 +40,7 @@ def begun_by(folder: Path, project: programs.Project, step: str) -> processes.St
 
 def started(folder: Path) -> list[tuple[int, str]]:
     """Return task and id of every run there is."""
-    files = (folder / ".control-room" / "runs").glob("[!.]*/start.json")
+    files = (folder / ".control-room" / "runs").glob("[0-9]*/start.json")
     found = [json.loads(file.read_text()) for file in files]
     return sorted((start["session_plan_task_id"], start["run_id"]) for start in found)
 

@@ -33,8 +33,8 @@ SAMPLE = (
     ("storage.plan.after_rename", 4),
     ("storage.plan.before_write", 5),
     ("storage.plan.before_write", 9),
-    ("storage.create.before_rename", 2),
-    ("storage.create.after_row", 3),
+    ("storage.create.before_rename", 3),
+    ("storage.create.after_row", 4),
 )
 
 
@@ -94,7 +94,7 @@ def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
 def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) -> None:
     """Killed when a task is written down as begun and its run is not there, the next service makes that run, once."""
     project = working.make_project(tmp_path / "project")
-    assert dies(project, "storage.create.before_rename:1")
+    assert dies(project, "storage.create.before_rename:2")
     begun = working.kept(project)["tasks"][0]
     runs = working.runs_of(project)
     left = working.through(project)
@@ -107,7 +107,7 @@ def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) ->
 def test_between_the_run_and_its_name_in_the_plan(tmp_path: Path, undisturbed: Left) -> None:
     """Killed when the run is there and the plan does not name it yet, the next service finds that run."""
     project = working.make_project(tmp_path / "project")
-    assert dies(project, "storage.create.after_row:1")
+    assert dies(project, "storage.create.after_row:2")
     begun = working.kept(project)["tasks"][0]
     ((_, run_id),) = _made(project)
     left = working.through(project)
@@ -118,7 +118,7 @@ def test_between_the_run_and_its_name_in_the_plan(tmp_path: Path, undisturbed: L
 
 
 def _made(project: Path) -> list[tuple[int, str]]:
-    folders = (project / ".control-room" / "runs").glob("[!.]*/start.json")
+    folders = (project / ".control-room" / "runs").glob("[0-9]*/start.json")
     found = [json.loads(file.read_text()) for file in folders]
     return [(start["session_plan_task_id"], start["run_id"]) for start in found]
 

@@ -144,8 +144,8 @@ def kept(project: Path) -> Plan:
 
 
 def runs_of(project: Path) -> dict[tuple[int | None, str], dict[str, Any]]:
-    """Return the manifest of every run, by its task and its id."""
-    folders = (project / ".control-room" / "runs").glob("[!.]*")
+    """Return the manifest of every run but the plan's own, by its task and its id."""
+    folders = (project / ".control-room" / "runs").glob("[0-9]*")
     found = {folder.name: json.loads((folder / "run.json").read_text()) for folder in folders}
     return {(run["task"]["session_plan_task_id"], run_id): run for run_id, run in found.items()}
 

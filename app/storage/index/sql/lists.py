@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select, tu
 from app.domain import states
 from app.engine import stores
 from app.storage.index import index_port
-from app.storage.index.sql.rows import LABELS, ROW, RUNS, UNFINISHED, summaries
+from app.storage.index.sql.rows import LABELS, ROW, RUNS, SHOWN, UNFINISHED, summaries
 from app.storage.index.sql.sessions import ReadSession
 
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
@@ -69,7 +69,7 @@ def _asked(query: stores.RunQuery) -> Iterator[tuple[str, Any]]:
 def _page(asked: frozenset[str], leader: str | None) -> Select[Any]:
     # There are some hundred kinds of pages, and building one costs more than executing it.
     leading = LABELS if leader == "label" else RUNS
-    found = ROW.where(*_filters(asked, leader), *_span(asked, leading))
+    found = ROW.where(*_filters(asked, leader), *_span(asked, leading), SHOWN)
     if leader == "label":
         found = found.select_from(LABELS.join(RUNS, RUNS.c.run_id == LABELS.c.run_id))
     return found.order_by(leading.c.created_at.desc(), leading.c.run_id.desc()).limit(bindparam("most"))

@@ -26,7 +26,7 @@ from app.engine import stores
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql import receipts
-from app.storage.index.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SUMMARY, UNFINISHED, indexed
+from app.storage.index.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SHOWN, SUMMARY, UNFINISHED, indexed
 from app.storage.index.sql.sessions import ReadSession, WriteSession
 
 TABLES = (LABELS, RUNS, RECEIPTS, ISSUES)
@@ -135,7 +135,7 @@ def run_ids(session: ReadSession) -> set[str]:
 
 def count_by_status(session: ReadSession) -> dict[str, int]:
     """Return how many runs are in each state."""
-    rows = session.rows(select(RUNS.c.status, func.count()).group_by(RUNS.c.status))
+    rows = session.rows(select(RUNS.c.status, func.count()).where(SHOWN).group_by(RUNS.c.status))
     return {row[0]: row[1] for row in rows}
 
 

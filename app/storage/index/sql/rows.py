@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, bindparam, literal_column, select
 
-from app.domain import states
+from app.domain import runs, states
 from app.engine import stores
 from app.storage.index.index_port import IndexedRun
 from app.storage.index.sql.sessions import ReadSession
@@ -36,6 +36,9 @@ ROW = select(*(RUNS.c[name] for name in SUMMARY), RUNS.c.idempotency_key, RUNS.c
 
 UNFINISHED: ColumnElement[bool] = RUNS.c.status.not_in(_FINISHED)
 """Holds for the runs that have not ended."""
+
+SHOWN: ColumnElement[bool] = RUNS.c.run_id.not_like(f"{runs.INTERNAL_PREFIX.replace('_', '/_')}%", escape="/")
+"""Holds for the runs that lists and counts show."""
 
 _LABELS_OF = select(LABELS.c.run_id, LABELS.c.name, LABELS.c.value).where(
     LABELS.c.run_id.in_(bindparam("of_runs", expanding=True))

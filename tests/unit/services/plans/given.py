@@ -7,7 +7,7 @@ from typing import Any
 from app import errors
 from app.domain.plans import Plan, PlanState, Task, TaskState
 from app.domain.states import RunState
-from app.services.plans import rules
+from app.flows.session_plan import rules
 
 AT = "2026-02-10T14:30:00.000Z"
 LATER = "2026-02-10T14:31:00.000Z"

@@ -16,7 +16,8 @@ from app import errors
 from app.domain import plain, plan_files
 from app.domain.plans import PLAN_MOVES, TASK_MOVES, Plan, PlanState, Task, TaskState
 from app.domain.states import RunState
-from app.services.plans import edits, rules, transitions
+from app.flows.session_plan import rules, transitions
+from app.services.plans import edits
 from tests.unit.services.plans.given import ERROR, LATER, asking, fact, task
 
 ROOM = 2

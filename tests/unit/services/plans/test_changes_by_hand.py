@@ -11,7 +11,7 @@ import pytest
 
 from app import clock, errors
 from app.domain import plans
-from app.services.plans import planner, requests
+from app.services.plans import plan_inputs, requests
 from tests.unit.services.plans import plan_harness
 from tests.unit.services.plans.plan_harness import task
 from tests.unit.worker import pools
@@ -68,10 +68,20 @@ async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_h
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_who_has_seen_another_revision_is_told(harness: plan_harness.Harness, point: str) -> None:
-    """A request that names a revision is refused where the file has come to say another one meanwhile."""
+async def test_an_order_that_is_journalled_counts(harness: plan_harness.Harness, point: str) -> None:
+    """An edit that comes when an order's line is written, and its file is not, is merged; both count."""
     session_id = await harness.create(task("sweep room 1"))
     at_next(harness, point, meddle(harness, session_id, lambda content: content.update(revision=7)))
+    changed = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
+
+    assert (changed.revision, changed.tasks[0].dod) == (8, "it shines")
+    assert await harness.show(session_id) == changed
+
+
+async def test_who_has_seen_another_revision_is_told(harness: plan_harness.Harness) -> None:
+    """A request that names a revision is refused where the file has come to say another one before."""
+    session_id = await harness.create(task("sweep room 1"))
+    meddle(harness, session_id, lambda content: content.update(revision=7))()
     with pytest.raises(errors.Conflict) as refused:
         await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
 
@@ -185,7 +195,7 @@ async def test_a_file_that_breaks_meanwhile_stays(
         await harness.rested(session_id)
     for _ in range(5):
         await pools.idle()
-        time.advance(planner.LONGEST_PAUSE_SECONDS)
+        time.advance(plan_inputs.LONGEST_PAUSE_SECONDS)
 
     assert told.value.code == "plan_damaged"
     assert harness.store.disk.read(path) == b"{"

@@ -9,7 +9,8 @@ import pytest
 
 from app import errors
 from app.domain.plans import Plan, PlanState, Scoping, TaskState
-from app.services.plans import edits, requests, rules, transitions
+from app.flows.session_plan import rules, transitions
+from app.services.plans import edits, requests
 from tests.unit.services.plans.given import LATER, asking, done, failed, plan, running, states, task, told
 
 DRAFT = PlanState.DRAFT

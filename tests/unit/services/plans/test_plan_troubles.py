@@ -9,7 +9,7 @@ import pytest
 
 from app import clock, errors
 from app.domain import plans
-from app.services.plans import planner, requests
+from app.services.plans import plan_inputs, requests
 from app.storage import memory_store
 from tests.unit.services.plans import plan_harness
 from tests.unit.services.plans.plan_harness import task
@@ -74,7 +74,7 @@ async def test_a_plan_goes_on_when_there_is_room_again(harness: plan_harness.Har
     harness.toolbox.release(1)
     for _ in range(8):
         await pools.idle()
-        advance(harness, planner.LONGEST_PAUSE_SECONDS)
+        advance(harness, plan_inputs.LONGEST_PAUSE_SECONDS)
     await pools.idle()
 
     assert len(await harness.runs()) == 1
@@ -120,7 +120,7 @@ async def test_the_pauses_grow_to_a_limit(harness: plan_harness.Harness, caplog:
 
     harness.store.plans.get = get  # type: ignore[method-assign, assignment]
     harness.application.planner.look_at(session_id)
-    with caplog.at_level(logging.WARNING, "app.services.plans.planner"):
+    with caplog.at_level(logging.WARNING, "app.services.plans.plan_inputs"):
         for _ in range(100):
             await pools.idle()
             advance(harness, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -437,15 +438,14 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
     """What nobody expected is logged, makes the service unready and ends the waiting; other plans go on."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
-    find, broken = harness.store.plans.get, RuntimeError("it broke")
+    look, broken = harness.application.planner.inputs._look, RuntimeError("it broke")
 
-    async def get(wanted: str) -> plans.Plan | None:
-        task_name = getattr(asyncio.current_task(), "get_name", str)()
-        if wanted == session_id and task_name.startswith("plan "):
+    async def fail(plan: plans.Plan, *given: Any) -> Any:
+        if plan.session_id == session_id:
             raise broken
-        return await find(wanted)
+        return await look(plan, *given)
 
-    harness.store.plans.get = get  # type: ignore[method-assign, assignment]
+    harness.application.planner.inputs._look = fail  # type: ignore[method-assign, assignment]
     await harness.application.plans.start(session_id)
     with pytest.raises(errors.Unavailable) as told:
         await harness.rested(session_id)
@@ -457,7 +457,7 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
     assert any(record.levelname == "CRITICAL" and session_id in record.getMessage() for record in caplog.records)
     assert (await harness.rested(other)).status is plans.PlanState.DONE
 
-    harness.store.plans.get = find  # type: ignore[method-assign]
+    harness.application.planner.inputs._look = look  # type: ignore[method-assign]
     await harness.application.plans.start(session_id)
     await harness.application.plans.pause(session_id)
     await harness.application.plans.resume(session_id)

@@ -9,7 +9,7 @@ import pytest
 from app import errors
 from app.domain.plans import PlanState, TaskState
 from app.domain.states import RunState
-from app.services.plans import rules, transitions
+from app.flows.session_plan import rules, transitions
 from tests.unit.services.plans.given import AT, ERROR, LATER, asking, done, fact, failed, plan, running, states, task
 
 

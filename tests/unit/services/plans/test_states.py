@@ -11,7 +11,8 @@ import pytest
 from app import errors
 from app.domain.plans import PLAN_MOVES, TASK_MOVES, Plan, PlanState, TaskState
 from app.domain.states import RunState
-from app.services.plans import edits, rules, transitions
+from app.flows.session_plan import rules, transitions
+from app.services.plans import edits
 from tests.unit.services.plans.given import ERROR, LATER, asking, done, fact, failed, plan, running, task
 
 DRAFT, APPROVED, RUNNING, PAUSED, DONE, FAILED = PlanState

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app import errors
 from app.domain import plain, plans
-from app.services.plans import rules
+from app.flows.session_plan import rules
 
 _AT_WORK = (plans.PlanState.RUNNING, plans.PlanState.FAILED, plans.PlanState.DONE)
 

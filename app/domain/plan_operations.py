@@ -1,0 +1,43 @@
+"""Operations of session plans: what a plan asks for beside its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app.domain import operations, plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask(operations.Operation):
+    """Start the run of a task, or find it by its key; the output is `{"run_id"}`."""
+
+    kind: ClassVar[str] = "plan_start_task"
+    idle: ClassVar[bool] = True
+
+    plan: plain.Json
+    """The plan with this task alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskChief(operations.Operation):
+    """Start the run in which the chief splits a plan's intent, or find it; the output is `{"run_id"}`."""
+
+    kind: ClassVar[str] = "plan_ask_chief"
+    idle: ClassVar[bool] = True
+
+    plan: plain.Json
+    """The plan, without tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeTasks(operations.Operation):
+    """Read the tasks that the chief's run made, with their recipes and arguments; the output is `{"tasks"}`."""
+
+    kind: ClassVar[str] = "plan_take_tasks"
+    idle: ClassVar[bool] = True
+
+    plan: plain.Json
+    """The plan, without tasks."""
+    run_id: str
+    """The chief's run."""

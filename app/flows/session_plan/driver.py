@@ -1,0 +1,191 @@
+"""The driver: everything that happens to a plan is an input, and what it starts are operations."""
+
+# Why: docs/decisions/0270.
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from app import errors
+from app.domain import library, operations, plain, plan_files, plan_operations, plans, records, runs, states
+from app.engine import ports
+from app.flows.session_plan import merging, rules, transitions
+from app.flows.session_plan.rules import RunFact
+
+NAME = "session_plan"
+"""Name of the driver, of its one recipe, and of the inputs of a plan."""
+
+MOST_INPUTS = 500
+"""Inputs after which a plan continues in a new journal."""
+
+
+class SessionPlan:
+    """The driver as the engine sees it."""
+
+    name: str = NAME
+    driver_version: int = 1
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """Return nothing: a plan refers to nothing before its tasks begin."""
+        return []
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """Return nothing: the whole plan is in the arguments."""
+        return {}
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Take inputs until the plan is deleted, or continues in a new journal."""
+        args: Mapping[str, Any] = ctx.run.args
+        course = _Course(ctx, plan_files.from_json(args["plan"]))
+        if args.get("adopted"):
+            course.on_file = course.plan
+        for number in itertools.count(1):
+            over = await course.take(number, last=number > MOST_INPUTS)
+            if over is not None:
+                return runs.Ending(reason=over)
+        raise AssertionError("there is always another number")
+
+
+class _Course:
+    def __init__(self, ctx: ports.Context, plan: plans.Plan) -> None:
+        self._ctx = ctx
+        self.plan = plan
+        """The plan as it is."""
+        self.on_file: plans.Plan | None = None
+        """What its file holds, as far as the journal tells; None before it is made."""
+
+    async def take(self, number: int, *, last: bool) -> str | None:
+        """Wait for an input and do what it says; return why the run is over, if it is."""
+        shown = {"plan": self.plan.to_json(), "on_file": sha256(self.on_file), "last": last}
+        record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
+        value, known = (await self._output(record))["value"], self.plan
+        if value["kind"] != "file":
+            # The file is written before anything else is taken.
+            self.on_file = self.plan
+        match value["kind"]:
+            case "change":
+                self.plan = plan_files.from_json(value["plan"])
+            case "file":
+                self._merge(plan_files.from_json(value["plan"]))
+            case "look":
+                await self._look(value, number, record.completed_at)
+                self.plan = rules.renewed(known, self.plan, record.completed_at)
+            case "delete":
+                return await self._remove(number)
+            case "continue":
+                return "continued"
+        return None
+
+    def _merge(self, theirs: plans.Plan) -> None:
+        base = self.plan if self.on_file is None or theirs.revision == self.plan.revision else self.on_file
+        self.on_file, self.plan = theirs, rules.settled(merging.merged(base, self.plan, theirs), {})
+
+    async def _remove(self, number: int) -> str:
+        shown = {"plan": self.plan.to_json(), "on_file": sha256(self.on_file), "removed": True}
+        await self._ctx.perform(f"removal#{number}", operations.Input(name=NAME, shown=shown))
+        return "deleted"
+
+    # -- what is seen of runs, and what begins then
+
+    async def _look(self, value: Mapping[str, Any], number: int, at: str) -> None:
+        facts = {run_id: _fact(each) for run_id, each in value["facts"].items()}
+        self.plan = rules.settled(self.plan, facts)
+        for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
+            if (known := self.plan.task(task.id)) is not None and not known.begun:
+                self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
+        self.plan = rules.settled(self.plan, {})
+        if not self.plan.tasks:
+            await self._hear_chief(facts, value["limit"] > 0, number, at)
+        elif value["limit"] > 0:
+            await self._begin(value["limit"], at)
+
+    async def _begin(self, limit: int, at: str) -> None:
+        unbegun = rules.unbegun(self.plan)
+        for task in rules.startable(self.plan, limit):
+            # Its run is made at the next look, when the file says that it begins.
+            self.plan = transitions.begun(self.plan, task.id, at)
+        for task in unbegun:
+            asked = plan_operations.StartTask(plan=_frame(self.plan, task))
+            record = await self._ctx.perform(f"task{task.id}.{task.attempt}", asked)
+            if record.done:
+                run_id = (await self._output(record))["run_id"]
+                self.plan = transitions.with_run(self.plan, task.id, run_id, at)
+            else:
+                self.plan = transitions.refused(self.plan, task.id, _error(record), record.completed_at)
+
+    # -- the chief
+
+    async def _hear_chief(self, facts: Mapping[str, RunFact], begins: bool, number: int, at: str) -> None:
+        run_id = self.plan.chief_run_id
+        if self.plan.awaits_chief and run_id is None:
+            if begins:
+                await self._ask_chief(number)
+            return
+        fact = facts.get(run_id or "")
+        if fact is None or not (self.plan.awaits_chief or self.plan.status is plans.PlanState.FAILED):
+            return
+        if not self.plan.awaits_chief:
+            # Somebody has sent its run on by hand.
+            if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
+                return
+            self.plan = transitions.asked_again(self.plan, at)
+        if fact.status is states.RunState.DONE:
+            await self._take_tasks(run_id or "", number)
+        elif fact.status is None or fact.status.finished:
+            self.plan = transitions.unplanned(self.plan, _why(run_id or "", fact), at)
+
+    async def _ask_chief(self, number: int) -> None:
+        asked = plan_operations.AskChief(plan=_frame(self.plan))
+        record = await self._ctx.perform(f"chief#{number}", asked)
+        if record.done:
+            self.plan = dataclasses.replace(self.plan, chief_run_id=(await self._output(record))["run_id"])
+        else:
+            self.plan = transitions.unplanned(self.plan, _error(record), record.completed_at)
+
+    async def _take_tasks(self, run_id: str, number: int) -> None:
+        asked = plan_operations.TakeTasks(plan=_frame(self.plan), run_id=run_id)
+        record = await self._ctx.perform(f"tasks#{number}", asked)
+        if not record.done:
+            self.plan = transitions.unplanned(self.plan, _error(record), record.completed_at)
+            return
+        output = await self._output(record)
+        found = plan_files.from_json({**_frame(self.plan), "tasks": output["tasks"]}).tasks
+        self.plan = transitions.planned(self.plan, found, record.completed_at)
+
+    async def _output(self, record: records.Record) -> Any:
+        if not record.done:
+            raise errors.RunFailed(f"{record.key} failed", code="plan_broken", causes=(record.key,), key=record.key)
+        return record.output if record.blob is None else await self._ctx.read(record.blob)
+
+
+def sha256(plan: plans.Plan | None) -> str | None:
+    """Return the hash by which a plan's content is compared, whoever wrote it and however."""
+    return None if plan is None else plain.sha256(plain.canonical(plan.to_json()))
+
+
+def _frame(plan: plans.Plan, *tasks: plans.Task) -> dict[str, plain.Json]:
+    alone = tuple(dataclasses.replace(task, deps=()) for task in tasks)
+    return dataclasses.replace(plan, tasks=alone).to_json()
+
+
+def _fact(value: Mapping[str, Any]) -> RunFact:
+    status = value["status"]
+    return RunFact(
+        status=None if status is None else states.RunState(status), error=value["error"], ended_at=value["ended_at"]
+    )
+
+
+def _error(record: records.Record) -> Mapping[str, plain.Json]:
+    assert record.error is not None
+    return {**record.error.to_json(), "key": None}
+
+
+def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+    if fact.error is not None:
+        return fact.error
+    outcome = "was deleted" if fact.status is None else f"is {fact.status}"
+    code = rules.RUN_DELETED if fact.status is None else f"run_{fact.status}"
+    return errors.RunFailed(f"the chief's run {run_id} {outcome}", code=code).to_json()

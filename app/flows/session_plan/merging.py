@@ -1,0 +1,74 @@
+"""Merging: a plan's file that a person has edited, put together with what the plan has become meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from app import errors
+from app.domain import plan_files
+from app.domain.plans import Plan, Task, TaskState
+
+T = TypeVar("T", Plan, Task)
+
+_PLAN_ASIDE = frozenset({"session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id"})
+_PROTECTED = ("status", "run_id", "earlier_runs", "attempt")
+"""Fields of a begun task that no edit changes."""
+
+
+def merged(base: Plan, ours: Plan, theirs: Plan) -> Plan:
+    """Return the plan with a person's edit of its file.
+
+    Args:
+        base: What the file held before the edit.
+        ours: The plan as it is now.
+        theirs: What the file holds now.
+    """
+    found = dataclasses.replace(_fields(base, ours, theirs), tasks=_tasks(base, ours, theirs))
+    try:
+        plan_files.from_json(found.to_json())
+    except errors.InputRefused:
+        # Both changes together make no plan, such as a dependency on a task that was removed: the person's edit counts.
+        found = dataclasses.replace(found, tasks=_tasks(ours, ours, theirs))
+    newest = max(ours.revision, theirs.revision)
+    is_theirs = dataclasses.replace(found, revision=theirs.revision, updated_at=theirs.updated_at) == theirs
+    if is_theirs:
+        return theirs
+    revision = newest + 1 if newest == theirs.revision else newest
+    return dataclasses.replace(found, revision=revision, updated_at=max(ours.updated_at, theirs.updated_at))
+
+
+def _fields(base: Plan, ours: Plan, theirs: Plan) -> Plan:
+    names = {each.name for each in dataclasses.fields(Plan)} - _PLAN_ASIDE
+    status = ours.status if theirs.status is base.status else theirs.status
+    return dataclasses.replace(_three_way(base, ours, theirs, names), status=status)
+
+
+def _tasks(base: Plan, ours: Plan, theirs: Plan) -> tuple[Task, ...]:
+    found = [_task(base.task(task.id), ours.task(task.id), task) for task in theirs.tasks if _stays(base, ours, task)]
+    known = {task.id for task in theirs.tasks}
+    return (*found, *(task for task in ours.tasks if task.id not in known and _is_kept(base, task)))
+
+
+def _stays(base: Plan, ours: Plan, theirs: Task) -> bool:
+    # A task that was removed here meanwhile comes back only if the person has changed it.
+    return ours.task(theirs.id) is not None or base.task(theirs.id) != theirs
+
+
+def _is_kept(base: Plan, task: Task) -> bool:
+    return base.task(task.id) is None or task.status is TaskState.RUNNING
+
+
+def _task(base: Task | None, ours: Task | None, theirs: Task) -> Task:
+    if ours is None:
+        return theirs
+    names = {each.name for each in dataclasses.fields(Task)}
+    found = _three_way(base or ours, ours, theirs, names)
+    if ours.status is TaskState.FAILED or ours.begun:
+        return dataclasses.replace(found, **{name: getattr(ours, name) for name in _PROTECTED})
+    return found
+
+
+def _three_way(base: T, ours: T, theirs: T, names: set[str]) -> T:
+    edited = {name: getattr(theirs, name) for name in names if getattr(theirs, name) != getattr(base, name)}
+    return dataclasses.replace(ours, **edited)

@@ -1,0 +1,66 @@
+"""Performers of what the driver of session plans asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app import errors
+from app.domain import plain, plan_files, plan_operations, plans, records, states
+from app.engine import ports
+from app.services.plans import tasks
+from app.services.plans.adopt_tasks import Chief
+from app.services.runs import Runs
+
+
+class PlanPerformer:
+    """Start the runs of tasks and of the chief, and read what the chief has made."""
+
+    def __init__(self, *, runs: Runs, chief: Chief) -> None:
+        self._runs = runs
+        self._chief = chief
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform one operation; a run that was made before is found by its key."""
+        operation: Any = call.operation
+        plan = plan_files.from_json(operation.plan)
+        match operation:
+            case plan_operations.StartTask():
+                return await _started(lambda: self._start(plan))
+            case plan_operations.AskChief():
+                return await _started(lambda: self._chief.start(plan))
+            case plan_operations.TakeTasks():
+                return await self._take(plan, operation.run_id)
+        raise TypeError(f"{operation.kind} is not an operation of plans")
+
+    async def _start(self, plan: plans.Plan) -> str:
+        return (await self._runs.start(tasks.run_request(plan, plan.tasks[0]))).run_id
+
+    async def _take(self, plan: plans.Plan, run_id: str) -> records.Result:
+        try:
+            found = await self._chief.tasks(plan, run_id)
+        except errors.InputRefused as error:
+            return _failed(error)
+        made: list[plain.Json] = [task.to_json() for task in found]
+        return records.Result(output={"tasks": made}, summary=f"{len(found)} tasks")
+
+
+async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:
+    try:
+        run_id = await start()
+    except (errors.DiskFull, errors.Unavailable) as error:
+        # The engine waits until there is room, as for its own writes.
+        raise errors.StorageFault(error.message, detail=error.detail) from error
+    except errors.ControlRoomError as error:
+        # A person may have changed by hand what a run was made of, which is found all the same.
+        made_before = error.detail.get("run_id") if error.code == "idempotency_conflict" else None
+        if not isinstance(made_before, str):
+            return _failed(error)
+        run_id = made_before
+    return records.Result(output={"run_id": run_id}, summary=run_id)
+
+
+def _failed(error: errors.ControlRoomError) -> records.Result:
+    refusal: Any = tasks.refusal(error)
+    told = records.StepError(code=error.code, message=error.message, detail=refusal["detail"])
+    return records.Result(status=states.StepState.FAILED, error=told)

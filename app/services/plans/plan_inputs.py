@@ -1,0 +1,309 @@
+"""The inputs of plans: what a plan's file and its runs give, while its run waits for an order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app import clock, errors
+from app.domain import plain, plan_files, plan_stores, plans, states
+from app.engine import ports, run_engine
+from app.flows.session_plan import driver, rules
+from app.services.plans.facts import Facts
+from app.services.plans.repository import PlanRepository
+from app.services.plans.scoping import Scoper
+
+FIRST_PAUSE_SECONDS = 1.0
+"""Time after which a plan is tried again that could not go on; it doubles from try to try."""
+
+LONGEST_PAUSE_SECONDS = 30.0
+"""Longest such time."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPlan:
+    """A plan whose run waits for its next input."""
+
+    key: str
+    """The input."""
+    plan: plans.Plan
+    """The plan as its file has it, too."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What is known of a plan while its run waits for an input."""
+
+    key: str = ""
+    """The input."""
+    open: OpenPlan | None = None
+    """The plan, once its file has it."""
+    bell: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when file and runs are to be looked at again."""
+    endings: dict[str, asyncio.Task[rules.RunFact]] = field(default_factory=dict)
+    """Runs whose ends are waited for."""
+    heard: dict[str, rules.RunFact] = field(default_factory=dict)
+    """Ends that came meanwhile."""
+    rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Runs that are watched for coming to rest, because tasks lack capacity."""
+    resting: frozenset[str] = frozenset()
+    """Those of them that waited for a person at the last look."""
+    fault: errors.ControlRoomError | errors.Fault | None = None
+    """Why the file cannot be read or written now."""
+
+
+class PlanInputs:
+    """Give the runs of plans their inputs from files and runs."""
+
+    def __init__(
+        self,
+        *,
+        repository: PlanRepository,
+        scoper: Scoper,
+        facts: Facts,
+        engine: run_engine.RunEngine,
+        clock: clock.Clock,
+    ) -> None:
+        self._repository = repository
+        self._scoper = scoper
+        self._facts = facts
+        self._engine = engine
+        self._clock = clock
+        self._following: dict[str, list[tuple[str, asyncio.Future[plans.Plan]]]] = {}
+        self._damaged: set[str] = set()
+        self.waiting: dict[str, Waiting] = {}
+        """Plans whose runs wait for an input."""
+        self.begins: set[str] = set()
+        """Plans whose tasks begin in this process."""
+        self.broken: dict[str, BaseException] = {}
+        """Plans on which the work has broken down."""
+        self.stopped = asyncio.Event()
+        """Set when nothing more is given."""
+        self.tell_full: Callable[[str], None] = lambda session_id: None
+        """Told of a plan whose journal is full."""
+
+    async def stop(self) -> None:
+        """Give nothing more."""
+        self.stopped.set()
+        for waiting in self.waiting.values():
+            await _given_up(waiting)
+            waiting.bell.set()
+
+    def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
+        """Return what will hold the plan that comes of an input; to be asked for before that is delivered."""
+        following: asyncio.Future[plans.Plan] = asyncio.get_running_loop().create_future()
+        self._following.setdefault(session_id, []).append((opened.key, following))
+        return following
+
+    def note_broken(self, session_id: str, error: BaseException) -> None:
+        self.broken[session_id] = error
+        self._repository.tell(session_id)
+        facts = {"session_id": session_id}
+        _log.critical("the planner broke over %s", session_id or "all plans", exc_info=error, extra=facts)
+
+    async def wait(self, call: ports.Call) -> plain.Json:
+        """Write a plan's file, and return the next input that the file or a run of the plan gives."""
+        shown: Any = getattr(call.operation, "shown", None)
+        plan = plan_files.from_json(shown["plan"])
+        waiting = self.waiting[plan.session_id] = Waiting(key=call.key)
+        pause: float | None = None
+        try:
+            while True:
+                waiting.bell.clear()
+                try:
+                    value = await self._next(plan, shown, waiting)
+                    pause = waiting.fault = None
+                except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
+                    pause = self.hindered(plan.session_id, error, pause)
+                    waiting.fault, value = error, None
+                    self._repository.tell(plan.session_id)
+                except errors.InterruptionFault:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a fault in one plan must not stop the others
+                    self.note_broken(plan.session_id, error)
+                    value, pause = None, None
+                if value is not None:
+                    return value
+                if not self.stopped.is_set():
+                    await self._rest(waiting, pause)
+                if self.stopped.is_set():
+                    # The engine cuts this off when it stops, too.
+                    await _given_up(waiting)
+                    await asyncio.Event().wait()
+        finally:
+            await _given_up(waiting)
+            if self.waiting.get(plan.session_id) is waiting:
+                del self.waiting[plan.session_id]
+
+    async def _next(self, plan: plans.Plan, shown: Any, waiting: Waiting) -> dict[str, plain.Json] | None:
+        if shown.get("removed"):
+            await self._repository.remove(plan.session_id)
+            return {"kind": "removed"}
+        edit = await self._published(plan, shown["on_file"])
+        if edit is not None:
+            return {"kind": "file", "plan": edit.to_json()}
+        if await self._repository.find(plan.session_id) is None:
+            waiting.open = None
+            self._repository.tell(plan.session_id)
+            return None
+        if shown["last"]:
+            self.tell_full(plan.session_id)
+            return {"kind": "continue"}
+        self._show(waiting, plan)
+        return await self._look(plan, waiting)
+
+    async def _published(self, plan: plans.Plan, on_file: str | None) -> plans.Plan | None:
+        """Write the plan's file; return what a person has made of it, if that is something else."""
+        found = await self._repository.find(plan.session_id)
+        if found is None:
+            if on_file is None and not await self._repository.was_lost(plan.session_id):
+                await self._repository.make(plan)
+            return None
+        if found == plan:
+            return None
+        if driver.sha256(found) != on_file:
+            return found
+        await self._repository.write(found, plan)
+        return None
+
+    async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:
+        begins = plan.session_id in self.begins and not self._engine.status().stopping and not self.stopped.is_set()
+        facts = await self._seen(plan, waiting)
+        if begins:
+            for run_id in running(plan):
+                await self._facts.take_up(run_id)
+        settled, unscoped = rules.settled(plan, facts), [task for task in plan.tasks if is_unscoped(task)]
+        limit = self._engine.status().limit + len(waiting.resting) if begins else 0
+        chief = _asks_chief(plan, facts, begins)
+        to_begin = begins and bool(rules.startable(settled, limit) or rules.unbegun(settled))
+        if settled == plan and not (unscoped or to_begin or chief):
+            self._watch(plan, waiting)
+            return None
+        scoped: plain.Json = None
+        if unscoped:
+            await self._scoper.settle()
+            scoped = (await asyncio.to_thread(self._scoped, plan, unscoped)).to_json()
+        return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
+
+    async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
+        waiting.heard.update(
+            {run_id: task.result() for run_id, task in waiting.endings.items() if task.done() and not task.cancelled()}
+        )
+        waiting.endings = {run_id: task for run_id, task in waiting.endings.items() if not task.done()}
+        asked = running(plan) if waiting.rests else []
+        waiting.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
+        facts = await self._facts.of(plan, waiting.heard)
+        if plan.chief_run_id is not None and not plan.tasks:
+            ending = waiting.heard.get(plan.chief_run_id)
+            facts[plan.chief_run_id] = await self._facts.of_run(plan.chief_run_id, ending=ending)
+        return facts
+
+    def _scoped(self, plan: plans.Plan, unscoped: list[plans.Task]) -> plans.Plan:
+        for task in unscoped:
+            plan = plan.with_task(self._scoper.scoped(plan, task))
+        return plan
+
+    def _watch(self, plan: plans.Plan, waiting: Waiting) -> None:
+        for run_id in running(plan):
+            if run_id not in waiting.endings:
+                waiting.endings[run_id] = asyncio.create_task(self._facts.ending(run_id), name=f"watch {run_id}")
+        for task in waiting.rests.values():
+            task.cancel()
+        lacks = _lacks_room(plan) and plan.session_id in self.begins
+        waiting.rests = {
+            run_id: asyncio.create_task(self._facts.rests_otherwise(run_id, run_id in waiting.resting))
+            for run_id in (running(plan) if lacks else ())
+        }
+
+    def hindered(self, session_id: str, error: errors.ControlRoomError | errors.Fault, pause: float | None) -> float:
+        """Log why a plan cannot go on, and return the pause before it is tried again.
+
+        Args:
+            pause: The one before; None: it could go on until now.
+        """
+        facts = {"session_id": session_id, "code": error.code}
+        if error.code == plan_stores.CHANGED:
+            _log.info("%s; it is read again", error.message, extra=facts)
+            return 0.0
+        if error.code == plan_stores.DAMAGED:
+            if session_id not in self._damaged:
+                _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
+            self._damaged.add(session_id)
+        elif isinstance(error, errors.Conflict):
+            raise error
+        else:
+            _log.warning("the plan waits: %s", error.message, extra=facts)
+        return longer(pause)
+
+    async def _rest(self, waiting: Waiting, pause: float | None) -> None:
+        watched = [*waiting.endings.values(), *waiting.rests.values()]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(waiting.bell.wait())]
+        if pause is not None:
+            waits.append(asyncio.ensure_future(self._clock.sleep(pause)))
+        try:
+            await asyncio.wait([*waits, *watched], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def _show(self, waiting: Waiting, plan: plans.Plan) -> None:
+        waiting.open = OpenPlan(key=waiting.key, plan=plan)
+        self._damaged.discard(plan.session_id)
+        for key, following in (known := self._following.pop(plan.session_id, [])):
+            if key != waiting.key and not following.done():
+                following.set_result(plan)
+        if left := [each for each in known if not each[1].done()]:
+            self._following[plan.session_id] = left
+        self._repository.tell(plan.session_id)
+
+
+def running(plan: plans.Plan) -> list[str]:
+    """Return the runs that a plan waits for."""
+    of_tasks = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
+    return [*of_tasks, *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else [])]
+
+
+def is_unscoped(task: plans.Task) -> bool:
+    """Tell whether nobody has looked yet which recipe does a task, as in plans written by hand."""
+    begun = task.begun or task.status is plans.TaskState.FAILED
+    return not begun and task.recipe_id is None and task.scoping_question is None
+
+
+def _asks_chief(plan: plans.Plan, facts: dict[str, rules.RunFact], begins: bool) -> bool:
+    if plan.tasks:
+        return False
+    if plan.chief_run_id is None:
+        return plan.awaits_chief and begins
+    fact = facts[plan.chief_run_id]
+    over = fact.status is None or fact.status.finished
+    if plan.awaits_chief:
+        return over
+    failed = fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED)
+    return plan.status is plans.PlanState.FAILED and plan.created_by == plans.BY_CHIEF and not failed
+
+
+def _lacks_room(plan: plans.Plan) -> bool:
+    is_running = plan.status is plans.PlanState.RUNNING
+    return is_running and any(task.status is plans.TaskState.PENDING for task in plan.tasks)
+
+
+def _told(fact: rules.RunFact) -> dict[str, plain.Json]:
+    status = None if fact.status is None else fact.status.value
+    return {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
+
+
+async def _given_up(waiting: Waiting) -> None:
+    watches = [*waiting.endings.values(), *waiting.rests.values()]
+    for watch in watches:
+        watch.cancel()
+    await asyncio.gather(*watches, return_exceptions=True)
+
+
+def longer(pause: float | None) -> float:
+    """Return the pause after another one; None: the first."""
+    return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS

@@ -1,0 +1,107 @@
+"""The runs that plans are: made from a plan's file, continued in a further run, and ended with the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+from weakref import WeakValueDictionary
+
+from app import clock, errors
+from app.domain import inputs, plain, plans, runs, states
+from app.engine import run_engine, stores
+from app.flows import session_plan
+
+_LONGEST = 50
+_DIGITS = 24
+
+
+class PlanRuns:
+    """Make and find the runs of plans."""
+
+    def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, clock: clock.Clock) -> None:
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._known: dict[str, str] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def run_id(self, session_id: str) -> str:
+        """Return the run that a plan is now, as far as it is known."""
+        return self._known.get(session_id) or _run_id(session_id, 1)
+
+    async def make(self, plan: plans.Plan) -> None:
+        """Make the run of a new plan, whose file it will write; where an earlier request made one, that is the plan.
+
+        Raises:
+            errors.NoRoom: the disk is full or failing.
+        """
+        await self._ensured(plan, adopted=False)
+
+    async def ensure(self, plan: plans.Plan) -> None:
+        """Let the run of a plan wait for its inputs; a plan without one that can continue gets one from its file.
+
+        Raises:
+            errors.NoRoom: the disk is full or failing.
+        """
+        await self._ensured(plan, adopted=True)
+
+    async def renew(self, plan: plans.Plan) -> None:
+        """Continue a plan in a further run from its file, because its run cannot continue."""
+        run_id = self.run_id(plan.session_id)
+        with contextlib.suppress(errors.WrongState):
+            await self._engine.cancel(run_id)
+        await self._engine.ended(run_id)
+        await self.ensure(plan)
+
+    async def ended(self, session_id: str) -> None:
+        """Wait until the present run of a plan has ended."""
+        await self._engine.ended(self.run_id(session_id))
+
+    async def deliver(self, session_id: str, key: str, delivery: inputs.Delivery) -> None:
+        """Deliver an input to the present run of a plan."""
+        await self._engine.deliver(self.run_id(session_id), key, delivery)
+
+    async def _ensured(self, plan: plans.Plan, *, adopted: bool) -> None:
+        async with self._locks.setdefault(plan.session_id, asyncio.Lock()):
+            run_id, exists = await self._find(plan.session_id)
+            if not exists:
+                await self._make(plan, run_id, adopted=adopted)
+            await self._engine.wake(run_id)
+
+    async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
+        args: dict[str, plain.Json] = {"plan": plan.to_json(), "adopted": adopted}
+        start = runs.RunStart(
+            run_id=run_id,
+            recipe_id=session_plan.NAME,
+            dialect=session_plan.NAME,
+            driver_version=session_plan.SessionPlan.driver_version,
+            created_at=clock.stamp(self._clock.now()),
+            recipe={},
+            recipe_sha256="",
+            args=args,
+            session_id=plan.session_id,
+        )
+        self._engine.expect(run_id)
+        await self._store.create(start)
+        self._known[plan.session_id] = run_id
+
+    async def _find(self, session_id: str) -> tuple[str, bool]:
+        """Return the run of a plan that has not ended, or the id of the next one."""
+        for number in itertools.count(1):
+            run_id = _run_id(session_id, number)
+            try:
+                row = await self._store.summary(run_id)
+            except errors.NotFound:
+                return run_id, False
+            if not states.RunState(row.status).finished:
+                self._known[session_id] = run_id
+                return run_id, True
+        raise AssertionError("there is always another number")
+
+
+def _run_id(session_id: str, number: int) -> str:
+    named = re.fullmatch(r"sp_[A-Za-z0-9_]+", session_id) and len(session_id) <= _LONGEST
+    stem = session_id if named else f"{runs.INTERNAL_PREFIX}h_{plain.sha256(session_id.encode())[:_DIGITS]}"
+    return stem if number == 1 else f"{stem}-{number}"

@@ -1,0 +1,189 @@
+"""The driver of session plans on the engine in memory: inputs in, plans and runs out, through any crash."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from app.domain import inputs, plan_files, plan_operations, plans, records, runs, states
+from app.domain.states import RunState
+from app.engine import ports, stores
+from app.flows import session_plan
+from app.flows.session_plan import driver
+from tests.unit.services.plans import given
+from tests.unit.worker import pools
+
+RUN = "sp_1"
+DRAFT = given.plan(given.task(1), given.task(2, 1), status=plans.PlanState.APPROVED)
+STARTED = dataclasses.replace(DRAFT, status=plans.PlanState.RUNNING, revision=2)
+
+
+class Performer:
+    """Start runs by name, and note for which tasks."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.refuses = False
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Start a task's run."""
+        operation: Any = call.operation
+        self.started.append(call.key)
+        if self.refuses:
+            error = records.StepError(code="unknown_recipe", message="there is no such recipe")
+            return records.Result(status=states.StepState.FAILED, error=error)
+        return records.Result(output={"run_id": f"run-{operation.plan['tasks'][0]['id']}"})
+
+
+async def opened() -> tuple[pools.Bench, Performer]:
+    """Open a bench with one plan, which waits for its first input."""
+    bench, performer = pools.Bench(), Performer()
+    bench.dialects = {session_plan.NAME: session_plan.SessionPlan()}  # type: ignore[dict-item]
+    bench.performers = {plan_operations.StartTask.kind: performer}
+    bench.pool = bench._new_pool()
+    await bench.open()
+    await bench.store.create(
+        runs.RunStart(
+            run_id=RUN,
+            recipe_id=session_plan.NAME,
+            dialect=session_plan.NAME,
+            driver_version=1,
+            created_at=pools.AT,
+            recipe={},
+            recipe_sha256="",
+            args={"plan": DRAFT.to_json()},
+        )
+    )
+    await woken(bench, 1)
+    return bench, performer
+
+
+async def woken(bench: pools.Bench, number: int) -> None:
+    """Load the plan's run, and wait until it waits for an input."""
+    await bench.pool.wake(RUN)
+    await bench.until(lambda: bench.pool._inputs.is_open(RUN, f"input#{number}"))
+
+
+async def deliver(bench: pools.Bench, number: int, **value: Any) -> plans.Plan:
+    """Deliver an input, and return the plan that comes of it."""
+    await bench.until(lambda: bench.pool._inputs.is_open(RUN, f"input#{number}"))
+    await pools.soon(bench.pool.deliver(RUN, f"input#{number}", inputs.Delivery(value=value)))
+    await bench.until(lambda: bench.pool._inputs.is_open(RUN, f"input#{number + 1}"))
+    return shown(bench, number + 1)
+
+
+def shown(bench: pools.Bench, number: int) -> plans.Plan:
+    """Return what the plan shows with an input."""
+    call: Any = bench.pool._inputs._open[RUN][f"input#{number}"].call
+    return plan_files.from_json(call.operation.shown["plan"])
+
+
+def look(*facts: tuple[str, RunState | None], limit: int = 8) -> dict[str, Any]:
+    """Return what is seen of runs."""
+    seen = {run_id: {"status": status, "error": None, "ended_at": given.LATER} for run_id, status in facts}
+    return {"kind": "look", "facts": seen, "limit": limit, "scoped": None}
+
+
+async def test_a_plan_from_its_start_to_its_end() -> None:
+    """A change makes the plan run, a look begins what is ready, the next one makes its run, and endings lead on."""
+    bench, performer = await opened()
+    assert await deliver(bench, 1, kind="change", plan=STARTED.to_json()) == STARTED
+
+    begun = await deliver(bench, 2, **look())
+    assert [(task.status.value, task.run_id, task.attempt) for task in begun.tasks] == [
+        ("running", None, 1),
+        ("blocked", None, 0),
+    ]
+    assert performer.started == []
+
+    named = await deliver(bench, 3, **look())
+    assert (performer.started, named.tasks[0].run_id) == (["task1.1"], "run-1")
+
+    await deliver(bench, 4, **look(("run-1", RunState.DONE)))
+    await deliver(bench, 5, **look())
+    ended = await deliver(bench, 6, **look(("run-2", RunState.FAILED)))
+
+    assert [task.status.value for task in ended.tasks] == ["done", "failed"]
+    assert ended.status is plans.PlanState.FAILED
+    assert [ended.revision, STARTED.revision] == [7, 2]
+    assert (await bench.store.list_runs(stores.RunQuery())) == []
+
+    await bench.close()
+
+
+async def test_nothing_begins_without_capacity_and_a_refused_run_fails_its_task() -> None:
+    """With a limit of zero a look only notes endings; a run that cannot be made fails its task with the reason."""
+    bench, performer = await opened()
+    performer.refuses = True
+    await deliver(bench, 1, kind="change", plan=STARTED.to_json())
+    assert (await deliver(bench, 2, **look(limit=0))).tasks == STARTED.tasks
+
+    await deliver(bench, 3, **look())
+    failed = await deliver(bench, 4, **look())
+
+    assert failed.tasks[0].error == {
+        "code": "unknown_recipe",
+        "message": "there is no such recipe",
+        "key": None,
+        "detail": {},
+    }
+    assert failed.status is plans.PlanState.FAILED
+
+    await bench.close()
+
+
+async def test_an_edit_of_the_file_is_merged() -> None:
+    """A person's edit that builds on an older file keeps what has happened since."""
+    bench, _ = await opened()
+    await deliver(bench, 1, kind="change", plan=STARTED.to_json())
+    await deliver(bench, 2, **look())
+    theirs = dataclasses.replace(STARTED, intent="tidy up")
+    merged = await deliver(bench, 3, kind="file", plan=theirs.to_json())
+
+    assert (merged.intent, merged.tasks[0].status) == ("tidy up", plans.TaskState.RUNNING)
+    assert merged.revision == 3
+
+    await bench.close()
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("delete", "deleted"), ("continue", "continued")])
+async def test_a_plan_ends_when_it_is_deleted_or_continued(kind: str, reason: str) -> None:
+    """A deletion ends the run once the file is removed; a full journal ends it, too, and nothing else does."""
+    bench, _ = await opened()
+    await pools.soon(bench.pool.deliver(RUN, "input#1", inputs.Delivery(value={"kind": kind})))
+    if kind == "delete":
+        await bench.until(lambda: bench.pool._inputs.is_open(RUN, "removal#1"))
+        await pools.soon(bench.pool.deliver(RUN, "removal#1", inputs.Delivery(value={"kind": "removed"})))
+
+    assert await pools.soon(bench.pool.ended(RUN)) is RunState.DONE
+    ended = (await bench.store.read(RUN)).decisions.ended
+    assert ended is not None
+    assert ended.ending is not None
+    assert ended.ending["reason"] == reason
+
+    await bench.close()
+
+
+async def test_a_restart_shows_what_was_shown() -> None:
+    """Killed after any input, the plan is as it was, and no run is made again."""
+    bench, performer = await opened()
+    steps = [{"kind": "change", "plan": STARTED.to_json()}, look(), look(), look(("run-1", RunState.DONE)), look()]
+    for number, value in enumerate(steps, 1):
+        before = await deliver(bench, number, **value)
+        await bench.crash()
+        await bench.restart()
+        await woken(bench, number + 1)
+
+        assert shown(bench, number + 1) == before
+
+    assert performer.started == ["task1.1", "task2.1"]
+
+    await bench.close()
+
+
+def test_a_plan_is_known_by_what_it_says() -> None:
+    """Two files that say the same have the same hash, however they are written."""
+    assert driver.sha256(DRAFT) == driver.sha256(plan_files.from_json(DRAFT.to_json()))
+    assert driver.sha256(None) is None

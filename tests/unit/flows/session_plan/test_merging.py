@@ -1,0 +1,89 @@
+"""Edits of a plan's file, put together with what the plan has become meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from app.domain.plans import Plan, PlanState, TaskState
+from app.flows.session_plan import merging
+from tests.unit.services.plans import given
+
+TWO = given.plan(given.task(1), given.task(2, 1), revision=3)
+
+
+def edited(plan: Plan, task_id: int, **fields: Any) -> Plan:
+    """Return a plan with other fields of one task."""
+    task = plan.task(task_id)
+    assert task is not None
+    return plan.with_task(dataclasses.replace(task, **fields))
+
+
+def test_an_edit_of_the_present_plan_is_taken_as_it_is() -> None:
+    """Where nothing has happened meanwhile, the file is the plan, its revision included."""
+    theirs = dataclasses.replace(edited(TWO, 2, description="sweep the attic"), other={"mood": "good"})
+
+    assert merging.merged(TWO, TWO, theirs) is theirs
+
+
+def test_both_changes_count() -> None:
+    """What the plan has become, and what a person has written into the file of before, are both in the plan."""
+    running = given.running(1)
+    ours = dataclasses.replace(TWO.with_task(running), revision=5, updated_at=given.LATER)
+    theirs = edited(TWO, 2, description="sweep the attic")
+    merged = merging.merged(TWO, ours, theirs)
+
+    assert merged.task(1) == running
+    assert merged.tasks[1].description == "sweep the attic"
+    assert (merged.revision, merged.updated_at) == (5, given.LATER)
+
+
+def test_what_has_begun_keeps_its_run() -> None:
+    """No edit changes status, run or earlier runs of a task that runs, is done or has failed; its words may change."""
+    for task in (given.running(1), given.done(1), given.failed(1)):
+        ours = TWO.with_task(dataclasses.replace(task, earlier_runs=("run-0",)))
+        theirs = edited(
+            ours, 1, status=TaskState.PENDING, run_id=None, earlier_runs=(), attempt=0, description="something else"
+        )
+        merged = merging.merged(ours, ours, theirs)
+        kept = merged.tasks[0]
+
+        assert (kept.status, kept.run_id, kept.earlier_runs, kept.attempt) == (task.status, "run-1", ("run-0",), 1)
+        assert kept.description == "something else"
+        assert merged.revision == ours.revision + 1
+
+
+def test_tasks_come_and_go() -> None:
+    """A task that a person removes is gone unless it runs; one that was added meanwhile stays."""
+    ours = given.plan(given.task(1), given.running(2), given.task(3), revision=4)
+    theirs = dataclasses.replace(TWO, tasks=(given.task(9),))
+    merged = merging.merged(TWO, ours, theirs)
+
+    assert [task.id for task in merged.tasks] == [9, 2, 3]
+
+
+def test_a_task_that_was_removed_meanwhile_stays_away() -> None:
+    """A task that the plan has lost comes back only where the person has changed it."""
+    ours = given.plan(given.task(1), revision=4)
+
+    assert [task.id for task in merging.merged(TWO, ours, edited(TWO, 1, dod="it shines")).tasks] == [1]
+    assert [task.id for task in merging.merged(TWO, ours, edited(TWO, 2, dod="it shines")).tasks] == [1, 2]
+
+
+def test_changes_that_make_no_plan_together() -> None:
+    """Where both changes together are no plan, such as a dependency on a task that is gone, the file counts."""
+    ours = given.plan(given.task(2), revision=4)
+    theirs = dataclasses.replace(edited(TWO, 2, deps=(1,), dod="it shines"), tasks=TWO.tasks)
+    theirs = dataclasses.replace(theirs, tasks=(given.task(1), given.task(2, 1, dod="it shines")))
+    merged = merging.merged(TWO, ours, theirs)
+
+    assert all(dep in {task.id for task in merged.tasks} for task in merged.tasks for dep in task.deps)
+
+
+def test_a_pause_by_hand_counts() -> None:
+    """The state that a person writes counts, and otherwise the one that the plan has come to."""
+    paused = dataclasses.replace(TWO, status=PlanState.PAUSED)
+    ours = dataclasses.replace(TWO.with_task(given.running(1)), revision=5)
+
+    assert merging.merged(TWO, ours, paused).status is PlanState.PAUSED
+    assert merging.merged(paused, ours, paused).status is PlanState.RUNNING

@@ -1,0 +1,204 @@
+"""Plans that continue: in a further run, from files that another version or a person wrote, and after edits by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.domain import plans
+from app.flows.session_plan import driver
+from tests.unit.services.plans import plan_harness
+from tests.unit.services.plans.plan_harness import task
+from tests.unit.worker import pools
+
+Harness = plan_harness.Harness
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
+    """Return a project for all desks."""
+    made = plan_harness.Place(tmp_path_factory.mktemp("place"))
+    made.project.say("chief*", text=plan_harness.says({"id": 1, "description": "sweep room 1"}))
+    return made
+
+
+async def lines(harness: Harness, run_id: str) -> list[str]:
+    """Return the keys of a journal's lines."""
+    return [record.key for record in (await harness.store.read(run_id)).records]
+
+
+async def test_a_full_journal_is_continued_in_a_further_run(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many inputs a plan goes on in another run, whose beginning is its file; nothing of it is done twice."""
+    monkeypatch.setattr(driver, "MOST_INPUTS", 4)
+    session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 6)))
+    plan = await harness.rested(session_id)
+
+    assert plan.status is plans.PlanState.DONE
+    assert len(harness.toolbox.performed) == 2 * 5
+    assert len(await harness.runs()) == 5
+    assert (await lines(harness, session_id))[-1] == "input#5"
+    assert (await harness.store.summary(session_id)).status == "done"
+    assert (await harness.store.summary(f"{session_id}-2")).dialect == "session_plan"
+
+    paused = await harness.application.plans.add_task(session_id, task("sweep room 6"))
+
+    assert paused.plan.status is plans.PlanState.PAUSED
+
+
+@pytest.mark.parametrize("point", ["run.before_ended", "run.after_ended", "storage.create.before_rename"])
+async def test_a_crash_while_it_continues(
+    place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Wherever a process dies between two runs of a plan, the next one continues it."""
+    monkeypatch.setattr(driver, "MOST_INPUTS", 3)
+    harness = await Harness(place).open()
+    session_id = await harness.create(task("sweep room 1"))
+    await harness.application.plans.approve(session_id)
+    await harness.application.plans.start(session_id)
+    await harness.rested(session_id)
+    await harness.crash()
+    await harness.restart()
+
+    assert (await harness.rested(session_id)).status is plans.PlanState.DONE
+    assert await harness.runs() == ["done"]
+
+    await harness.close()
+
+
+async def test_a_run_that_a_newer_driver_cannot_replay_is_made_anew(
+    place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that shows plans otherwise than the journal says continues them from their files, unasked."""
+    harness = await Harness(place).open()
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
+    await harness.crash()
+    monkeypatch.setattr(driver, "sha256", lambda plan: None if plan is None else f"2:{plan.revision}")
+    monkeypatch.setattr(driver, "NAME", driver.NAME)
+    harness.toolbox.release(1)
+    await harness.restart()
+    plan = await harness.rested(session_id)
+
+    assert (plan.status, [each.attempt for each in plan.tasks]) == (plans.PlanState.DONE, [1, 1])
+    assert len(await harness.runs()) == 2
+
+    await harness.close()
+
+
+def of_old(session_id: str, status: str, *tasks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a plan's file as 0.1.0 has written it."""
+    frame = {"session_id": session_id, "created_by": "user", "status": status, "created_at": "2026-02-10T14:00:00Z"}
+    return {**frame, "updated_at": "2026-02-10T14:00:00Z", "revision": 4, "tasks": list(tasks), **fields}
+
+
+OLD = {"id": 1, "description": "sweep room 1", "recipe_id": "sweep", "deps": [], "dod": "", "attempt": 0}
+
+
+@pytest.mark.parametrize(
+    ("status", "order", "after"),
+    [
+        ("draft", "approve", "approved"),
+        ("approved", "start", "running"),
+        ("running", "pause", "paused"),
+        ("paused", "resume", "running"),
+        ("done", "start", None),
+        ("failed", "start", None),
+    ],
+)
+async def test_plans_of_the_first_version_in_all_states(
+    place: plan_harness.Place, status: str, order: str, after: str | None
+) -> None:
+    """A plan of 0.1.0 is taken over as it is, whatever its state, with its running child, and takes the next order."""
+    harness = await Harness(place).open()
+    harness.toolbox.hold(1, 2)
+    other = await harness.started(task("sweep room 1"))
+    await harness.toolbox.begun(1)
+    running = await harness.until(other, lambda plan: plan.tasks[0].run_id is not None)
+    await harness.crash()
+    child = {**OLD, "status": "running", "run_id": running.tasks[0].run_id, "attempt": 1}
+    done = {**OLD, "status": "done", "run_id": "run-1", "attempt": 1}
+    failed = {**done, "status": "failed", "error": {"code": "x", "message": "y"}}
+    first = {"done": done, "failed": failed, "running": child, "paused": child}.get(
+        status, {**OLD, "status": "pending"}
+    )
+    rest = [] if status in ("done", "failed") else [{**OLD, "id": 2, "description": "sweep room 2", "deps": [1]}]
+    harness.put("sp_old", of_old("sp_old", status, first, *rest))
+    harness.store.disk.remove(f"sessions/{other}/plan.json")
+    await harness.restart()
+    shown = await harness.show("sp_old")
+
+    assert (shown.status.value, shown.revision, shown.tasks[0].run_id) == (status, 4, first.get("run_id"))
+
+    if after is None:
+        added = await harness.application.plans.add_task("sp_old", task("sweep room 3"))
+
+        assert added.plan.tasks[-1].id == 2
+    else:
+        moved = await getattr(harness.application.plans, order)("sp_old")
+
+        assert (moved.status.value, moved.tasks[0].run_id) == (after, first.get("run_id"))
+
+    if status in ("running", "paused"):
+        harness.toolbox.release(1)
+        plan = await harness.comes_to("sp_old", t1="done")
+
+        assert plan.tasks[0].attempt == 1
+        assert harness.toolbox.tries(1)[-1][0] == running.tasks[0].run_id
+
+    harness.toolbox.release_all()
+    await harness.close()
+
+
+def describe(content: dict[str, Any]) -> None:
+    """Change what the last task is to do."""
+    content["tasks"][-1]["description"] = "sweep the attic"
+
+
+def forget(content: dict[str, Any]) -> None:
+    """Write the file of before the first task began."""
+    content["tasks"][0] |= {"status": "pending", "run_id": None, "attempt": 0, "earlier_runs": []}
+    describe(content)
+
+
+@pytest.mark.parametrize("edit", [describe, forget])
+async def test_an_edit_while_no_service_runs(place: plan_harness.Place, edit: Callable[[dict[str, Any]], None]) -> None:
+    """What a person writes between a kill and the next start counts, and no begun task is begun again by it."""
+    harness = await Harness(place).open()
+    harness.toolbox.hold(1)
+    session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+    await harness.toolbox.begun(1)
+    begun = await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
+    await harness.crash()
+    content = begun.to_json()
+    edit(content)
+    harness.put(session_id, json.loads(json.dumps(content)))
+    harness.toolbox.release(1)
+    await harness.restart()
+    plan = await harness.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
+
+    assert plan.tasks[1].description == "sweep the attic"
+    assert (plan.tasks[0].run_id, plan.tasks[0].attempt) == (begun.tasks[0].run_id, 1)
+    assert len(await harness.runs()) == 2
+
+    await harness.close()
+
+
+async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
+    """Neither lists, counts, nor orders of runs know the run of a plan, and it takes no capacity."""
+    session_id = await harness.create(task("sweep room 1"))
+    await pools.idle()
+    status = harness.application.engine.status()
+
+    assert await harness.runs() == []
+    assert sum((await harness.application.health.census()).values()) == 0
+    assert (status.running, status.queued, status.resting) == (0, 0, 0)
+    for order in (harness.application.runs.cancel, harness.application.runs.pause, harness.application.runs.delete):
+        with pytest.raises(errors.NotFound):
+            await order(session_id)
