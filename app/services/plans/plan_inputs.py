@@ -101,6 +101,7 @@ class PlanInputs:
         return following
 
     def note_broken(self, session_id: str, error: BaseException) -> None:
+        """Note and log that the work on a plan has broken down; empty: on all plans."""
         self.broken[session_id] = error
         self._repository.tell(session_id)
         facts = {"session_id": session_id}
