@@ -163,7 +163,7 @@ def tools(count: int) -> dict[str, Any]:
 
 
 FORMS: dict[str, tuple[str, Callable[[int], dict[str, Any]], int]] = {
-    "a chain of amplifier": ("amplifier", chained, 3_100),
+    "a chain of amplifier": ("amplifier", chained, 1_000),
     "a parallel foreach": ("amplifier", lambda count: each(count, parallel=True, collect="all"), 3_000),
     "a foreach in sequence": ("amplifier", lambda count: each(count, collect="all"), 3_000),
     "a loop in a loop": ("amplifier", nested, 3_000),
