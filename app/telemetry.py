@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its newline; secrets are replaced wherever they stand in it."""
+        """Return the line, without its newline; secrets in it are replaced."""
         line: dict[str, Any] = {
             "at": clock.stamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),

@@ -290,7 +290,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._trust()
         self._counted.warnings.tell(code, detail, self._address)
         if self._answers_before():
-            # What is wrong with a later request must not stand inside of the answer to an earlier one.
+            # What is wrong with a later request must not appear inside the answer to an earlier one.
             self.cycle.keep_alive = False
             return
         if self._in_body and self.cycle.response_complete:

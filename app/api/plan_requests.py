@@ -12,7 +12,7 @@ from app.services.plans import requests
 
 
 def _documented(kind: str, **limits: int) -> WithJsonSchema:
-    # These limits are checked by `requests`, whoever asks; here they are only told.
+    # `requests` checks these limits for every caller; here they are only documented.
     return WithJsonSchema({"type": kind, **limits})
 
 
@@ -29,7 +29,7 @@ _MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
 _RECIPE = "Recipe that does it; without it the router chooses."
 _ARGS = "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest."
 _DEPS = "Tasks that must be done before."
-_DOD = "When it is done, in words for people; what machines check stands in the recipe."
+_DOD = "When it is done, in words for people; machine checks are in the recipe."
 _QUESTION = "What must be answered before it is started."
 
 

@@ -49,7 +49,7 @@ class Polls:
 
 
 def answer(found: run_reader.Ready, known: frozenset[str]) -> Response:
-    """Return a run's ready bytes, or 304 to whoever knows them."""
+    """Return a run's cached bytes, or 304 to a client that has them."""
     headers = {"etag": found.etag, "cache-control": "no-cache"}
     if found.etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

@@ -162,7 +162,7 @@ def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
 
 
 def position(cursor: str | None) -> int:
-    """Return the position that a cursor of a step list stands for, -1 without one.
+    """Return the position that a cursor of a step list means, -1 without one.
 
     Raises:
         errors.RequestInvalid: the cursor is not one of ours.

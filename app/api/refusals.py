@@ -259,7 +259,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid("order_incomplete", "$.order", "names every task once; missing: 3"),
     _invalid("order_unknown_task", "$.order[3]", "there is no task 9"),
     _invalid("order_repeats_task", "$.order[1]", "task 1 is named twice"),
-    _invalid("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot stand before"),
+    _invalid("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot be placed before it"),
     errors.Conflict(
         f"the plan {_PLAN} was changed meanwhile; its revision is now 7",
         code="plan_changed",

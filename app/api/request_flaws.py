@@ -64,7 +64,7 @@ def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
 
 
 def fields_in(shape: Any, loc: Sequence[str | int]) -> frozenset[str]:
-    """Return the fields of the object in which the last part of a place stands, as its shape declares them."""
+    """Return the fields of the object that contains the last part of a place, as its shape declares them."""
     models = list(_models(shape))
     for part in loc[:-1]:
         inner = [field for model in models for field in _fields(model, part)] if isinstance(part, str) else []

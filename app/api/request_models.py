@@ -116,7 +116,7 @@ class ResumeBody(BaseModel):
     from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
     options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
-    recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it stands now.")
+    recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it is now.")
     conversation: Literal["new"] | None = Field(
         None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
     )

@@ -131,7 +131,7 @@ async def show_log(
 
 
 def _etag(lines: Sequence[records.Record]) -> str:
-    # Each line carries the hash of the line before, so the last one stands for all.
+    # Each line carries the hash of the line before, so the last one identifies all.
     ends = [lines[0].position, plain.plain(lines[-1].line)] if lines else []
     return f'"{plain.sha256(plain.encode(ends))[:32]}"'
 

@@ -81,7 +81,7 @@ def create(
 
 
 def build_routes(api: FastAPI) -> None:
-    """Build now what FastAPI would build at the first requests, which would wait for it with everybody else."""
+    """Build now what FastAPI would build at the first requests, which would wait for it."""
     for route in api.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
 

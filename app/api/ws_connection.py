@@ -90,7 +90,7 @@ class Connection:
             await self._obey(message)
         except WebSocketDisconnect:
             raise
-        except (Exception, errors.Fault) as error:  # noqa: BLE001 - told to the client, and logged where nobody knows it
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - sent to the client, and logged if it is unknown
             await self._send(self._refusal(error, message))
 
     async def _obey(self, message: ws_messages.Received) -> None:
@@ -149,7 +149,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
-        # Kept for a run from before it is begun: nobody is to begin what then cannot be told.
+        # Reserved before a run is begun: a run must not begin that then cannot be followed.
         self._refuse_without_place()
         self._beginning = 1
         try:

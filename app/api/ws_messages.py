@@ -19,7 +19,7 @@ NOT_TAKEN: Mapping[str, tuple[str, str]] = {
     "\0too large": ("message_too_large", "the message is larger than this service takes"),
     "\0not text": ("not_text", "the message is not UTF-8"),
 }
-"""What stands in the place of messages that were not let through, with code and sentence of their errors."""
+"""Placeholders of messages that were refused on the wire, with code and message of their errors."""
 
 OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
 """Names of fields that are taken for ours (orchestration-design, 1.2)."""

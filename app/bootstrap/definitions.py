@@ -63,7 +63,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
             clock=platform.clock,
         ),
         clock=platform.clock,
-        is_cache_read=lambda: shelved.stands,
+        is_cache_read=lambda: shelved.is_current,
     )
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory

@@ -14,7 +14,7 @@ UNSEEN = (
     "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
 )
-"""Characters that nobody sees."""
+"""Invisible characters."""
 
 _MARKS = f"*_~`{UNSEEN}"
 _EDGES = _MARKS + "".join(filter(str.isspace, map(chr, range(0x3001))))

@@ -143,7 +143,7 @@ class AgentSessions(Protocol):
         """
 
     def hold(self, agent_session_id: str, holder: str) -> AbstractAsyncContextManager[None]:
-        """Keep everybody else from speaking in a session for the block, other processes too; a holder may hold it
+        """Lock a session for the block, against other processes too; a holder may hold it
         several times over.
 
         Args:

@@ -14,10 +14,10 @@ from app.domain import abstentions, operations, plain
 LINE_CHARACTERS = 4000
 """Longest line of evidence."""
 
-# What nobody sees may stand between letters: a second line must not hide behind it.
+# Invisible characters may be between letters: a second line must not hide behind them.
 _WORD = f"[{abstentions.UNSEEN}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "evidence")
 _LINE = re.compile(
-    # Whatever is no word may stand before it, bullets, numbers and tags; a quotation mark behind it makes it a key.
+    # Anything but words may precede it, bullets, numbers and tags; a quotation mark behind it makes it a key.
     rf"(?:{abstentions.TAG}|\[[ x]\]|[a-z][.)]|[\W\d_])*+{_WORD}"
     rf"(?:{abstentions.TAG}|[^\w:\ufe13\ufe55\uff1a\"']|[\d_])*+{abstentions.COLON}(?P<claim>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -41,7 +41,7 @@ class Claim:
     line: int
     """Line of the reply, from 1."""
     quote: str | None = None
-    """Words that are to stand in the file; None where a receipt is named."""
+    """Words that the file must contain; None if a receipt is named."""
     path: str | None = None
     """Path of the file in the workspace."""
     receipt_id: str | None = None

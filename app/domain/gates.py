@@ -97,7 +97,7 @@ class Answer:
     message: str = ""
     """What the person adds to it, for later steps."""
     by_default: bool = False
-    """Whether nobody answered in time."""
+    """Whether the default was taken because no answer arrived in time."""
     idempotency_key: str | None = None
     """Key under which the same answer may be given again."""
 

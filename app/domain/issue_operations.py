@@ -19,7 +19,7 @@ class CloseFindings(Operation):
     found: tuple[str, ...]
     """Issues of what was found."""
     looked_at: tuple[str, ...]
-    """Files and folders of the workspace that were looked at; what lies elsewhere was not looked for."""
+    """Files and folders of the workspace that were looked at; other files were not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

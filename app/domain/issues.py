@@ -228,7 +228,7 @@ def made(
 
 
 def whole(issue: Issue) -> dict[str, plain.Json]:
-    """Return a record with every field that one has today, whoever wrote it and when; what has no sense is left out."""
+    """Return a record with all present fields, even if it was written by hand; invalid fields are dropped."""
     at = issue.get("created_at")
     facts = issue.get("facts")
     blank = made(
@@ -253,7 +253,7 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
 def again(known: Issue, found: Issue) -> Issue:
     """Return what a record becomes when its step finds the same thing again.
 
-    It is open once more. The words of a person stay; where nobody has changed them, those of the new finding count.
+    It is open once more. The words of a person stay; unchanged ones are replaced by those of the new finding.
     """
     present: dict[str, Any] = whole(known)
     kept = ("title", "body", "severity") if present["edited_at"] is not None else ()

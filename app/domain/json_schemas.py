@@ -63,7 +63,7 @@ def flaws(
     """Return how a value breaks a schema, at most two hundred times.
 
     Args:
-        base: Where the value stands in its document.
+        base: Path of the value in its document.
         most_checks: Keywords that are applied at most.
         as_first: Whether a driver's first version words them, in prompts that old journals hold.
 
@@ -85,7 +85,7 @@ def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
 
 
 def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
-    """Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object."""
+    """Return why a recipe's schema cannot be used: it must be self-contained and describe an object."""
     if not isinstance(schema, dict):
         return [flaw(base, "wrong_type", f"must be an object, not {kind_of(schema)}")]
     found = [
@@ -103,7 +103,7 @@ def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[er
     found = schema_flaws(schema, base)
     if found or not isinstance(schema, dict):
         return found
-    meant = "must be an object, not true or false; {} stands for anything"
+    meant = "must be an object, not true or false; {} allows anything"
     rules = schema.get("properties", {}).items()
     return [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from app.domain import plain
 
 INLINE_BODY_BYTES = 4096
-"""Operations up to this size stand in the journal line beside their hash."""
+"""Operations up to this size are in the journal line, next to their hash."""
 
 OnCutOff = Literal["fail", "keep"]
 """What becomes of a reply that reached its longest: it fails the try, or counts and makes the run's ending partial."""
@@ -133,7 +133,7 @@ class CheckEvidence(Operation):
     kind: ClassVar[str] = "check_evidence"
 
     quote: str | None = None
-    """Words that must stand in the file; None where a receipt is named."""
+    """Words that the file must contain; None if a receipt is named."""
     path: str | None = None
     """File in the workspace that they are quoted from."""
     receipt_id: str | None = None
@@ -168,7 +168,7 @@ class Capture:
     schema_file: str | None = None
     """Path inside the workspace of a JSON Schema that the JSON must fit."""
     require: tuple[Mapping[str, plain.Json], ...] = ()
-    """Places of the JSON by JSON Pointer, and what must stand there."""
+    """Places of the JSON by JSON Pointer, and what each must contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ class OpenIssue(Operation):
     receipts: tuple[str, ...] = ()
     """Receipts that prove it."""
     severity: str | None = None
-    """`error`, `warning` or `hint`; None where nobody said."""
+    """`error`, `warning` or `hint`; None if not given."""
     identity: Mapping[str, plain.Json] | None = None
     """`{kind, file, words}` of a finding, by which the same recipe finds its issue again, and the `files` it names."""
 
@@ -279,7 +279,7 @@ class Input(Operation):
     name: str = ""
     """What is awaited."""
     shown: plain.Json = None
-    """What is shown to whoever delivers, so that the delivery is known to refer to it."""
+    """What is shown to the sender, so that the delivery is known to refer to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ def canonical(value: Json) -> bytes:
 
 
 def content(value: Json) -> bytes:
-    """Return the bytes that stand for an output: a text itself, anything else in canonical form."""
+    """Return the bytes of an output: a text itself, anything else in canonical form."""
     return value.encode() if isinstance(value, str) else canonical(value)
 
 
@@ -124,7 +124,7 @@ def preview(value: Json) -> str:
 
 
 class Masker:
-    """Replace secret values wherever they stand in a plain value, in every usual spelling."""
+    """Replace secrets anywhere in a plain value, in every usual spelling."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._prepare(frozenset(), set(secrets))
@@ -147,7 +147,7 @@ class Masker:
         return self._masked(value, anywhere=False) if self._concerns(value) else value
 
     def mask_cut(self, value: Json) -> Json:
-        """Return the value with parts of secrets replaced, too, wherever they stand: messages quote what was cut."""
+        """Return the value with parts of secrets replaced, too, anywhere: messages quote what was cut."""
         return self._masked(value, anywhere=True) if self._concerns(value) else value
 
     def mask_held(self, text: str, *, at_end: bool) -> str:
@@ -169,7 +169,7 @@ class Masker:
         self._spellings = dict.fromkeys(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))
         parted = [spelling for spelling in self._spellings if _has_parts(spelling)]
         self._parts = tuple((spelling[:_PART], spelling[-_PART:], spelling) for spelling in parted)
-        # What none of these stands in holds no secret and no part of one; many spellings begin alike.
+        # A text without any of these contains no secret and no part of one; many spellings begin alike.
         begins = {part for begin, end, _ in self._parts for part in (begin, end)}
         self._marks = tuple(begins | {spelling for spelling in self._spellings if not _has_parts(spelling)})
         self._encoded_marks = tuple(encode(mark)[1:-1] for mark in self._marks)

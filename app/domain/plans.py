@@ -147,7 +147,7 @@ class Task:
     deps: tuple[int, ...] = ()
     """Tasks that must be done before."""
     dod: str = ""
-    """When it is done, in words for people; what machines check stands in the recipe."""
+    """When it is done, in words for people; machine checks are in the recipe."""
     scoping_question: str | None = None
     """What must be known, or was asked last."""
     asked_by: str | None = None

@@ -98,7 +98,7 @@ Failure = Annotated[Mapping[str, plain.Json], StepError]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a step stands in its recipe: what people read, no part of the operation's identity."""
+    """Place of a step in its recipe, for people; not part of the operation's identity."""
 
     step_id: str
     """Name of the step in the recipe."""
@@ -135,7 +135,7 @@ class Result:
     agent_session_id: str | None = None
     """Conversation that an agent spoke in."""
     finish: Finish | None = None
-    """`length` if an agent's reply reached its longest; None if it ended by itself, or nobody told."""
+    """`length` if an agent's reply reached its longest; None if it ended by itself, or the reason is unknown."""
 
 
 @shapes.open_ended

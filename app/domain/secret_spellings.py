@@ -110,7 +110,7 @@ def _percent_decoded(text: str) -> str:
 
 
 def _in_base64(text: str) -> Iterator[str]:
-    """Yield what of a secret's encoding is the same whatever stands before and behind it, and the lines it is wrapped
+    """Yield the part of a secret's encoding that does not depend on its surroundings, and the lines it is wrapped
     in.
     """
     content = text.encode(errors="replace")

@@ -116,7 +116,7 @@ class Progress:
     total_steps: int | None = None
     """Steps of the recipe, None where its flow can loop."""
     machine: Mapping[str, plain.Json] | None = None
-    """Where a recipe that is a state machine stands, in its own words; None elsewhere."""
+    """State of a recipe that is a state machine; None for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Standing:
     """What a driver does not know of its run, and the files that it makes for the run folder tell."""
 
     status: RunState
-    """Where the run stands."""
+    """State of the run."""
     updated_at: str
     """When it last changed."""
 

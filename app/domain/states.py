@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     PENDING = "pending"
     """Accepted and queued, at its creation or by a resume.
@@ -67,7 +67,7 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
 
 
 class StepState(StrEnum):
-    """Where one try of a step stands."""
+    """State of one attempt of a step."""
 
     RUNNING = "running"
     """Being performed; never written to the journal. A crash here runs the step again as its next attempt."""

@@ -35,7 +35,7 @@ class Readable(Protocol):
     """A store whose files may not all be readable now."""
 
     def unreadable(self, run_id: str) -> Unreadable | None:
-        """Return the file of a run that cannot be read now, as far as somebody tried."""
+        """Return the file of a run that cannot be read now, if reading it was tried."""
 
     async def until_readable(self, run_id: str) -> None:
         """Wait until every file of a run that could not be read can be; each is tried again with growing waits."""

@@ -50,7 +50,7 @@ class RunView:
     status: RunState
     """Its state."""
     reason: str | None = None
-    """Why it stands there, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
+    """Why it is in this state, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
     board: Board = field(default_factory=Board)
     """Progress and slots."""
     records: Sequence[Record] = ()
@@ -58,7 +58,7 @@ class RunView:
     dead: AbstractSet[int] = frozenset()
     """Positions of lines that a resume declared dead."""
     counted: Sequence[Record] | None = None
-    """The records that count, where whoever made the view knows them already."""
+    """The records that count, if the maker of the view has them already."""
     open: Sequence[OpenStep] = ()
     """Steps being performed."""
     usage: Usage = field(default_factory=Usage)

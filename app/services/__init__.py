@@ -1,1 +1,1 @@
-"""Use cases, whoever calls: runs, recipes, routing, prompts."""
+"""Use cases, for every caller: runs, recipes, routing, prompts."""

@@ -16,7 +16,7 @@ from app.domain import json_schemas, json_text, json_words, library, plain
 from app.services.story_args import Question
 
 MISSING = "missing_arg"
-"""Code of a required argument that nobody has given and the project does not answer."""
+"""Code of a required argument that is missing and that the project does not answer."""
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200

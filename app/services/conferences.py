@@ -158,7 +158,7 @@ def _chosen(named: Sequence[str] | None, definition_cache: library.Library) -> l
 
 
 def _id_of(name: str, definition_cache: library.Library) -> str:
-    """Return the id of the agent that a name stands for; the name itself if there is none."""
+    """Return the id of the agent that a name means; the name itself if there is none."""
     if any(agent.id == name for agent in definition_cache.agents):
         return name
     players = [agent for agent in definition_cache.agents if agent.archetype == name]

@@ -33,7 +33,7 @@ class Message:
     fields: Mapping[str, plain.Json] = field(default_factory=dict)
     """Its own fields."""
     seq: int | None = None
-    """Number of the event that it tells; None for an answer that no event stands behind."""
+    """Number of the event that it tells; None for an answer that no event caused."""
     run_id: str | None = None
     """Run that it is about."""
     position: int | None = None

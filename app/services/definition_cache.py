@@ -52,7 +52,7 @@ class DefinitionCache:
         return self._library
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether all prompts could be read, and none has changed since."""
         return not self._library.unread_prompts and self._marks is not None and self._found() == self._marks
 

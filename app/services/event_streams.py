@@ -20,7 +20,7 @@ BATCH_EVENTS = 256
 """Events that are published at a time."""
 
 Encode = Callable[[events.Event], bytes]
-"""Writes an event; everybody who follows gets what the first one's made."""
+"""Encodes an event; all followers share the result."""
 
 
 class Batch:
@@ -74,7 +74,7 @@ class Feed:
         self._news = asyncio.Event()
 
     async def publish(self, published: Sequence[events.Event]) -> None:
-        """Tell everybody what was written, and let them take it; nothing is a sign of life."""
+        """Publish new events to all followers; none is a keep-alive."""
         self._batches += batches(published)
         self._stored += len(published)
         if published:
@@ -98,7 +98,7 @@ class Feed:
         return self._batches[found].behind(position) if found < len(self._batches) else None
 
     async def news(self) -> None:
-        """Wait until everybody is woken."""
+        """Wait for the next publication."""
         await self._news.wait()
 
     def _wake(self) -> None:
@@ -150,11 +150,11 @@ class EventFollower:
         return self._released.is_set()
 
     def release(self) -> None:
-        """Wake everybody who waits, and let nobody wait again."""
+        """Wake all waiting clients, and let none wait again."""
         self._released.set()
 
     async def until_released(self) -> None:
-        """Wait until nobody may wait any more."""
+        """Wait until the service stops."""
         await self._released.wait()
 
     async def change(self, run_id: str, since: int, seconds: float) -> None:
@@ -173,7 +173,7 @@ class EventFollower:
                     yield event
 
     async def batches(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[Batch, None]:
-        """Yield the same in portions that everybody who follows shares; an empty one is a sign of
+        """Yield the same in portions that all followers share; an empty one is a sign of
         life after a silence.
         """
         position, newest, behind, alone = after, "", False, False
@@ -187,7 +187,7 @@ class EventFollower:
                         position, newest = batch.events[-1].seq, batch.events[-1].type
             if await self._is_over(feed, position, newest, finished):
                 return
-            # Whoever is slower than what is kept reads it alone, and so does who asks from a number yet to be given.
+            # A follower that is slower than the cache reads alone, and so does one that asks from a future number.
             behind, alone = feed is not None, feed is None and position == began
 
     async def _is_over(self, feed: Feed | None, position: int, newest: str, finished: Finished) -> bool:
@@ -255,14 +255,14 @@ class EventFollower:
             await self._publish_all(run_id, feed, finished)
         except errors.NotFound:
             return
-        except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in everybody who follows
+        except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in all followers
             feed.failure = failure
         finally:
             self._drop(run_id, feed)
             feed.end()
 
     def _drop(self, run_id: str, feed: Feed) -> None:
-        # At once, so that nobody joins a feed that nobody fills any more.
+        # At once, so that no follower joins a feed that is no longer filled.
         filling = self._filling.pop(feed, None)
         if filling is not None:
             self._feeds[run_id].remove(feed)

@@ -61,7 +61,7 @@ def _acting(step: views.OpenStep, shown: views.RunView | run_engine.Standing | N
     if isinstance(agent_id, str):
         yield agent_id, "executing" if step.tools else "processing"
     elif step.kind == operations.ToolCall.kind and isinstance(shown, views.RunView):
-        # In phase 1 of a conference the service calls tools for the chief; a pipeline's tools are nobody's.
+        # In phase 1 of a conference the service calls tools for the chief; a pipeline's tools belong to no agent.
         chief = shown.start.frozen.get("chief")
         if isinstance(chief, dict):
             yield chief["id"], "executing"

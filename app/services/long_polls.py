@@ -17,13 +17,13 @@ PAUSE_SECONDS = 0.1
 """Time that a waiting poll takes at least while its run continues, so that many small changes are answered as one."""
 
 LOOK_SECONDS = 0.5
-"""Time between two looks at a list that somebody waits for."""
+"""Time between two reads of a list that a client waits for."""
 
 T = TypeVar("T")
 
 
 class LongPolls:
-    """Hold answers back for whoever knows the present one."""
+    """Hold answers back for clients that have the present one."""
 
     def __init__(
         self, *, reader: RunReader, follower: EventFollower, engine: run_engine.RunEngine, clock: clock.Clock

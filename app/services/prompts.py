@@ -72,7 +72,7 @@ def load(folders: Sequence[Path]) -> PromptRegistry:
     """Lay the layers over one another; a later one wins, for each variant of each prompt type by itself.
 
     A template file is looked for from the highest layer down, so that a project can replace a file alone. What is
-    broken takes nothing else down: the layers below stand in for it.
+    broken takes nothing else down: the layers below are used instead.
     """
     merged: dict[str, library.PromptTemplate] = {}
     flaws: list[LayerFlaw] = []

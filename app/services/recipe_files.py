@@ -181,12 +181,12 @@ class RecipeFile:
     source: str = ""
     """Text of a broken file, as far as it can be read and put together."""
     is_long: bool = False
-    """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
+    """Whether what is made of it takes too long for the event loop."""
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they were then."""
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether those other files are as they were, and it could be read."""
         if any(flaw.code == UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
@@ -247,7 +247,7 @@ class RecipeFiles:
         return self._files
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether no file has changed since they were read."""
         return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
 
@@ -255,7 +255,7 @@ class RecipeFiles:
         return [file for dialect, listing in self._listings for file in self._found(dialect, listing, _MOST_DEPTH)]
 
     def _standing(self) -> dict[_Found, RecipeFile]:
-        return {file: known for file, known in self._known.items() if known.stands}
+        return {file: known for file, known in self._known.items() if known.is_current}
 
     def _found(self, dialect: str, listing: folder_listings.Listing, depth: int) -> Iterator[_Found]:
         written_in = self._dialects[dialect]

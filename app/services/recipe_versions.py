@@ -27,7 +27,7 @@ class RecipeVersion:
         self.recipe = recipe
         """The recipe."""
         self.definition_cache = definition_cache
-        """What it stands beside."""
+        """The library that it can refer to."""
         self._dialect = dialect
 
     @functools.cached_property
@@ -107,7 +107,7 @@ class Entry:
     layer: str
     """`bundled` or `project`."""
     path: str
-    """File it stands in."""
+    """Its file."""
     recipe: library.Recipe | None
     """The recipe; None where the file cannot be parsed."""
     flaws: tuple[errors.Flaw, ...] = ()

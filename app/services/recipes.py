@@ -22,7 +22,7 @@ from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, fo
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
 PROJECT_DIALECT = "control_room"
-"""Dialect of the recipes that lie directly in a project's `recipes/`."""
+"""Dialect of the recipes directly in a project's `recipes/`."""
 
 BUNDLED = "bundled"
 """Layer of the recipes that come with the program."""
@@ -76,7 +76,7 @@ class Catalogue:
         self._settling = asyncio.Lock()
 
     async def settle(self) -> None:
-        """Look beside the event loop at what has changed, so that who asks next, and is held up by nobody, need not."""
+        """Read what has changed, in a thread, so that the next reader on the event loop need not."""
         async with self._settling:
             if not self._stands():
                 await asyncio.to_thread(self._entries)
@@ -229,7 +229,7 @@ class Catalogue:
             listed = self._listing
             if listed is None or not self._is_cache_read() or self._library() is not listed.definition_cache:
                 return False
-            return all(layer.stands for layer in self._layers)
+            return all(layer.is_current for layer in self._layers)
         finally:
             self._reading.release()
 

@@ -80,7 +80,7 @@ class Router:
 
 
 def paths_in(text: str) -> list[str]:
-    """Return the paths of files and folders that a text names, each once; only such as may lie in a workspace."""
+    """Return the paths of files and folders that a text names, each once; only those that can be in a workspace."""
     words = (quoted or word.rstrip(".:!?") for quoted, word in _WORDS.findall(text))
     return list(dict.fromkeys(word for word in words if _PATH.fullmatch(word) and _inside(word)))
 
@@ -128,7 +128,7 @@ def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[s
     """Give the first path to the first required `*_path`, and those that are left to a `*_paths`.
 
     Optional arguments get paths only where no required one wants them, and an optional `*_path` only where the recipe
-    has no `*_paths`: nobody knows which of several files it would mean.
+    has no `*_paths`: it is unknown which of several files it would mean.
     """
     paths = paths_in(text)
     args: dict[str, plain.Json] = {}

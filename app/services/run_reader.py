@@ -132,7 +132,7 @@ class RunReader:
         return live.start if live is not None else (await self._store.read(run_id)).start
 
     async def status(self, run_id: str) -> states.RunState:
-        """Return where a run stands.
+        """Return a run's state.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -142,7 +142,7 @@ class RunReader:
         return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
 
     async def moved(self, run_id: str) -> requests.Moved:
-        """Return where a run stands after an order, as `ready` shows it.
+        """Return a run's state after a command, as `ready` shows it.
 
         Raises:
             errors.NotFound: there is no such run.

@@ -30,15 +30,15 @@ class RunStartedListeners:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Tell somebody from now on."""
+        """Notify a listener from now on."""
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
-        """Tell somebody no more."""
+        """Stop notifying a listener."""
         self._listeners.remove(listener)
 
     def tell(self, start: runs.RunStart) -> None:
-        """Tell everybody who listens."""
+        """Notify all listeners."""
         for listener in tuple(self._listeners):
             listener(start)
 

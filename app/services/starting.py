@@ -63,7 +63,7 @@ class Starter:
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> runs.RunStart:
-        """Return what `prepare` does; recipes that were written since, or come with the request, hold nobody up.
+        """Return what `prepare` does; recipes that were written since, or come with the request, are read in a thread.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
@@ -152,7 +152,7 @@ class Starter:
         return self._depth(request, parent)
 
     async def renewed(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
-        """Return what a resume puts in place of a run's frozen facts; its recipe is read again, which holds nobody up.
+        """Return what a resume puts in place of a run's frozen facts; its recipe is read again, in a thread.
 
         Raises:
             errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or

@@ -53,7 +53,7 @@ class Found:
 
 
 def wanted(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> list[str]:
-    """Return the arguments of a recipe that a project may answer and nobody has given."""
+    """Return the arguments of a recipe that a project may answer and the request omits."""
     declared = recipe.args_schema.get("properties") or {}
     return [name for name in NAMES if name in declared and name not in args]
 

@@ -23,7 +23,7 @@ class Workspaces:
     def choose(self, requested: str | None) -> str:
         """Return the folder asked for as an absolute path without symbolic links; the project where none is.
 
-        A folder counts as inside only by where it really lies, and whether one outside exists is not told.
+        A folder is inside only if its resolved path is; whether one outside exists is not revealed.
 
         Raises:
             errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.

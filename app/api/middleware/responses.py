@@ -38,7 +38,7 @@ class RequestMetrics:
         services = getattr(scope["app"].state, "services", None)
         if services is not None:
             metrics: telemetry.Metrics = services.metrics
-            # Whoever invents methods must not make a series of numbers for each.
+            # A client that invents methods must not make a series of numbers for each.
             method = scope["method"] if scope["method"] in _METHODS else "other"
             metrics.request(method, _route(scope), status, seconds)
 

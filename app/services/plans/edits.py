@@ -221,7 +221,7 @@ def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw
         else:
             later = [dep for dep in known[each].deps if places.get(dep, -1) > at]
             if later:
-                told = f"task {each} depends on {', '.join(str(dep) for dep in later)}, and cannot stand before"
+                told = f"task {each} depends on {', '.join(str(dep) for dep in later)}, and cannot be placed before it"
                 yield errors.Flaw(path=path, code="order_breaks_dependency", message=told)
 
 
