@@ -26,13 +26,11 @@ from app.bootstrap.definitions import (
     secret_patterns,
     surroundings_of,
 )
-from app.bootstrap.plans import KINDS as PLAN_KINDS
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain, secret_spellings
 from app.engine import conversation_claims, ports, refusals, runner
-from app.flows import session_plan
 from app.processes import environments, supervisor
 from app.services import (
     adoption,
@@ -356,11 +354,7 @@ def _pool(
     return pool.Pool(
         store=kept,
         dialects=platform.drivers,
-        equipment=dataclasses.replace(
-            equipment,
-            performers={**measuring, **dict.fromkeys(PLAN_KINDS, plans)},
-            sources={session_plan.NAME: plans.wait},
-        ),
+        equipment=plans.equipped(dataclasses.replace(equipment, performers=measuring)),
         start_child=start_child,
         limit=chosen.pool.max_running,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,

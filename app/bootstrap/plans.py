@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.platform import Platform, Store
 from app.domain import plain, plan_operations, records
-from app.engine import ports, run_engine
+from app.engine import ports, run_engine, runner
+from app.flows import session_plan
 from app.services import runs
 from app.services.plans import (
     adopt_tasks,
@@ -33,6 +36,11 @@ class PlanPerformers:
     """Performs their operations."""
     inputs: plan_inputs.PlanInputs
     """Gives them their inputs."""
+
+    def equipped(self, equipment: runner.Equipment) -> runner.Equipment:
+        """Return the engine's equipment with what the runs of plans need."""
+        performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}
+        return dataclasses.replace(equipment, performers=performers, sources={session_plan.NAME: self.wait})
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform an operation of a plan."""
