@@ -1,22 +1,29 @@
-"""The composition root: the only place where concrete classes meet. Nothing is built at import."""
+"""The composition root: the only place where concrete classes meet. Nothing is built at import.
+
+A name is imported when it is first asked for, so that a command which only reads does not load what executes.
+"""
 
 from __future__ import annotations
 
-from app.bootstrap.checks import (
-    agents,
-    backend_names,
-    default_backend,
-    examine,
-    examine_agents,
-    examine_backend,
-    examine_backends,
-    speak_locally,
-)
-from app.bootstrap.container import Application, build, prepare_project, rebuild_index
-from app.bootstrap.definitions import conceal
-from app.bootstrap.platform import OpenMode, Platform, Store, real_platform
-from app.bootstrap.samples import SAMPLES, add_sample
-from app.bootstrap.service_start import ServiceStart
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.bootstrap.checks import (
+        agents,
+        backend_names,
+        default_backend,
+        examine,
+        examine_agents,
+        examine_backend,
+        examine_backends,
+        speak_locally,
+    )
+    from app.bootstrap.container import Application, build, prepare_project, rebuild_index
+    from app.bootstrap.platform import OpenMode, Platform, Store, real_platform
+    from app.bootstrap.roster import conceal
+    from app.bootstrap.samples import SAMPLES, add_sample
+    from app.bootstrap.service_start import ServiceStart
 
 __all__ = [
     "SAMPLES",
@@ -40,3 +47,15 @@ __all__ = [
     "rebuild_index",
     "speak_locally",
 ]
+
+_MODULES = ("platform", "samples", "roster", "checks", "container", "service_start")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = getattr(importlib.import_module(f"app.bootstrap.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

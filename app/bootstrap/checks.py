@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from app import errors, settings
-from app.bootstrap.definitions import (
-    prompt_folders,
-    reference_of,
-    refuse_broken,
-    roster_of,
-    sound_roster,
-    unused_backends,
-)
+from app.bootstrap.catalogue import prompt_folders, unused_backends
+from app.bootstrap.definitions import reference_of
 from app.bootstrap.platform import real_platform
+from app.bootstrap.roster import refuse_broken, roster_of, sound_roster
 from app.processes import containment
 from app.services import prompts
 from app.storage.disk import disk_health

@@ -6,30 +6,26 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from app import errors, settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
+from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import (
     Definitions,
-    keys_of,
     reference_of,
-    refuse_broken,
-    roster_of,
-    secret_patterns,
-    surroundings_of,
 )
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform
+from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.dialects import registry as dialects
-from app.domain import file_operations, operations, plain, secret_spellings
+from app.domain import file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
 from app.processes import environments, supervisor
 from app.services import (
@@ -240,7 +236,6 @@ def _equipment(
     kept: Store,
 ) -> runner.Equipment:
     project = chosen.project
-    secrets = _secrets(chosen, people, os.environ)
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
         operations.AgentCall.kind: asking,
@@ -264,7 +259,7 @@ def _equipment(
     return runner.Equipment(
         performers=performers,
         clock=platform.clock,
-        masker=plain.Masker(secrets),
+        masker=masker_of(chosen, people, os.environ),
         probes=platform.probes,
         environ=os.environ,
     )
@@ -389,11 +384,3 @@ def _conversation_service(
         started_listeners=begun,
         ids=platform.ids,
     )
-
-
-def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
-    named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
-    found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
-    found.add(chosen.server.token or "")
-    found.add(urlsplit(chosen.project.database_url or "").password or "")
-    return found - {""}

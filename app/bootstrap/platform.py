@@ -11,7 +11,6 @@ from app.dialects import registry as dialects
 from app.engine import ports, probes
 from app.flows import registry as flows
 from app.storage import data_directory, folder_store
-from app.storage.index.sql import index
 from app.storage.runs import disk_store, opener
 from app.worker import crash_probes
 
@@ -31,6 +30,8 @@ class OpenMode:
 
 
 def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:
+    from app.storage.index.sql import index
+
     return folder_store.FolderStore(
         kept, index.SqlIndex(url), clock=platform.clock, probes=platform.probes, adopt=adopt
     )

@@ -1,12 +1,13 @@
-"""Arguments of a run on a command line: `k=v`, `k:=JSON`, and files of them."""
+"""What a command line says of a run: `k=v`, `k:=JSON`, files of them, and the run that the command belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app import errors
+from app import errors, settings
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read: no text of the project has more characters than a quarter of it."""
@@ -86,6 +87,25 @@ def read_text(path: Path) -> str:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _unreadable(path, f"byte {error.start} is not UTF-8") from error
+
+
+def parent_run_id(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the run that started this process; None outside of runs."""
+    return environ.get(settings.RUN_ID) or None
+
+
+def runs_above(environ: Mapping[str, str] = os.environ) -> int | None:
+    """Return how many runs are above a run that this process starts, as far as the environment tells.
+
+    Raises:
+        errors.ConfigurationError: it tells no number.
+    """
+    told = environ.get(settings.DEPTH)
+    if not told:
+        return None
+    if not told.isascii() or not told.isdigit():
+        raise errors.ConfigurationError(f"{settings.DEPTH}={told!r:.80} is no number", code="settings_invalid")
+    return int(told) + 1
 
 
 def _pairs(given: Iterable[str], read: Callable[[str], tuple[str, Any]], option: str) -> dict[str, Any]:

@@ -26,13 +26,13 @@ class Program:
     command: click.Command
     """What it does; returns the exit code."""
     usage: int
-    """Exit code of a command line that cannot be meant."""
+    """Exit code of an invalid command line."""
     of_error: Callable[[BaseException], int]
     """Returns the exit code of an error, a bug's too."""
 
 
 def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
+    """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
     terminal.prepare()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)

@@ -18,7 +18,9 @@ class Access(Enum):
     """What a command does to a folder (docs/decisions/0051)."""
 
     READ = "read"
-    """Changes nothing; works while a service runs."""
+    """Reads what is stored; works while a service runs."""
+    EXAMINE = "examine"
+    """Looks at what would execute, and changes nothing; works while a service runs."""
     START = "start"
     """Starts and executes a run of its own; works while a service runs."""
     CHANGE = "change"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, exit_codes, nesting, options, terminal, use_cases
+from app.cli import arguments, exit_codes, options, terminal, use_cases
 from app.cli.client import Access, Answer, Client
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 
     async def work(client: Client) -> int:
         run_id = (await client.call(use_cases.confer, new))["run_id"]
-        output = following.Output.NOTHING if as_json else following.Output.TEXT
+        output = following.Shown.NOTHING if as_json else following.Shown.TEXT
         code = await following.follow(client, run_id, output)
         await _show(client, run_id, as_json)
         return code
@@ -73,8 +73,8 @@ def _conference(
         agents=agents or None,
         allowed_tools=() if no_tools else tools or None,
         labels=arguments.labels(labels),
-        parent_run_id=nesting.parent_run_id(),
-        runs_above=nesting.runs_above(),
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
         **plain,
     )
 

@@ -1,4 +1,4 @@
-"""Endings of a command: which exit code says what, and how an error reads."""
+"""Exit codes, one enum for all programs, and how an error is printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.cli import formats, terminal
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `control-room`."""
+    """Exit codes of `control-room`; those that its siblings specify otherwise are in their own tables."""
 
     DONE = 0
     """The command did what it was asked; a run that it followed ended as done."""
@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C or SIGTERM stopped the command; a run that it executed can be continued."""
     PIPE_CLOSED = 141
-    """Whoever read the output went away."""
+    """The reader of the output closed it."""
 
 
 _OF_STATUS = {

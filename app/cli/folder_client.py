@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
 from app.cli import terminal
 from app.cli.client import Access, Answer, P, T, UseCase
-from app.engine import stores
-from app.services import workspaces
-from app.storage import workspace_locks
-from app.worker import stop_signals
+
+if TYPE_CHECKING:
+    from app.engine import stores
+    from app.services import workspaces
+    from app.worker import stop_signals
 
 _VERIFIED_PER_PAGE = 100
 
@@ -24,14 +26,16 @@ class FolderClient:
     def __init__(
         self,
         application: bootstrap.Application,
-        claims: workspaces.WorkspaceClaims,
-        signals: stop_signals.StopSignals | None,
+        claims: workspaces.WorkspaceClaims | None = None,
+        signals: stop_signals.StopSignals | None = None,
     ) -> None:
-        """Args: signals: Stops what executes here; None: nothing executes."""
+        """Args:
+        claims: Takes workspaces for runs of this process; None: nothing executes here.
+        signals: Stops what executes.
+        """
         self.application = application
-        """The services."""
-        self.claims = claims
-        """Takes workspaces for runs of this process."""
+        """The services; of a command that only reads, those that read."""
+        self._claims = claims
         self._signals = signals
 
     @property
@@ -73,6 +77,12 @@ class FolderClient:
             await self.claims.take(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found
 
+    @property
+    def claims(self) -> workspaces.WorkspaceClaims:
+        """Return what takes workspaces for the runs of this process."""
+        assert self._claims is not None
+        return self._claims
+
     async def stop(self) -> None:
         """Stop executing, so that every run can continue later."""
         await self.application.engine.stop()
@@ -93,19 +103,36 @@ async def connect(
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
     _refuse_faults(chosen)
+    # An index in another database is read by its own driver.
+    if access is Access.READ and not chosen.project.database_url:
+        from app.bootstrap import reading
+
+        async with reading.opened(chosen) as project:
+            yield FolderClient(cast("bootstrap.Application", project))
+        return
     bootstrap.conceal(chosen)
-    mode = bootstrap.OpenMode(look_only=access is Access.READ, alone=access is Access.CHANGE)
+    looks = access in (Access.READ, Access.EXAMINE)
+    mode = bootstrap.OpenMode(look_only=looks, alone=access is Access.CHANGE)
+    async with bootstrap.build(chosen, mode, platform) as application:
+        if looks:
+            yield FolderClient(application)
+            return
+        async with _executing(chosen, application) as client:
+            yield client
+
+
+@contextlib.asynccontextmanager
+async def _executing(chosen: settings.Settings, application: bootstrap.Application) -> AsyncIterator[FolderClient]:
+    from app.services import workspaces
+    from app.storage import workspace_locks
+    from app.worker import stop_signals
+
+    grace = chosen.pool.stop_grace_seconds > 0
+    signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
-    with contextlib.closing(locks):
-        async with bootstrap.build(chosen, mode, platform) as application:
-            claims = workspaces.WorkspaceClaims(application.store, locks.take)
-            if access is Access.READ:
-                yield FolderClient(application, claims, None)
-                return
-            grace = chosen.pool.stop_grace_seconds > 0
-            signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
-            with signals.caught():
-                yield FolderClient(application, claims, signals)
+    with contextlib.closing(locks), signals.caught():
+        claims = workspaces.WorkspaceClaims(application.store, locks.take)
+        yield FolderClient(application, claims, signals)
 
 
 async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) -> None:

@@ -1,15 +1,15 @@
-"""Following a run until it rests."""
+"""Following a run until it stops, step by step on a live terminal or as plain lines."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
+from typing import Any
 
 from app.cli import asking, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Answer, Client
-from app.cli.progress import Progress
 from app.domain import events
 
 Show = Callable[[Answer], Awaitable[None]]
@@ -23,7 +23,7 @@ _QUIET_SECONDS = 1.0
 """Silence after an event of rest, until it is looked whether the run still rests."""
 
 
-class Output(Enum):
+class Shown(Enum):
     """How a run that is followed is shown."""
 
     TEXT = "text"
@@ -36,7 +36,7 @@ class Output(Enum):
     """Not at all, since something else was printed."""
 
 
-async def follow(client: Client, run_id: str, output: Output, after: int = 0, *, answers: bool = False) -> int:
+async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, answers: bool = False) -> int:
     """Show a run until it rests; return the exit code that tells how it stands.
 
     Args:
@@ -45,12 +45,12 @@ async def follow(client: Client, run_id: str, output: Output, after: int = 0, *,
     progress = Progress(live=terminal.is_live())
 
     async def show(event: Answer) -> None:
-        if output is Output.TEXT:
+        if output is Shown.TEXT:
             progress.show(event)
-        elif output is Output.EVENTS:
+        elif output is Shown.EVENTS:
             terminal.say_json(event, one_line=True)
 
-    live = output is Output.TEXT and terminal.is_answered()
+    live = output is Shown.TEXT and terminal.is_answered()
     asker = asking.Asker(client, run_id, live=live, clear=progress.finish) if answers else None
     try:
         detail = await watch(client, run_id, show, after, asker)
@@ -68,8 +68,8 @@ async def watch(client: Client, run_id: str, show: Show, after: int = 0, asker: 
         asker: Asked whether a run that waits may go on.
     """
     while True:
-        async with aclosing(_until_rest(client, run_id, after)) as told:
-            async for event in told:
+        async with aclosing(_until_rest(client, run_id, after)) as events:
+            async for event in events:
                 after = event["seq"]
                 await show(event)
         detail = await client.call(use_cases.show_run, run_id)
@@ -104,14 +104,100 @@ def _tell_gates(found: Sequence[Answer]) -> None:
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def _tell_rest(detail: Answer, output: Output, executes: bool) -> int:
+def _tell_rest(detail: Answer, output: Shown, executes: bool) -> int:
     status, interrupted = detail["status"], executes and exit_codes.is_interrupted(detail["status"])
-    if output is Output.DETAIL:
+    if output is Shown.DETAIL:
         terminal.say_json(detail)
-    elif output is Output.TEXT and status in ("paused", "waiting"):
+    elif output is Shown.TEXT and status in ("paused", "waiting"):
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if interrupted:
         terminal.warn(f"interrupted; go on with: control-room runs resume {detail['run_id']}{options.again()}")
     return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)
+
+
+class Progress:
+    """Show events as they come."""
+
+    def __init__(self, live: bool) -> None:
+        self._live = live
+        self._open: dict[str, str] = {}
+        self._phases: dict[str, str] = {}
+        self._shown = False
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Show one event."""
+        try:
+            line = self._line(event)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Somebody has written it into the file of events by hand.
+            line = f"  {event.get('type')}"
+        self._clear()
+        if line is not None:
+            terminal.say(line)
+        self._show_open()
+
+    def finish(self) -> None:
+        """Leave the terminal clean."""
+        self._open.clear()
+        self._clear()
+
+    def _line(self, event: Mapping[str, Any]) -> str | None:
+        key, data = event.get("key") or "", event.get("data") or {}
+        match event["type"]:
+            case "step.started":
+                return self._begin(key, data)
+            case "step.finished":
+                return self._end(key, data.get("status", "done"), data.get("preview"), data)
+            case "step.failed":
+                return self._end(key, "failed", _message(data), data)
+            case "step.retrying":
+                return self._end(key, "retrying", f"at {data.get('retry_at')}: {_message(data)}", data)
+            case "step.interrupted":
+                return self._end(key, "interrupted", None, data)
+            case "run.started" | "run.unpaused" | "recovery.continued" | "recipe.note" | "gate.decided":
+                return None
+            case "gate.opened":
+                return f"  {key} asks: {formats.cell(data.get('prompt'))}"
+            case "run.created":
+                return f"run {event['run_id']} {data.get('recipe_id', '')}".rstrip()
+            case "run.ended":
+                return _sentence(
+                    f"run {event['run_id']} {data.get('status')}", _message(data) or formats.partial(data.get("ending"))
+                )
+            case other:
+                reason = data.get("reason") or _message(data)
+                return _sentence(other.replace(".", " "), str(reason) if reason else None)
+
+    def _begin(self, key: str, data: Mapping[str, Any]) -> str | None:
+        again = f" (try {data['attempt']})" if data.get("attempt", 1) > 1 else ""
+        self._phases[key] = data.get("phase") or "-"
+        self._open[key] = f"{self._row('running', key)}{again}"
+        return None if self._live else self._open[key]
+
+    def _end(self, key: str, status: str, what: str | None, data: Mapping[str, Any]) -> str:
+        self._open.pop(key, None)
+        took = f"{data['duration_ms'] / 1000:8.1f} s" if data.get("duration_ms") is not None else " " * 10
+        return f"{self._row(status, key)} {took}  {formats.cell(what)}".rstrip(" -")
+
+    def _row(self, status: str, key: str) -> str:
+        return f"  {self._phases.get(key, '-'):<4} {status:<11} {key:<24}"
+
+    def _show_open(self) -> None:
+        if self._live and self._open:
+            terminal.replace_line(next(reversed(self._open.values())))
+            self._shown = True
+
+    def _clear(self) -> None:
+        if self._shown:
+            terminal.replace_line("")
+            self._shown = False
+
+
+def _sentence(what: str, why: str | None) -> str:
+    return f"{what}: {why}" if why else what
+
+
+def _message(data: Mapping[str, Any]) -> str | None:
+    return formats.error(data["error"]) if data.get("error") else None

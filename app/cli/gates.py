@@ -64,7 +64,7 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
         exit_codes.shown(decided, as_json, formats.gate_answered)
         if not client.executes:
             return exit_codes.ExitCode.DONE
-        output = following.Output.NOTHING if as_json else following.Output.TEXT
+        output = following.Shown.NOTHING if as_json else following.Shown.TEXT
         return await following.follow(client, decided["run_id"], output, answers=True)
 
     return place.work(work, Access.CHANGE)

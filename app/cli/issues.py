@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.cli import exit_codes, issue_formats, options, use_cases
+from app.cli import exit_codes, formats, options, use_cases
 
 SEVERITIES = ("error", "warning", "hint")
 """Severities of issues; a test compares them with the engine's."""
@@ -39,7 +39,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
     from app.domain import issues as engine_issues
 
     query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
-    return exit_codes.shown(place.ask(use_cases.list_issues, query), as_json, issue_formats.issues)
+    return exit_codes.shown(place.ask(use_cases.list_issues, query), as_json, formats.issues)
 
 
 @issues.command()
@@ -48,7 +48,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
 @options.anywhere
 def show(place: options.Place, as_json: bool, issue_id: str) -> int:
     """Show an issue in full, with its notes."""
-    return exit_codes.shown(place.ask(use_cases.show_issue, issue_id), as_json, issue_formats.issue)
+    return exit_codes.shown(place.ask(use_cases.show_issue, issue_id), as_json, formats.issue)
 
 
 @issues.command("open")
@@ -69,7 +69,7 @@ def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
     from app.services import issues as control_issues
 
     new = control_issues.NewIssue(**fields)
-    return exit_codes.shown(place.ask(use_cases.open_issue, new), as_json, issue_formats.issue)
+    return exit_codes.shown(place.ask(use_cases.open_issue, new), as_json, formats.issue)
 
 
 @issues.command()
@@ -113,4 +113,4 @@ def _edited(place: options.Place, as_json: bool, issue_id: str, **fields: Any) -
 
     wanted = control_issues.Edit(**fields)
     changed = place.ask(use_cases.edit_issue, issue_id, wanted)
-    return exit_codes.shown(changed, as_json, issue_formats.issue)
+    return exit_codes.shown(changed, as_json, formats.issue)

@@ -54,11 +54,11 @@ def changed(
     follows: bool = False,
     goes_on: Callable[[Answer], bool] = plan_formats.goes_on,
 ) -> int:
-    """Change a plan and show it; where it goes on by that, show its changes until it rests.
+    """Change a plan and show it; if that makes it continue, follow it.
 
     Args:
-        follows: Whether a plan of a service is waited for, too; what goes on in this process always is.
-        goes_on: Tells whether the plan is to be followed.
+        follows: Whether a plan of a service is followed, too; one that executes in this process always is.
+        goes_on: Returns whether the plan continues.
     """
     if detach and place.server is None:
         raise click.UsageError("--detach needs --server: without a service, nothing would execute the plan.")

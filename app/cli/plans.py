@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, exit_codes, nesting, options, plan_formats, plan_tasks, use_cases
+from app.cli import arguments, exit_codes, options, plan_formats, plan_tasks, use_cases
 from app.cli.client import Access, Answer, Client, UseCase
 from app.cli.plan_tasks import changed, detach, revision
 
@@ -81,7 +81,7 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
         found = await client.call(use_cases.show_plan, session_id)
         return found, await asking.gates_of_session(client, session_id)
 
-    found, gates = place.work(work)
+    found, gates = place.work(work, Access.EXAMINE)
     return exit_codes.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
 
 
@@ -156,12 +156,12 @@ def _new(
     if in_order and not tasks:
         raise click.UsageError("--in-order is about the tasks of --task.")
     made = read_plan(file) if file is not None else requests.NewPlan(intent=intent, tasks=_tasks(tasks, in_order))
-    told = {name: value for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in given.items() if value is not None}
     if labels:
-        told["labels"] = {**made.labels, **arguments.labels(labels)}
+        fields["labels"] = {**made.labels, **arguments.labels(labels)}
     if made.parent_run_id is None:
-        told |= {"parent_run_id": nesting.parent_run_id(), "runs_above": nesting.runs_above()}
-    return dataclasses.replace(made, **told)
+        fields |= {"parent_run_id": arguments.parent_run_id(), "runs_above": arguments.runs_above()}
+    return dataclasses.replace(made, **fields)
 
 
 def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ...]:

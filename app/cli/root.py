@@ -50,5 +50,5 @@ PROGRAM = boundary.Program(
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
+    """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
     return boundary.execute(PROGRAM, arguments)

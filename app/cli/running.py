@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, exit_codes, formats, nesting, options, terminal, use_cases
+from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Client
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
-@click.option("--option", "told", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
+@click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; start nothing.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json
@@ -44,7 +44,7 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     except errors.InputRefused as error:
         if error.code != "options_invalid":
             raise
-        raise _naming_arguments(error, given["told"]) from error
+        raise _naming_arguments(error, given["chosen"]) from error
 
 
 def _carry_out(
@@ -61,7 +61,7 @@ def _carry_out(
 
     async def work(client: Client) -> int:
         started = await client.call(use_cases.start_run, request)
-        output = following.Output.DETAIL if as_json else following.Output.TEXT
+        output = following.Shown.DETAIL if as_json else following.Shown.TEXT
         return await following.follow(client, started["run_id"], output, answers=True)
 
     return place.work(work, Access.START)
@@ -71,7 +71,7 @@ def _request(
     recipe: str,
     given: tuple[str, ...],
     args_file: Path | None,
-    told: tuple[str, ...],
+    chosen: tuple[str, ...],
     labels: tuple[str, ...],
     **plain: Any,
 ) -> requests.StartRequest:
@@ -80,18 +80,18 @@ def _request(
     return requests.StartRequest(
         recipe_id=recipe,
         args=arguments.collect(given, args_file),
-        options=arguments.collect(told, None, "--option"),
+        options=arguments.collect(chosen, None, "--option"),
         labels=arguments.labels(labels),
-        parent_run_id=nesting.parent_run_id(),
-        runs_above=nesting.runs_above(),
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
         **plain,
     )
 
 
-def _naming_arguments(error: errors.InputRefused, told: tuple[str, ...]) -> errors.InputRefused:
+def _naming_arguments(error: errors.InputRefused, chosen: tuple[str, ...]) -> errors.InputRefused:
     """Return an error that tells how to give what is an argument, and no option, on the command line."""
     named = [flaw.path.removeprefix("$.options.") for flaw in error.flaws if flaw.code == "not_an_option"]
-    given = [pair for pair in told if pair.partition("=")[0].removesuffix(":") in named]
+    given = [pair for pair in chosen if pair.partition("=")[0].removesuffix(":") in named]
     if not given:
         return error
     instead = " ".join(f"--arg {shlex.quote(pair)}" for pair in given)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from app.engine import stores
 
 _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
+_KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
+_KINDS["conversation"] = "conversations"
 
 
 @click.group()
@@ -60,7 +65,7 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
 
     from app.cli import following
 
-    output = following.Output.EVENTS if as_json else following.Output.TEXT
+    output = following.Shown.EVENTS if as_json else following.Shown.TEXT
     return place.work(lambda client: following.follow(client, run_id, output, after))
 
 
@@ -185,15 +190,13 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
 
     Exit code 1 if something is damaged; 5 if something cannot be read now.
     """
-    from app.cli import verifying
-
     if (run_id is None) is not everything:
         raise click.UsageError("Name a run, or give --all.")
     if run_id is None:
-        found = place.work(verifying.everything)
-        return verifying.shown(found, as_json, verifying.summary)
+        found = place.work(_verify_everything)
+        return _verified(found, as_json, _verification)
     report = place.ask(use_cases.verify_run, run_id)
-    return verifying.shown(report, as_json, formats.verification)
+    return _verified(report, as_json, formats.verification)
 
 
 @runs.command()
@@ -208,6 +211,49 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     found: Answer = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
     return exit_codes.shown(found, as_json, formats.repaired)
+
+
+async def _verify_everything(client: Client) -> Answer:
+    """Return how much of each kind was checked, and the reports of what is not sound."""
+    checked, states, reports = Counter[str](), Counter[str](), list[Answer]()
+    drawn = 0
+    async with aclosing(client.verify_all()) as pages:
+        async for page in pages:
+            checked.update(report["kind"] for report in page)
+            states.update(report["state"] for report in page)
+            reports += [report for report in page if not report["ok"]]
+            if terminal.is_drawn_on():
+                terminal.draw([f"{_counted(checked)} checked, {states['damaged']} damaged"], over=drawn)
+                drawn = 1
+    state = "damaged" if states["damaged"] else "unreadable" if states["unreadable"] else "sound"
+    counts = {name: states[name] for name in ("sound", "damaged", "unreadable")}
+    return {"state": state, "ok": state == "sound", "checked": dict(checked), **counts, "reports": reports}
+
+
+def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
+    # Damage is told from what only cannot be read now.
+    terminal.show(found, as_json, text)
+    codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
+    return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)
+
+
+def _verification(found: Mapping[str, Any]) -> str:
+    """Return what is not sound as a table, what to do about it, and how much was checked."""
+    rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
+    parts = [formats.table(("kind", "id", "state", "file", "reason"), rows)] if rows else []
+    advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]
+    told = f"{found['damaged']} damaged, {found['unreadable']} cannot be read now"
+    return "\n".join([*parts, *advice, f"checked {_counted(found['checked'])}: {told}"])
+
+
+def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
+    file = next(file for file in report["files"] if file["state"] in ("corrupt", "unreadable"))
+    place = "" if file["line"] is None else f"line {file['line']} "
+    return file["file"], f"{place}{file['reason']}"
+
+
+def _counted(checked: Mapping[str, int]) -> str:
+    return ", ".join(f"{checked.get(kind, 0)} {name}" for kind, name in _KINDS.items())
 
 
 def _query(label: str | None, **filters: Any) -> stores.RunQuery:
@@ -228,7 +274,7 @@ async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
 
     if not client.executes:
         return _moved(moved, as_json)
-    output = following.Output.DETAIL if as_json else following.Output.TEXT
+    output = following.Shown.DETAIL if as_json else following.Shown.TEXT
     return await following.follow(client, moved["run_id"], output, answers=True)
 
 

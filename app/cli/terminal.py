@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from app import printable
@@ -16,7 +17,32 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class PipeClosed(Exception):
-    """Whoever read the output went away."""
+    """The reader of the output closed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a program prints and logs of a run that it executes."""
+
+    quiet: bool = False
+    """Whether stdout gets the run's id alone."""
+    verbose: bool = False
+    """Whether stderr gets the log, or lines of the orchestration."""
+    events: bool = False
+    """Whether stderr gets structured lines."""
+    as_json: bool = False
+    """Whether stdout gets the run as JSON once it stops, and nothing else."""
+    progress: bool = False
+    """Whether progress is drawn on stderr."""
+    trace: bool = False
+    """Whether lines of the log carry trace ids."""
+    level: str = "info"
+    """Least level that is logged."""
+
+    @property
+    def tells_steps(self) -> bool:
+        """Tell whether stdout gets a line for each step."""
+        return not (self.quiet or self.as_json or self.progress)
 
 
 def prepare() -> None:
@@ -30,17 +56,17 @@ def prepare() -> None:
 
 
 def is_live() -> bool:
-    """Tell whether a person watches the output."""
+    """Return whether a person watches the output."""
     return sys.stdout.isatty()
 
 
 def is_drawn_on() -> bool:
-    """Tell whether a person watches stderr."""
+    """Return whether a person watches stderr."""
     return sys.stderr.isatty()
 
 
 def is_answered() -> bool:
-    """Tell whether a person watches the output and can say something to it."""
+    """Return whether a person watches the output and can say something to it."""
     return sys.stdin is not None and sys.stdin.isatty() and is_live()
 
 
@@ -103,7 +129,7 @@ def prompt(text: str) -> None:
 
 
 async def read_line() -> str | None:
-    """Return what a person writes, None at the end of the input; the loop goes on meanwhile."""
+    """Return what a person writes, None at the end of the input; the event loop continues meanwhile."""
     import asyncio
 
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()

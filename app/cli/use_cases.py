@@ -31,7 +31,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
     return {"run_id": started.run_id, "status": started.status.value}
 
 
-@use_case(None)
+@use_case(None, Access.EXAMINE)
 async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
     """Check a request and return what would run, without starting it."""
     start = folder.application.starter.prepare(request)
@@ -241,7 +241,7 @@ async def validate_recipe(folder: FolderClient, source: str, dialect: str, stem:
     return folder.application.catalogue.examine(source, dialect, stem).to_json()
 
 
-@use_case("POST /api/route")
+@use_case("POST /api/route", Access.EXAMINE)
 async def route(folder: FolderClient, description: str) -> Answer:
     """Choose a recipe for a description."""
     import asyncio
@@ -250,7 +250,7 @@ async def route(folder: FolderClient, description: str) -> Answer:
     return chosen
 
 
-@use_case("GET /api/agents", answers=list)
+@use_case("GET /api/agents", Access.EXAMINE, answers=list)
 async def list_agents(folder: FolderClient) -> list[Answer]:
     """Return the agents."""
     return await folder.application.inventory.agents()
@@ -268,14 +268,14 @@ async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> Answe
     return plan.to_json()
 
 
-@use_case("GET /api/sessions", answers=list)
+@use_case("GET /api/sessions", Access.EXAMINE, answers=list)
 async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[Answer]:
     """Return plans, newest first."""
     found, _ = await folder.application.plans.page(query)
     return [summary.to_json() for summary in found]
 
 
-@use_case("GET /api/sessions/{session_id}")
+@use_case("GET /api/sessions/{session_id}", Access.EXAMINE)
 async def show_plan(folder: FolderClient, session_id: str) -> Answer:
     """Return a plan."""
     return (await folder.application.plans.show(session_id)).to_json()

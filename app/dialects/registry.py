@@ -5,19 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from app.dialects.agent_recipes import AgentRecipes
-from app.dialects.amplifier import Amplifier
-from app.dialects.control_room import ControlRoom
-from app.dialects.orchestrate import Orchestrate
 from app.domain import library
-from app.engine import ports
+from app.engine import lazy_registry, ports
 
-DIALECTS: Mapping[str, ports.Dialect] = {
-    "control_room": ControlRoom(),
-    "agent_recipes": AgentRecipes(),
-    "amplifier": Amplifier(),
-    "orchestrate": Orchestrate(),
-}
+
+def _control_room() -> ports.Dialect:
+    from app.dialects.control_room import ControlRoom
+
+    return ControlRoom()
+
+
+def _agent_recipes() -> ports.Dialect:
+    from app.dialects.agent_recipes import AgentRecipes
+
+    return AgentRecipes()
+
+
+def _amplifier() -> ports.Dialect:
+    from app.dialects.amplifier import Amplifier
+
+    return Amplifier()
+
+
+def _orchestrate() -> ports.Dialect:
+    from app.dialects.orchestrate import Orchestrate
+
+    return Orchestrate()
+
+
+DIALECTS: Mapping[str, ports.Dialect] = lazy_registry.LazyRegistry(
+    {
+        "control_room": _control_room,
+        "agent_recipes": _agent_recipes,
+        "amplifier": _amplifier,
+        "orchestrate": _orchestrate,
+    }
+)
 """One line for each."""
 
 

@@ -6,14 +6,15 @@ import copy
 import difflib
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
-
-import jsonschema
-import referencing.exceptions
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app import errors
 from app.domain import json_schemas, json_text, json_words, library, plain
-from app.services.story_args import Question
+
+if TYPE_CHECKING:
+    import jsonschema
+
+    from app.services.story_args import Question
 
 MISSING = "missing_arg"
 """Code of a required argument that is missing and that the project does not answer."""
@@ -22,7 +23,7 @@ _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200
 _MOST_NAMED = 20
 
-Validator: TypeAlias = jsonschema.protocols.Validator
+Validator: TypeAlias = "jsonschema.protocols.Validator"
 """Holds arguments against a schema."""
 
 
@@ -130,6 +131,9 @@ def _undeclared_flaw(name: str, schema: Mapping[str, Any]) -> errors.Flaw:
 
 
 def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> Iterator[errors.Flaw]:
+    import jsonschema
+    import referencing.exceptions
+
     try:
         for error in holding.iter_errors(args):
             yield errors.Flaw(

@@ -11,13 +11,15 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app import clock, errors
 from app.domain import library, plain, shapes
 from app.engine import ports
 from app.services import arguments, recipe_files
-from app.services.story_args import Question
+
+if TYPE_CHECKING:
+    from app.services.story_args import Question
 
 
 class RecipeVersion:

@@ -99,9 +99,28 @@ class DataDirectory:
             raise disk_health.unusable(self.path, error) from error
         return self._identity
 
+    @property
+    def index_file(self) -> Path:
+        """Return the index database inside."""
+        return self.path.resolve() / _INDEX
+
     def index_url(self) -> str:
         """Return the address of the index database inside."""
-        return f"sqlite:///{self.path.resolve() / _INDEX}"
+        return f"sqlite:///{self.index_file}"
+
+    def read_identity(self) -> str:
+        """Return the identity without changing anything; empty where there is none yet.
+
+        Raises:
+            errors.ConfigurationError: it cannot be read, or is of a later version (`data_directory_newer`).
+        """
+        try:
+            layout_version.check(self._disk, self.path)
+            with contextlib.suppress(FileNotFoundError):
+                return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+        except OSError as error:
+            raise disk_health.unusable(self.path, error) from error
+        return ""
 
     def lock_service(self) -> ServiceLock:
         """Become the service.

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from app import resources
-from app.dialects import registry
 from tests.acceptance import programs
 
 HEAVY = (
@@ -506,8 +505,8 @@ def test_a_file_is_validated_as_it_is_listed(project: programs.Project):
 
 def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Path):
     """Files of each language are told from one another by folder, ending and text."""
-    bundled = programs.ROOT / "recipes"
-    files = [next(folder.glob("[a-z]*.*")) for folder in bundled.iterdir() if folder.name in registry.DIALECTS]
+    names = ("agent_recipes/rebase.json", "amplifier/staged-review.yaml", "orchestrate/git_census.yaml")
+    files = [programs.ROOT / "recipes" / name for name in (*names, "control_room/structural_canon.json")]
     moved = []
     for file in files:
         moved.append(tmp_path / f"moved-{file.name}")

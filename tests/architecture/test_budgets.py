@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -76,10 +77,27 @@ def test_public_things_have_docstrings_of_one_shape() -> None:
         name
         for module in _modules()
         for name, node in sources.public(module)
-        if not _well_shaped(node) and module.text.strip()
+        if not _well_shaped(node) and module.text.strip() and not _is_explained_by_its_port(name, node)
     ]
 
     assert misshapen == []
+
+
+def _is_explained_by_its_port(name: str, node: sources.Documentable) -> bool:
+    # The port says what the method does; a class that implements it need not say it again.
+    return ast.get_docstring(node) is None and name.rpartition(".")[2] in _port_methods()
+
+
+@functools.cache
+def _port_methods() -> frozenset[str]:
+    return frozenset(
+        name.rpartition(".")[2]
+        for module in _modules()
+        for name, node in sources.public(module)
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases)
+        for name, method in sources.public(sources.Module(path=module.path, text="", tree=ast.Module([node], [])))
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def test_attributes_of_values_are_explained() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import __version__
-from app.cli import arguments, boundary, nesting
+from app.cli import arguments, boundary, terminal
 from app.cli.agent_recipes import exit_codes, projects, running, showing
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def agent_recipes(
     if listing and dry_run:
         raise click.UsageError("--dry-run needs a recipe.")
     project = projects.of(working_dir)
-    output = running.Output(as_json=as_json, verbose=given.pop("verbose"), events=given.pop("events"))
+    output = terminal.Output(as_json=as_json, verbose=given.pop("verbose"), events=given.pop("events"))
     if recipe_id is None:
         return showing.list_recipes(project, as_json)
     request = _request(recipe_id, project, **given)
@@ -64,12 +64,12 @@ def agent_recipes(
 
 
 PROGRAM = boundary.Program(
-    name="agent-recipes", command=agent_recipes, usage=exit_codes.ExitCode.CONFIGURATION, of_error=exit_codes.of_error
+    name="agent-recipes", command=agent_recipes, usage=exit_codes.CONFIGURATION, of_error=exit_codes.of_error
 )
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
+    """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
     return boundary.execute(PROGRAM, arguments)
 
 
@@ -80,8 +80,8 @@ def _request(recipe_id: str, project: projects.Project, given: tuple[str, ...], 
         recipe_id=recipe_id,
         args=_args(arguments.collect(given, None), flags),
         working_dir=str(project.working_dir),
-        parent_run_id=nesting.parent_run_id(),
-        runs_above=nesting.runs_above(),
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
     )
 
 

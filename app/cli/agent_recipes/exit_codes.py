@@ -1,40 +1,32 @@
-"""Endings of `agent-recipes`: which exit code says what (agent-recipes, 9)."""
+"""Exit codes of `agent-recipes`, as its specification has them (agent-recipes, 9)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Any
 
 from app import errors
+from app.cli.exit_codes import ExitCode
+
+RECIPE = 1
+"""The recipe is not valid."""
+ORCHESTRATION = 2
+"""The agent reported no outcome, even when asked again; or the run broke in another way."""
+GUARDRAIL = 3
+"""A limit of steps, visits or restarts was reached."""
+BACKEND = 4
+"""The agent failed."""
+CONFIGURATION = 5
+"""Nothing could begin: usage, unknown recipe or backend, a missing program, arguments, a workspace that is held."""
 
 
-class ExitCode(IntEnum):
-    """Exit codes of `agent-recipes`."""
-
-    DONE = 0
-    """The recipe came to an exit, or the command did what it was asked."""
-    RECIPE = 1
-    """The recipe is not valid."""
-    ORCHESTRATION = 2
-    """The agent reported no outcome, even when asked again; or the run broke in another way."""
-    GUARDRAIL = 3
-    """A limit of steps, visits or restarts was reached."""
-    BACKEND = 4
-    """The agent failed."""
-    CONFIGURATION = 5
-    """Nothing could begin: usage, unknown recipe or backend, a missing program, arguments, a workspace that is held."""
-    STOPPED = 130
-    """A person stopped it: Ctrl-C, SIGTERM, or a cancel."""
-
-
-_OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
-    (errors.RecipeInvalid, ExitCode.RECIPE),
-    (errors.JournalCorrupt, ExitCode.ORCHESTRATION),
-    (errors.StorageFault, ExitCode.CONFIGURATION),
-    (errors.Fault, ExitCode.ORCHESTRATION),
-    (errors.ControlRoomError, ExitCode.CONFIGURATION),
-    (OSError, ExitCode.CONFIGURATION),
+_OF_ERROR: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.RecipeInvalid, RECIPE),
+    (errors.JournalCorrupt, ORCHESTRATION),
+    (errors.StorageFault, CONFIGURATION),
+    (errors.Fault, ORCHESTRATION),
+    (errors.ControlRoomError, CONFIGURATION),
+    (OSError, CONFIGURATION),
 )
 
 _LIMITS = ("max-step-visits-exceeded:", "max-total-steps", "max-restarts")
@@ -42,7 +34,7 @@ _UNUSABLE = frozenset({"agent_missing", "agent_refused_root", "unknown_backend",
 _NO_ROOM = frozenset({errors.StorageFault.default_code, errors.DiskFull.default_code})
 
 
-def of_run(detail: Mapping[str, Any]) -> ExitCode:
+def of_run(detail: Mapping[str, Any]) -> int:
     """Return the exit code that tells how a run stands."""
     match detail["status"]:
         case "done":
@@ -50,14 +42,14 @@ def of_run(detail: Mapping[str, Any]) -> ExitCode:
         case "failed":
             return _of_failure(reason(detail) or "", code(detail))
         case "paused" | "waiting":
-            return ExitCode.CONFIGURATION if code(detail) in _NO_ROOM else ExitCode.ORCHESTRATION
+            return CONFIGURATION if code(detail) in _NO_ROOM else ORCHESTRATION
         case _:
-            return ExitCode.STOPPED
+            return ExitCode.INTERRUPTED
 
 
-def of_error(error: BaseException) -> ExitCode:
+def of_error(error: BaseException) -> int:
     """Return the exit code of an error; a bug is one of the orchestration."""
-    return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.ORCHESTRATION)
+    return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ORCHESTRATION)
 
 
 def reason(detail: Mapping[str, Any]) -> str | None:
@@ -73,9 +65,9 @@ def code(detail: Mapping[str, Any]) -> str | None:
     return found
 
 
-def _of_failure(why: str, told: str | None) -> ExitCode:
+def _of_failure(why: str, told: str | None) -> int:
     if why.startswith(_LIMITS):
-        return ExitCode.GUARDRAIL
+        return GUARDRAIL
     if why != "backend-error":
-        return ExitCode.ORCHESTRATION
-    return ExitCode.CONFIGURATION if told in _UNUSABLE else ExitCode.BACKEND
+        return ORCHESTRATION
+    return CONFIGURATION if told in _UNUSABLE else BACKEND

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
@@ -12,6 +11,7 @@ from app.cli import exit_codes as common
 from app.cli import formats, terminal, use_cases
 from app.cli.agent_recipes import exit_codes, projects, showing, story
 from app.cli.client import Access, Answer
+from app.cli.terminal import Output
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -31,25 +31,13 @@ LIMITS = {
 """Arguments that set the guardrails, by the codes of their errors."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What is printed of a run."""
-
-    as_json: bool = False
-    """Whether stdout gets the run at its rest as JSON, in place of replies and reason."""
-    verbose: bool = False
-    """Whether stderr gets lines of the orchestration."""
-    events: bool = False
-    """Whether stderr gets structured lines."""
-
-
 def run(project: projects.Project, request: requests.StartRequest, output: Output) -> int:
     """Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
 
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.
     """
-    project.work_here(lambda client: _examine(client, project, request))
+    project.work_here(lambda client: _examine(client, project, request), Access.EXAMINE)
     return project.work_here(lambda client: _run(client, project, request, output), Access.START)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from app import errors, printable
 from app.cli import exit_codes as common
 from app.cli import formats, terminal, use_cases
-from app.cli.agent_recipes import exit_codes, projects
-from app.cli.client import Answer
+from app.cli.agent_recipes import projects
+from app.cli.client import Access, Answer
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -27,7 +27,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
         terminal.say_json(found)
     else:
         terminal.say_block(listing(found))
-    return exit_codes.ExitCode.DONE
+    return common.ExitCode.DONE
 
 
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
@@ -41,12 +41,12 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
             return plan
         return agent_recipes.render(client.application.catalogue.get(request.recipe_id or "").recipe, request.args)
 
-    drawn = project.work_here(work)
+    drawn = project.work_here(work, Access.EXAMINE)
     if isinstance(drawn, str):
         terminal.say_block(drawn.rstrip("\n"))
     else:
         terminal.say_json(drawn)
-    return exit_codes.ExitCode.DONE
+    return common.ExitCode.DONE
 
 
 async def of_this_language(client: FolderClient, recipe_id: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from app.cli import terminal, use_cases
 from app.cli.client import Access
-from app.cli.orchestrate import exit_codes, links, places
+from app.cli.exit_codes import ExitCode
+from app.cli.orchestrate import links, places
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -65,11 +66,11 @@ def _is_old(run: stores.RunSummary, limit: datetime) -> bool:
 def _tell(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         terminal.say_json({"removed": [] if dry_run else gone, "old": gone, "unfinished": unfinished})
-        return exit_codes.ExitCode.COMPLETED
+        return ExitCode.DONE
     for run_id in gone:
         terminal.say(f"{'would remove' if dry_run else 'removed'} run {run_id}")
     if not gone:
         terminal.say("no run is old enough")
     if unfinished:
         terminal.warn(f"{unfinished} old runs have not ended and stay")
-    return exit_codes.ExitCode.COMPLETED
+    return ExitCode.DONE

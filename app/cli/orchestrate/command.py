@@ -11,6 +11,7 @@ import click
 
 from app import __version__, errors
 from app.cli import boundary
+from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import cleaning, exit_codes, options, places, resuming, running, showing, workflows
 
 WORKFLOW = click.argument("workflow", type=click.Path(path_type=Path), metavar="WORKFLOW")
@@ -128,11 +129,9 @@ def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool)
     return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
 
 
-PROGRAM = boundary.Program(
-    name="orchestrate", command=orchestrate, usage=exit_codes.ExitCode.INVALID, of_error=exit_codes.of_error
-)
+PROGRAM = boundary.Program(name="orchestrate", command=orchestrate, usage=ExitCode.USAGE, of_error=exit_codes.of_error)
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr."""
+    """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
     return boundary.execute(PROGRAM, arguments)

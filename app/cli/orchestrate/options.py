@@ -13,8 +13,8 @@ import click
 
 from app.cli import arguments
 from app.cli.orchestrate import cleaning, places
-from app.cli.orchestrate.outputs import Output
 from app.cli.orchestrate.running import Asked
+from app.cli.terminal import Output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

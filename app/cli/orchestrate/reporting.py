@@ -12,13 +12,14 @@ from app import errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal
 from app.cli.client import Answer
+from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import drawing, exit_codes, keys, log
 from app.cli.orchestrate.places import STATE, Place
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
-    from app.cli.orchestrate.outputs import Output
     from app.cli.orchestrate.workflows import Workflow
+    from app.cli.terminal import Output
 
 _SHOWN = {"done": "completed", "cancelled": "failed"}
 
@@ -58,13 +59,13 @@ class Telling:
             self._log_rest(detail)
         return detail
 
-    def tell_rest(self, detail: Answer, fault: errors.ControlRoomError | None = None) -> exit_codes.ExitCode:
+    def tell_rest(self, detail: Answer, fault: errors.ControlRoomError | None = None) -> ExitCode:
         """Tell how the run stands; return the exit code that says it.
 
         Args:
             fault: What went wrong after the run.
         """
-        ending = exit_codes.of_run(detail) if fault is None else exit_codes.ExitCode.FAILED
+        ending = exit_codes.of_run(detail) if fault is None else ExitCode.FAILED
         if fault is not None:
             terminal.warn(f"orchestrate: {formats.error(fault.to_json())}")
         if self._output.as_json:
@@ -154,10 +155,10 @@ class Telling:
         past = ", ".join(ending.get("failed_steps") or ()) if ending.get("partial") else ""
         return str(_SHOWN.get(status, status)) + (f", past failures of {past}" if past else "")
 
-    def _whole(self, detail: Answer, ending: exit_codes.ExitCode) -> dict[str, Any]:
+    def _whole(self, detail: Answer, ending: ExitCode) -> dict[str, Any]:
         state = _read(self._place.run_root(self._run_id))
         told = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
-        status = "interrupted" if ending is exit_codes.ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])
+        status = "interrupted" if ending is ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])
         root = self._place.shown_root(self._run_id)
         return {
             "run_id": self._run_id, **state, "status": status or detail["status"], **told, "run_root": root,

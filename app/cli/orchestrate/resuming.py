@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors, settings
 from app.cli import terminal, use_cases
-from app.cli.orchestrate import exit_codes, links, running, workflows
+from app.cli.exit_codes import ExitCode
+from app.cli.orchestrate import links, running, workflows
 from app.cli.orchestrate.places import LATEST, STATE
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ async def _send_on(asked: Asked, client: FolderClient, run_id: str, how: How) ->
     _refuse_elsewhere(asked, start)
     if (await store.summary(run_id)).status == "done":
         terminal.say(f"run {run_id} is completed; nothing is left to do")
-        return exit_codes.ExitCode.COMPLETED
+        return ExitCode.DONE
     workflow = _unchanged(asked, start)
     _tell_state(asked, run_id)
     events = await store.read_events(run_id)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.cli import nesting, terminal, use_cases
+from app.cli import arguments, terminal, use_cases
 from app.cli.client import Access
+from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes, links, processed
-from app.cli.orchestrate.outputs import Output
 from app.cli.orchestrate.places import Place
+from app.cli.terminal import Output
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -117,7 +118,7 @@ def execute(asked: Asked, work: Callable[[FolderClient], Awaitable[int]]) -> int
     code = asked.place.work_here(backed_up, Access.START, kept.platform(platform) if asked.backup else platform)
     # A stop may be asked for while what the run has used is put away.
     late = asked.heeds_late_stops and any(client.stopping for client in known)
-    return exit_codes.ExitCode.INTERRUPTED if late else code
+    return ExitCode.INTERRUPTED if late else code
 
 
 async def follow(
@@ -128,7 +129,7 @@ async def follow(
     *,
     after: int | None = None,
     afterwards: Callable[[], None] | None = None,
-) -> exit_codes.ExitCode:
+) -> ExitCode:
     """Tell a run that executes here until it rests.
 
     Args:
@@ -142,7 +143,7 @@ async def follow(
     told = reporting.Telling(asked.place, workflow, run_id, asked.output)
     try:
         detail, fault = await told.follow(client, after), None
-        if afterwards is not None and exit_codes.of_run(detail) is exit_codes.ExitCode.COMPLETED:
+        if afterwards is not None and exit_codes.of_run(detail) is ExitCode.DONE:
             try:
                 await asyncio.to_thread(afterwards)
             except errors.ControlRoomError as error:
@@ -183,8 +184,8 @@ def request_of(
         options={**asked.options, "workflow_file": workflow.shown},
         working_dir=str(asked.place.workspace),
         labels=labels,
-        parent_run_id=nesting.parent_run_id(),
-        runs_above=nesting.runs_above(),
+        parent_run_id=arguments.parent_run_id(),
+        runs_above=arguments.runs_above(),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from app import errors
 from app.cli import exit_codes as common
 from app.cli import formats, terminal
+from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes, workflows
 from app.cli.orchestrate.places import Place
 from app.cli.orchestrate.workflows import Workflow
@@ -29,11 +30,11 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
             "context": {**document.get("context", {}), **context}, "steps": document["steps"],
         }  # fmt: skip
         terminal.say_json(told)
-        return exit_codes.ExitCode.COMPLETED
+        return ExitCode.DONE
     terminal.say(f"{workflow.shown} is valid; nothing is started")
     for line in _lines(document["steps"], ""):
         terminal.say(line)
-    return exit_codes.ExitCode.COMPLETED
+    return ExitCode.DONE
 
 
 def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
@@ -44,7 +45,7 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
     else:
         for one in told:
             terminal.say_block(formats.verdict(one["workflow_file"], one))
-    return exit_codes.ExitCode.COMPLETED if all(one["ready"] for one in told) else exit_codes.ExitCode.INVALID
+    return ExitCode.DONE if all(one["ready"] for one in told) else ExitCode.USAGE
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:

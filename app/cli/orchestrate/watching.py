@@ -9,6 +9,7 @@ from pathlib import Path
 from app import clock, errors
 from app.cli import exit_codes as common
 from app.cli import terminal
+from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes
 
 POLL_SECONDS = 0.5
@@ -33,13 +34,13 @@ class Watcher:
 
         while True:
             began_with = _content(self._path)
-            if self._run_once(began_with) == exit_codes.ExitCode.INTERRUPTED:
-                return exit_codes.ExitCode.INTERRUPTED
+            if self._run_once(began_with) == ExitCode.INTERRUPTED:
+                return ExitCode.INTERRUPTED
             terminal.warn(f"watching {self._shown}; Ctrl-C ends it")
             try:
                 asyncio.run(self.changed(began_with))
             except KeyboardInterrupt:
-                return exit_codes.ExitCode.COMPLETED
+                return ExitCode.DONE
 
     async def changed(self, since: bytes | None) -> None:
         """Wait until the file is there and holds something else."""
@@ -56,7 +57,7 @@ class Watcher:
     def _run_once(self, content: bytes | None) -> int:
         if content is None:
             terminal.warn(f"orchestrate: {self._shown} cannot be read")
-            return exit_codes.ExitCode.INVALID
+            return ExitCode.USAGE
         try:
             return self._run()
         except (errors.ControlRoomError, errors.Fault) as error:

@@ -55,12 +55,10 @@ class IndexQueue:
         self._closed = False
 
     async def start(self) -> bool:
-        """Bring the tables up to date."""
         self._closed = False
         return await self._inner.start()
 
     async def close(self) -> None:
-        """Write what waits, and let go of the database."""
         try:
             await self.settle()
         except errors.StorageFault as fault:
@@ -79,7 +77,6 @@ class IndexQueue:
     # -- what waits
 
     async def put_run(self, run: IndexedRun) -> None:
-        """Queue a run's row, in place of one of the same id."""
         self._waiting.rows[run.summary.run_id] = run
         self._waiting.moves.pop(run.summary.run_id, None)
         if len(self._fresh) < _MOST_FRESH:
@@ -87,7 +84,6 @@ class IndexQueue:
         self._write_soon()
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """Queue a move."""
         run_id = transition.run_id
         self._fresh.pop(run_id, None)
         row = self._waiting.rows.get(run_id)
@@ -98,7 +94,6 @@ class IndexQueue:
         self._write_soon()
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """Queue where receipts lie."""
         self._waiting.places |= {place.receipt_id: place for place in places}
         if self._waiting.places:
             self._write_soon()
@@ -122,22 +117,18 @@ class IndexQueue:
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """Write rows, moves and receipts in one go."""
         await self._settle_all()
         await self._inner.apply(rows, moves, places)
 
     async def move(self, transition: runs.Transition) -> bool:
-        """Apply a move."""
         await self._settle_of(transition.run_id)
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        """Write the rows of runs that have none."""
         await self._settle_all()
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
-        """Remove a run's row; one that waits is not written any more."""
         if self._writing is not None:
             await self._written()
         self._fresh.pop(run_id, None)
@@ -146,12 +137,10 @@ class IndexQueue:
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """Note who continues a run."""
         await self._settle_of(run_id)
         await self._inner.set_owner(run_id, owner)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        """Return a run's row."""
         fresh = self._fresh.pop(run_id, None)
         if (known := self._waiting.rows.get(run_id) or fresh) is not None:
             return known
@@ -161,25 +150,21 @@ class IndexQueue:
         return row or _moved(await self._inner.get_run(run_id), moves)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """Return the run that was made under a key."""
         await self._settle_if_possible()
         waiting = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
         return next(waiting, None) or await self._inner.find_key(idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """Return an unfinished run of a recipe."""
         await self._settle_if_possible()
         waiting = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
         busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
         return next(busy, None) or await self._inner.find_busy(recipe_id)
 
     async def run_ids(self) -> set[str]:
-        """Return the ids of all rows."""
         await self._settle_if_possible()
         return set(self._waiting.rows) | await self._inner.run_ids()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return runs, newest first; those whose rows cannot be written now as they would be."""
         await self._settle_if_possible()
         if self._disk_health.rows_free:
             return await self._inner.list_runs(query)
@@ -190,54 +175,43 @@ class IndexQueue:
         return sorted(found, key=index_port.age, reverse=True)[: query.limit]
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run."""
         await self._settle_if_possible()
         return await self._inner.list_unfinished()
 
     async def count_by_status(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
         await self._settle_if_possible()
         return await self._inner.count_by_status()
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """Return where a receipt lies."""
         await self._settle_if_possible()
         return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """Return where the receipts of a page lie, those whose rows cannot be written now among them."""
         await self._settle_if_possible()
         found = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
         found |= {place.receipt_id: place for place in self._waiting.places.values() if place.fits(query)}
         return sorted(found.values(), key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
         await self._inner.put_issues(found, doubtful=doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
-        """Note, durably, that an issue's file is about to change."""
         await self._inner.mark_issue(issue_id)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        """Remove rows of issues."""
         await self._inner.remove_issues(issue_ids)
 
     async def issue_rows(self) -> dict[str, bool]:
-        """Return the ids of all issues with rows, and which of these are marked."""
         return await self._inner.issue_rows()
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """Return issues, newest first."""
         return await self._inner.list_issues(query)
 
     async def has_session(self, session_id: str) -> bool:
-        """Tell whether a run belongs to a work session."""
         await self._settle_if_possible()
         return await self._inner.has_session(session_id)
 
     async def clear(self) -> None:
-        """Remove every row."""
         await self._settle_all()
         await self._inner.clear()
 

@@ -33,7 +33,6 @@ class MemoryIndex:
         return twin
 
     async def start(self) -> bool:
-        """Tell whether it is used for the first time."""
         new, self._new = self._new, False
         return new
 
@@ -41,13 +40,11 @@ class MemoryIndex:
         """Do nothing; there is nothing to let go of."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        """Write a run's row."""
         self._runs[run.summary.run_id] = run
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """Write rows, moves and receipts."""
         for row in rows:
             await self.put_run(row)
         for move in moves:
@@ -58,16 +55,13 @@ class MemoryIndex:
         """Do nothing; nobody else sees it."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        """Write the rows of runs that have none."""
         for run in found:
             self._runs.setdefault(run.summary.run_id, run)
 
     async def remove_run(self, run_id: str) -> None:
-        """Remove a run's row."""
         self._runs.pop(run_id, None)
 
     async def move(self, transition: runs.Transition) -> bool:
-        """Apply a move."""
         run = self._runs.get(transition.run_id)
         if run is None or states.RunState(run.summary.status) not in transition.since:
             return False
@@ -75,90 +69,71 @@ class MemoryIndex:
         return True
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """Apply a move."""
         await self.move(transition)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """Note who continues a run."""
         if run := self._runs.get(run_id):
             self._runs[run_id] = dataclasses.replace(run, summary=dataclasses.replace(run.summary, owner=owner))
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        """Return a run's row."""
         return self._runs.get(run_id)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """Return the run that was made under a key."""
         return next((run for run in self._runs.values() if run.idempotency_key == idempotency_key), None)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """Return an unfinished run of a recipe."""
         busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
         return min(busy, key=index_port.age).run_id if busy else None
 
     async def run_ids(self) -> set[str]:
-        """Return the ids of all rows."""
         return set(self._runs)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return runs, newest first."""
         return sorted(self._matching(lambda run: index_port.fits(run, query)), key=index_port.age, reverse=True)[
             : query.limit
         ]
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run, oldest first."""
         return sorted(self._matching(lambda run: not _finished(run)), key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
         shown = (run.summary for run in self._runs.values() if not runs.is_internal(run.summary.run_id))
         return dict(Counter(summary.status for summary in shown))
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """Note where receipts lie."""
         self._receipts.update({place.receipt_id: place for place in places})
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """Return where a receipt lies."""
         return self._receipts.get(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """Return where the receipts of a page lie."""
         found = [place for place in self._receipts.values() if place.fits(query)]
         return sorted(found, key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
         for summary in found:
             if not doubtful or self._issues.get(summary.issue_id, (summary, True))[1]:
                 self._issues[summary.issue_id] = (summary, False)
 
     async def mark_issue(self, issue_id: str) -> None:
-        """Note, durably, that an issue's file is about to change."""
         if issue_id in self._issues:
             self._issues[issue_id] = (self._issues[issue_id][0], True)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        """Remove rows of issues."""
         for issue_id in issue_ids:
             self._issues.pop(issue_id, None)
 
     async def issue_rows(self) -> dict[str, bool]:
-        """Return the ids of all issues with rows, and which of these are marked."""
         return {issue_id: marked for issue_id, (_, marked) in self._issues.items()}
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """Return issues, newest first."""
         found = [summary for summary, _ in self._issues.values() if _is_asked_for(summary, query)]
         return sorted(found, key=_age_of_issue, reverse=True)[: query.limit]
 
     async def has_session(self, session_id: str) -> bool:
-        """Tell whether a run belongs to a work session."""
         return any(run.summary.session_id == session_id for run in self._runs.values())
 
     async def clear(self) -> None:
-        """Remove every row."""
         self._runs.clear()
         self._receipts.clear()
         self._issues.clear()

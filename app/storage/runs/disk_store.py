@@ -291,11 +291,15 @@ class DiskStore(abc.ABC):
         assert hold is not None
         recovered = await hold.recover(context)
         index_is_new = await context.index.start()
-        issues = Issues(context)
-        reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=self._serves)
-        await reconciliation.doubt(recovered.suspects, recovered.parked)
+        parts = self._assembled(context, identity, index_is_new=index_is_new)
+        await parts.reconciliation.doubt(recovered.suspects, recovered.parked)
         await hold.drop(context, recovered)
         hold.let_others_in()
+        return parts
+
+    def _assembled(self, context: StorageContext, identity: str, *, index_is_new: bool) -> _Parts:
+        issues = Issues(context)
+        reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=self._serves)
         opener = Opener(context, identity, self._adopt, reconciliation.renew, reconciliation.ended)
         return _Parts(
             context=context,

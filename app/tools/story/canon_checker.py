@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from app.domain import plain
 from app.engine import ports
@@ -10,10 +11,13 @@ from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
 from app.tools.story import canon, documents, folders, names, scenes
 from app.tools.story.cast import Cast
-from app.tools.story.continuity import comparison, spellings
-from app.tools.story.continuity.passages import Fact
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    # Loading its expressions takes longer than listing all recipes, which only names this tool.
+    from app.tools.story.continuity import comparison
+    from app.tools.story.continuity.passages import Fact
 
 _LISTS = ("conflicts", "facts", "unknown_names")
 
@@ -35,6 +39,8 @@ class CanonChecker:
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts and the canon's facts, those of the scene's own cast first."""
+        from app.tools.story.continuity import comparison
+
         params = arguments.complete(self.name, self.args_schema, args)
         cards = folders.read_all(workspace, params["canon_paths"])
         scene = _scene(workspace, params.get("scene_path"), params["allow_missing_scene"])
@@ -63,6 +69,8 @@ def _scene(workspace: Workspace, path: str | None, may_be_missing: bool) -> Scen
 
 
 def _misspelt(scene: Scene | None, result: comparison.Comparison) -> Iterator[Finding]:
+    from app.tools.story.continuity import spellings
+
     known = spellings.right_names(result.cards)
     for slip, _ in spellings.slips([scene.document] if scene else [], known):
         seen = slip.sighting

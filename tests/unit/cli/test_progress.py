@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cli import formats
-from app.cli.progress import Progress
+from app.cli.following import Progress
 from app.domain import events
 
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app import bootstrap, errors
 from app import settings as app_settings
-from app.bootstrap import definitions
+from app.bootstrap import definitions, roster
 from app.cli import formats
 from app.domain import plain
 from app.services import recipe_versions, recipes, routing
@@ -78,7 +78,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
     """Return the catalogue of an empty project."""
     project = tmp_path_factory.mktemp("project")
     chosen = app_settings.load({}, project=project, home=project)
-    return definitions.reference_of(chosen, definitions.roster_of(chosen), bootstrap.real_platform({})).catalogue
+    return definitions.reference_of(chosen, roster.roster_of(chosen), bootstrap.real_platform({})).catalogue
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

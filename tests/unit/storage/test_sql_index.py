@@ -23,9 +23,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from app import errors, resources
 from app.domain import issues, states
 from app.engine import stores
-from app.storage.index import index_port
+from app.storage.index import index_port, reads
 from app.storage.index.index_port import IndexedRun
-from app.storage.index.sql import lists, migrations, queries, sessions
+from app.storage.index.sql import migrations, sessions
 from app.storage.index.sql.index import SqlIndex
 from tests.conformance import store_harness
 
@@ -169,7 +169,7 @@ def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str
 
 async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
     """The queries for unfinished runs read the partial index, and recovery's sorts nothing."""
-    listed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in (lists.list_unfinished, _find_busy))
+    listed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in (reads.list_unfinished, _find_busy))
 
     assert "ix_runs_unfinished" in listed
     assert "ix_runs_unfinished" in busy
@@ -177,7 +177,7 @@ async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_p
 
 
 def _find_busy(session: sessions.ReadSession) -> str | None:
-    return queries.find_busy(session, "r")
+    return reads.find_busy(session, "r")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_a_page_is_read_where_it_begins(
 ) -> None:
     """Whatever is asked for, the first page and a late one are read from an index in the order of the list."""
     query = stores.RunQuery(**filters, **span, cursor=cursor)
-    plan = plans(tmp_path / "index.db", lambda session: lists.list_runs(session, query))[0]
+    plan = plans(tmp_path / "index.db", lambda session: reads.list_runs(session, query))[0]
 
     assert f"INDEX {index} " in f"{plan} "
     assert "TEMP B-TREE" not in plan

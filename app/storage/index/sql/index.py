@@ -18,10 +18,9 @@ from app.domain import issues, receipts, runs, states
 from app.engine import stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
+from app.storage.index import reads
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql import issues as issue_rows
-from app.storage.index.sql import lists, migrations, queries, sessions
-from app.storage.index.sql import receipts as receipt_rows
+from app.storage.index.sql import migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
 
 _log = logging.getLogger(__name__)
@@ -50,127 +49,102 @@ class SqlIndex:
         return await self._thread.run(self._open)
 
     async def close(self) -> None:
-        """Let go of the database."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._thread.run(engine.dispose)
         self._thread.close()
 
     async def put_run(self, run: IndexedRun) -> None:
-        """Write a run's row."""
-        await self._write(queries.put_run, run)
+        await self._write(writes.put_run, run)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
-        """Write rows, moves and receipts in one transaction; where a key is taken already, one after the other."""
         given, moved, found = list(rows), list(moves), list(places)
         try:
-            await self._write(queries.apply, given, moved, found)
+            await self._write(writes.apply, given, moved, found)
         except exc.IntegrityError:
             for row in given:
                 await self._put_or_pass(row)
-            await self._write(queries.apply, [], moved, [])
+            await self._write(writes.apply, [], moved, [])
             await self.add_receipts(found)
 
     async def settle(self) -> None:
         """Do nothing; every transaction is committed when it is answered."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        """Write the rows of runs that have none."""
-        await self._write(queries.add_missing, found)
+        await self._write(writes.add_missing, found)
 
     async def remove_run(self, run_id: str) -> None:
-        """Remove a run's row."""
-        await self._write(queries.remove_run, run_id)
+        await self._write(writes.remove_run, run_id)
 
     async def move(self, transition: runs.Transition) -> bool:
-        """Apply a move."""
         if transition.since & _FINISHED:
-            return await self._write_durably(queries.move, transition)
-        return await self._write(queries.move, transition)
+            return await self._write_durably(writes.move, transition)
+        return await self._write(writes.move, transition)
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """Apply a move."""
         await self.move(transition)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """Note who continues a run."""
-        await self._write_durably(queries.set_owner, run_id, owner)
+        await self._write_durably(writes.set_owner, run_id, owner)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
-        """Return a run's row."""
-        return await self._read(queries.get_run, run_id)
+        return await self._read(reads.get_run, run_id)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """Return the run made under a key."""
-        return await self._read(queries.find_key, idempotency_key)
+        return await self._read(reads.find_key, idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """Return an unfinished run of a recipe."""
-        return await self._read(queries.find_busy, recipe_id)
+        return await self._read(reads.find_busy, recipe_id)
 
     async def run_ids(self) -> set[str]:
-        """Return the ids of all rows."""
-        return await self._read(queries.run_ids)
+        return await self._read(reads.run_ids)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return runs, newest first."""
-        return await self._read(lists.list_runs, query)
+        return await self._read(reads.list_runs, query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run."""
-        return await self._read(lists.list_unfinished)
+        return await self._read(reads.list_unfinished)
 
     async def count_by_status(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
-        return await self._read(queries.count_by_status)
+        return await self._read(reads.count_by_status)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
-        """Note where receipts lie."""
         given = list(places)
         if not given:
             return
         try:
-            await self._write(receipt_rows.add_receipts, given)
+            await self._write(writes.add_receipts, given)
         except exc.IntegrityError:
-            await self._write(receipt_rows.replace_receipts, given)
+            await self._write(writes.replace_receipts, given)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
-        """Return where a receipt lies."""
-        return await self._read(receipt_rows.find_receipt, receipt_id)
+        return await self._read(reads.find_receipt, receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-        """Return where the receipts of a page lie."""
-        return await self._read(receipt_rows.list_receipts, query)
+        return await self._read(reads.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
-        """Write rows of issues in place of those of the same ids; none of them is marked any more."""
-        await self._write(issue_rows.put_issues, list(found), doubtful)
+        await self._write(writes.put_issues, list(found), doubtful)
 
     async def mark_issue(self, issue_id: str) -> None:
-        """Note, durably, that an issue's file is about to change."""
-        await self._write_durably(issue_rows.mark_issue, issue_id)
+        await self._write_durably(writes.mark_issue, issue_id)
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
-        """Remove rows of issues."""
-        await self._write(issue_rows.remove_issues, list(issue_ids))
+        await self._write(writes.remove_issues, list(issue_ids))
 
     async def issue_rows(self) -> dict[str, bool]:
-        """Return the ids of all issues with rows, and which of these are marked."""
-        return await self._read(issue_rows.issue_rows)
+        return await self._read(reads.issue_rows)
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
-        """Return issues, newest first."""
-        return await self._read(issue_rows.list_issues, query)
+        return await self._read(reads.list_issues, query)
 
     async def has_session(self, session_id: str) -> bool:
-        """Tell whether a run belongs to a work session."""
-        return await self._read(issue_rows.has_session, session_id)
+        return await self._read(reads.has_session, session_id)
 
     async def clear(self) -> None:
-        """Remove every row."""
-        await self._write(queries.clear)
+        await self._write(writes.clear)
 
     async def _put_or_pass(self, run: IndexedRun) -> None:
         try:

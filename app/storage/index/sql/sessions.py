@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import URL, Connection, Engine, Executable, event
+from sqlalchemy import URL, Connection, Engine, Executable, TextClause, event, text
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
 
 
 class ReadSession:
-    """A transaction that only looks."""
+    """A transaction that only reads: `reads.Connection` over SQLAlchemy."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def rows(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-        """Return the rows of a query."""
-        return list(self._connection.execute(statement, parameters).all())
-
-    def row(self, statement: Executable) -> Any | None:
-        """Return the first row of a query."""
-        return self._connection.execute(statement).first()
+    def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """Return the rows of a query whose `:name` parameters have these values."""
+        return self._connection.execute(_parsed(sql), values).all()
 
 
 class WriteSession(ReadSession):
@@ -87,6 +84,12 @@ def writing(engine: Engine, *, durable: bool = False) -> Iterator[WriteSession]:
     options = {"writes": True, "durable": durable}
     with engine.connect().execution_options(**options) as connection, connection.begin():
         yield WriteSession(connection)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(sql: str) -> TextClause:
+    # SQLAlchemy keeps what it has compiled by statement, so the same text is the same statement.
+    return text(sql)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from app import bootstrap, clock, settings
 from app.agents import backends
 from app.agents import performer as agent_performer
-from app.bootstrap import container, definitions
+from app.bootstrap import catalogue, container, definitions, roster
 from app.domain import issues, operations, plain, plans, records
 from app.engine import conversation_claims, ports, runner, stores
 from app.processes import supervisor
@@ -59,7 +59,7 @@ class Place:
         """The project."""
         self.chosen = settings.load({}, project=self.project.root, home=self.project.root / "home")
         """Its settings."""
-        self.people = definitions.roster_of(self.chosen)
+        self.people = roster.roster_of(self.chosen)
         """Its agents."""
         self.reference = definitions.reference_of(self.chosen, self.people, chores.platform(chores.Toolbox()))
         """Its recipes."""
@@ -220,7 +220,7 @@ class Harness:
         platform = dataclasses.replace(chores.platform(self.toolbox), clock=self.clock, probes=self.probes)
         talks = conversation_claims.ConversationClaims(self.sessions, self.store, platform.drivers)
         programs = supervisor.Supervisor(place.project.data / "processes", platform.ids, {})
-        around = definitions.surroundings_of(chosen, self.clock, programs, self.sessions)
+        around = catalogue.surroundings_of(chosen, self.clock, programs, self.sessions)
         asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
         performers: dict[str, ports.Performer] = {
             operations.ToolCall.kind: Tools(self.toolbox, self.door),

@@ -1,4 +1,4 @@
-"""Queries of the index. None of them commits."""
+"""Writing to the index. None of these statements commits."""
 
 from __future__ import annotations
 
@@ -7,37 +7,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Select,
-    Update,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Table, Update, bindparam, delete, insert, literal_column, update
 
-from app.domain import runs, states
-from app.engine import stores
-from app.storage.index import index_port
+from app.domain import issues, runs, states
+from app.storage.index import index_port, reads, rows
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
-from app.storage.index.sql import receipts
-from app.storage.index.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SHOWN, SUMMARY, UNFINISHED, indexed
-from app.storage.index.sql.sessions import ReadSession, WriteSession
+from app.storage.index.sql.sessions import WriteSession
+from app.storage.index.sql.tables import IssueRow, ReceiptRow, RunLabelRow, RunRow
+
+_CHUNK = 500
+
+
+def _table(model: Any) -> Table:
+    table: Table = model.__table__
+    return table
+
+
+RUNS, LABELS, RECEIPTS, ISSUES = map(_table, (RunRow, RunLabelRow, ReceiptRow, IssueRow))
 
 TABLES = (LABELS, RUNS, RECEIPTS, ISSUES)
 """All tables, those that refer to others first."""
 
-_LONGEST_CHUNK = 500
-
 # Statements on the path of every run are built once: building one costs more than executing it.
 _REMOVE_LABELS = delete(LABELS).where(LABELS.c.run_id == bindparam("of_run"))
 _REMOVE_RUN = delete(RUNS).where(RUNS.c.run_id == bindparam("of_run"))
-_ADD_RUN, _ADD_LABELS = insert(RUNS), insert(LABELS)
+_REMOVE_RECEIPT = delete(RECEIPTS).where(RECEIPTS.c.receipt_id == bindparam("of_receipt"))
+_REMOVE_ISSUE = delete(ISSUES).where(ISSUES.c.issue_id == bindparam("of_issue"))
+_ADD_RUN, _ADD_LABELS, _ADD_RECEIPT, _ADD_ISSUE = map(insert, (RUNS, LABELS, RECEIPTS, ISSUES))
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -47,15 +43,15 @@ def put_run(session: WriteSession, run: IndexedRun) -> None:
 
 
 def apply(
-    session: WriteSession, rows: Sequence[IndexedRun], moves: Sequence[runs.Transition], places: list[ReceiptPlace]
+    session: WriteSession, given: Sequence[IndexedRun], moves: Sequence[runs.Transition], places: list[ReceiptPlace]
 ) -> None:
     """Write rows in place of those of the same ids, make moves, and note new receipts; fails as a whole if a key is
     known.
 
     Many rows share a statement, and moves from the same states do.
     """
-    for chunk in _chunks(rows):
-        for run_id in _present(session, RUNS.c.run_id, (run.summary.run_id for run in chunk)):
+    for chunk in _chunks(given):
+        for run_id in reads.present(session, "runs", "run_id", (run.summary.run_id for run in chunk)):
             remove_run(session, run_id)
         _insert_runs(session, chunk)
     # A run's second move comes after every run's first, so that its own stay in order.
@@ -67,20 +63,20 @@ def apply(
     for (_, since), values in sorted(grouped.items(), key=lambda group: group[0][0]):
         session.execute(_move_from(since), values)
     if places:
-        receipts.add_receipts(session, places)
+        add_receipts(session, places)
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
     """Write the rows of runs that have none; a key that is taken already stays with its first run."""
     for chunk in _chunks(list(found)):
-        known = _present(session, RUNS.c.run_id, [run.summary.run_id for run in chunk])
-        taken = _present(session, RUNS.c.idempotency_key, [run.idempotency_key for run in chunk])
+        known = reads.present(session, "runs", "run_id", [run.summary.run_id for run in chunk])
+        taken = reads.present(session, "runs", "idempotency_key", [run.idempotency_key for run in chunk])
         fresh = []
         for run in chunk:
             if run.summary.run_id not in known:
                 fresh.append(IndexedRun(summary=run.summary) if run.idempotency_key in taken else run)
                 known.add(run.summary.run_id)
-                taken |= {run.idempotency_key} - {None}
+                taken |= set() if run.idempotency_key is None else {run.idempotency_key}
         _insert_runs(session, fresh)
 
 
@@ -103,40 +99,38 @@ def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
     session.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(owner=owner))
 
 
-def get_run(session: ReadSession, run_id: str) -> IndexedRun | None:
-    """Return a run's row."""
-    return _one(session, ROW.where(RUNS.c.run_id == run_id))
+def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
+    """Note where new receipts are stored; fails as a whole if one is known."""
+    session.execute(_ADD_RECEIPT, [rows.receipt_values(place) for place in places])
 
 
-def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
-    """Return the run made under a key; the column is unique, so there is at most one."""
-    return _one(session, ROW.where(RUNS.c.idempotency_key == idempotency_key))
+def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
+    """Note where receipts are stored, known ones among them."""
+    session.execute(_REMOVE_RECEIPT, [{"of_receipt": place.receipt_id} for place in places])
+    add_receipts(session, places)
 
 
-def find_busy(session: ReadSession, recipe_id: str) -> str | None:
-    """Return the oldest unfinished run of a recipe.
-
-    The recipe is compared as an expression, so that the index of the unfinished leads: few runs are in it, while that
-    of the recipe holds all that ever ended.
-    """
-    row = session.row(
-        select(RUNS.c.run_id)
-        .where(func.coalesce(RUNS.c.recipe_id, "") == recipe_id, UNFINISHED, RUNS.c.owner != "foreign")
-        .order_by(RUNS.c.created_at, RUNS.c.run_id)
-        .limit(1)
-    )
-    return None if row is None else str(row.run_id)
+def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
+    """Write rows in place of those of the same ids; none of them is marked any more."""
+    fresh = {summary.issue_id: rows.issue_values(summary) for summary in found}
+    if doubtful:
+        for issue_id in reads.sound_issues(session, fresh):
+            del fresh[issue_id]
+    if fresh:
+        session.execute(_REMOVE_ISSUE, [{"of_issue": issue_id} for issue_id in fresh])
+        session.execute(_ADD_ISSUE, list(fresh.values()))
 
 
-def run_ids(session: ReadSession) -> set[str]:
-    """Return the ids of all rows; at start they are compared with the names of the folders."""
-    return {row.run_id for row in session.rows(select(RUNS.c.run_id))}
+def mark_issue(session: WriteSession, issue_id: str) -> None:
+    """Note that an issue's file is about to change."""
+    session.execute(update(ISSUES).where(ISSUES.c.issue_id == issue_id).values(marked=True))
 
 
-def count_by_status(session: ReadSession) -> dict[str, int]:
-    """Return how many runs are in each state."""
-    rows = session.rows(select(RUNS.c.status, func.count()).where(SHOWN).group_by(RUNS.c.status))
-    return {row[0]: row[1] for row in rows}
+def remove_issues(session: WriteSession, issue_ids: Iterable[str]) -> None:
+    """Remove rows of issues."""
+    gone = [{"of_issue": issue_id} for issue_id in issue_ids]
+    if gone:
+        session.execute(_REMOVE_ISSUE, gone)
 
 
 def clear(session: WriteSession) -> None:
@@ -169,31 +163,11 @@ def _moving(transition: runs.Transition) -> dict[str, Any]:
 
 def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
     if fresh:
-        session.execute(_ADD_RUN, [_values(run) for run in fresh])
-    labels = [label for run in fresh for label in _label_values(run.summary)]
+        session.execute(_ADD_RUN, [rows.run_values(run) for run in fresh])
+    labels = [label for run in fresh for label in rows.label_values(run.summary)]
     if labels:
         session.execute(_ADD_LABELS, labels)
 
 
-def _values(run: IndexedRun) -> dict[str, Any]:
-    values = {name: getattr(run.summary, name) for name in SUMMARY}
-    return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
-
-
-def _label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:
-    for name, value in run.labels.items():
-        yield {"run_id": run.run_id, "name": name, "value": value, "created_at": run.created_at}
-
-
-def _present(session: ReadSession, column: Column[Any], values: Iterable[str | None]) -> set[Any]:
-    wanted = [value for value in values if value is not None]
-    return {row[0] for row in session.rows(select(column).where(column.in_(wanted)))} if wanted else set()
-
-
-def _chunks(runs: Sequence[IndexedRun]) -> Iterator[Sequence[IndexedRun]]:
-    return (runs[begin : begin + _LONGEST_CHUNK] for begin in range(0, len(runs), _LONGEST_CHUNK))
-
-
-def _one(session: ReadSession, statement: Select[Any]) -> IndexedRun | None:
-    row = session.row(statement)
-    return None if row is None else indexed(session, row)
+def _chunks(given: Sequence[IndexedRun]) -> Iterator[Sequence[IndexedRun]]:
+    return (given[begin : begin + _CHUNK] for begin in range(0, len(given), _CHUNK))

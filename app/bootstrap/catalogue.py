@@ -1,0 +1,99 @@
+"""The catalogue: the recipes of a project, with the tools, agents and prompts that they may refer to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app import clock, resources, settings
+from app.agents import backend_context, backends, configuration
+from app.engine import ports
+from app.processes import supervisor
+from app.services import definition_cache, prompts, recipe_versions, recipes
+from app.storage import agent_sessions
+from app.tools import registry as tools
+
+if TYPE_CHECKING:
+    from app.services import routing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogued:
+    """Recipes, and what they are made from."""
+
+    registry: tools.ToolRegistry
+    """Tools."""
+    definition_cache: definition_cache.DefinitionCache
+    """Everything that recipes may refer to."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+
+
+def catalogue_of(
+    chosen: settings.Settings, people: configuration.Roster, time: clock.Clock, dialects: Mapping[str, ports.Dialect]
+) -> Catalogued:
+    """Return the recipes of a project."""
+    project = chosen.project
+
+    def route(text: str) -> routing.RoutingResult:
+        from app.services import routing
+
+        return routing.Router(catalogue.recipes()).route(text)
+
+    registry = tools.bundled_tools(route)
+    cache = definition_cache.DefinitionCache(
+        tools=registry.specs(),
+        agents=people.agents,
+        backends=backends.models(people.backends),
+        prompt_folders=prompt_folders(project),
+        clock=time,
+    )
+    unused = unused_backends(chosen, people)
+    catalogue = recipes.Catalogue(
+        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, dialects),
+        dialects=dialects,
+        library=cache.library,
+        readiness=recipe_versions.Readiness(
+            backend_lack=lambda name, continues: unused.lack(name, continues=continues),
+            program_lack=recipe_versions.program_lack,
+            default_backend=people.default_backend,
+            clock=time,
+        ),
+        clock=time,
+        is_cache_read=lambda: cache.is_current,
+    )
+    return Catalogued(registry=registry, definition_cache=cache, catalogue=catalogue, route=route)
+
+
+def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
+    """Return where the prompts of a project lie."""
+    return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
+
+
+def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
+    """Return backends that can be looked at; nothing is started or touched."""
+    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
+    around = surroundings_of(chosen, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    return backends.Backends(people.backends, around)
+
+
+def surroundings_of(
+    chosen: settings.Settings,
+    time: clock.Clock,
+    running: supervisor.Supervisor,
+    sessions: agent_sessions.StoredAgentSessions,
+) -> backend_context.BackendContext:
+    """Return what the backends of this process have around them."""
+    return backend_context.BackendContext(
+        clock=time,
+        supervisor=running,
+        sessions=sessions,
+        environ=os.environ,
+        secrets=chosen.processes.agent_secrets,
+        home=Path.home(),
+    )

@@ -1,0 +1,156 @@
+"""Reading: the use cases that only look at a project, each put together when it is first asked for.
+
+Nothing that executes, serves or writes is imported here, so that a command which shows something answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from app import clock, settings
+from app.dialects import registry as dialects
+from app.domain import plain, views
+from app.domain import runs as run_values
+from app.engine import ports, run_engine
+from app.services import run_queries
+from app.storage import data_directory, memory_store, read_only_store
+from app.storage.runs import disk_store
+
+if TYPE_CHECKING:
+    from app.services import gates, issues, maintenance, recipes
+
+
+class _Idle:
+    """The engine of a process in which nothing executes."""
+
+    def view(self, run_id: str) -> None:
+        return None
+
+    def standing(self, run_id: str) -> None:
+        return None
+
+    def change_number(self, run_id: str) -> int:
+        return 0
+
+    def open_gates(self, run_id: str | None = None) -> list[Any]:
+        return []
+
+    async def changed(self, run_id: str, since: int) -> int:
+        await asyncio.Event().wait()
+        return since
+
+    async def left(self, run_id: str) -> views.RunView | None:
+        return None
+
+    async def reload(self, run_id: str) -> None:
+        return
+
+
+class _Drivers(Mapping[str, ports.Driver]):
+    """All drivers; the built-in ones are imported only for a run of theirs."""
+
+    def __getitem__(self, name: str) -> ports.Driver:
+        if name in dialects.DIALECTS:
+            return dialects.DIALECTS[name]
+
+        from app.flows import registry
+
+        return registry.DRIVERS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dialects.DIALECTS)
+
+    def __len__(self) -> int:
+        return len(dialects.DIALECTS)
+
+
+_DRIVERS = _Drivers()
+
+
+class Reading:
+    """A project as commands that only read see it; a part of `Application`."""
+
+    def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
+        self._chosen = chosen
+        self._engine = cast(run_engine.RunEngine, _Idle())
+        self.store = self._make_store(directory)
+        """Run folders; a memory where there is no data directory."""
+
+    @cached_property
+    def runs(self) -> run_queries.RunQueries:
+        """Return the queries of runs."""
+        return run_queries.RunQueries(
+            store=self.store, engine=self._engine, dialects=_DRIVERS, clock=clock.SystemClock()
+        )
+
+    @cached_property
+    def gates(self) -> gates.Gates:
+        """Return the use cases of gates."""
+        from app.bootstrap import roster
+        from app.services import gates
+
+        masker = roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ)
+        return gates.Gates(store=self.store, engine=self._engine, dialects=_DRIVERS, view=self.runs.view, masker=masker)
+
+    @cached_property
+    def issues(self) -> issues.Issues:
+        """Return the use cases of issues."""
+        from app.services import issues
+
+        return issues.Issues(
+            issue_store=self.store.issues,
+            store=self.store,
+            clock=clock.SystemClock(),
+            ids=clock.RandomIds(),
+            masker=plain.Masker(()),
+        )
+
+    @cached_property
+    def upkeep(self) -> maintenance.Maintenance:
+        """Return the use cases of verification."""
+        from app.services import maintenance
+
+        return maintenance.Maintenance(store=self.store, engine=self._engine, forget=self.runs.forget)
+
+    @cached_property
+    def catalogue(self) -> recipes.Catalogue:
+        """Return the recipes."""
+        from app.bootstrap import catalogue, roster
+
+        people, time = roster.roster_of(self._chosen), clock.SystemClock()
+        return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS).catalogue
+
+    def _make_store(self, directory: data_directory.DataDirectory) -> disk_store.DiskStore:
+        if not directory.is_used:
+            return memory_store.MemoryStore(clock=clock.SystemClock())
+        return read_only_store.ReadOnlyStore(
+            directory, directory.index_file, clock=clock.SystemClock(), adopt=self._adopt
+        )
+
+    async def _adopt(self, manifest: Mapping[str, plain.Json]) -> run_values.RunStart:
+        from app.services import adoption, workspaces
+
+        project = self._chosen.project
+        allowed = workspaces.Workspaces(
+            project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
+        )
+        adopter = adoption.Adopter(catalogue=self.catalogue, workspaces=allowed, clock=clock.SystemClock())
+        return await adopter.adopt(manifest)
+
+
+@asynccontextmanager
+async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
+    """Open a project for a command that only reads; a data directory that does not exist is not made.
+
+    Raises:
+        errors.ConfigurationError: the data directory cannot be read, or is of a later version.
+    """
+    time, ids = clock.SystemClock(), clock.RandomIds()
+    project = Reading(chosen, data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids))
+    async with project.store:
+        yield project

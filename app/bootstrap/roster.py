@@ -1,0 +1,69 @@
+"""Agents: who a project's agents are, and which secrets of the environment are theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from app import errors, resources, settings
+from app.agents import agent_files, backends, configuration, roster
+from app.domain import plain, secret_spellings
+from app.processes import concealment
+
+
+def roster_of(chosen: settings.Settings) -> configuration.Roster:
+    """Return the agents and backends of a project, with the files that cannot be used."""
+    own = chosen.project.data_directory / "agents.json"
+    described = chosen.project.project / agent_files.FOLDER
+    return roster.load([resources.bundled("recipes", "agents.json"), described, own])
+
+
+def sound_roster(chosen: settings.Settings) -> configuration.Roster:
+    """Return the agents and backends of a project.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = roster_of(chosen)
+    refuse_broken(people)
+    return people
+
+
+def refuse_broken(people: configuration.Roster) -> None:
+    """Refuse a roster of which a file cannot be used.
+
+    Raises:
+        errors.ConfigurationError: `agents_invalid`, with every flaw.
+    """
+    own = [broken for broken in people.broken if not broken.foreign]
+    if own:
+        files = ", ".join(str(broken.path) for broken in own)
+        flaws = [flaw.to_json() for broken in own for flaw in broken.flaws]
+        raise errors.ConfigurationError(f"{files} cannot be used", code="agents_invalid", detail={"flaws": flaws})
+
+
+def keys_of(people: configuration.Roster) -> frozenset[str]:
+    """Return the environment variables that hold keys of backends."""
+    return people.secret_variables | backends.key_variables()
+
+
+def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> list[str]:
+    """Return the names of the environment variables that hold secrets, as patterns."""
+    return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
+
+
+def conceal(chosen: settings.Settings) -> None:
+    """Keep the secrets of this process's environment from the processes of the same user."""
+    own = (f"{settings.PREFIX}API_TOKEN", f"{settings.PREFIX}DATABASE_URL")
+    secret = secret_spellings.named(os.environ, [*secret_patterns(chosen, roster_of(chosen)), *own])
+    concealment.conceal(os.environ, secret | secret_spellings.with_passwords(os.environ))
+
+
+def masker_of(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> plain.Masker:
+    """Return what hides the secrets of the environment and of the settings."""
+    named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
+    found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
+    found.add(chosen.server.token or "")
+    found.add(urlsplit(chosen.project.database_url or "").password or "")
+    return plain.Masker(found - {""})

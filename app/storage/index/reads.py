@@ -1,0 +1,216 @@
+"""Reading the index: plain SQL that SQLite and Postgres both read, for a connection of either kind.
+
+Commands that only read use the standard library's `sqlite3`, which costs no import of SQLAlchemy; the service uses its
+engine, which also speaks to Postgres. No statement contains a value of a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from app.domain import issues, receipts, runs, states
+from app.engine import stores
+from app.storage.index import index_port, rows
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+
+_CHUNK = 500
+_NOTHING: Mapping[str, Any] = {}
+
+# As literals: only then can a database see that the partial index of the unfinished fits.
+_FINISHED = ", ".join(f"'{state.value}'" for state in states.RunState if state.finished)
+_UNFINISHED = f"runs.status NOT IN ({_FINISHED})"
+_UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
+
+_SHOWN = f"runs.run_id NOT LIKE '{runs.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
+"""Holds for the runs that lists and counts show."""
+
+_RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
+_FILTERS = ("session_id", "status", "recipe_id", "parent_run_id")
+_ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
+_RECEIPT_FILTERS = ("run_id", "session_id")
+
+
+class Connection(Protocol):
+    """A connection that runs queries."""
+
+    def rows(self, sql: str, values: Mapping[str, Any] = _NOTHING) -> Sequence[Any]:
+        """Return the rows of a query whose `:name` parameters have these values."""
+
+
+def get_run(index: Connection, run_id: str) -> IndexedRun | None:
+    """Return a run's row."""
+    return _first(_runs(index, f"SELECT {_RUN} FROM runs WHERE run_id = :run_id", {"run_id": run_id}))
+
+
+def find_key(index: Connection, idempotency_key: str) -> IndexedRun | None:
+    """Return the run made under a key; the column is unique, so there is at most one."""
+    return _first(_runs(index, f"SELECT {_RUN} FROM runs WHERE idempotency_key = :key", {"key": idempotency_key}))
+
+
+def find_busy(index: Connection, recipe_id: str) -> str | None:
+    """Return the oldest unfinished run of a recipe.
+
+    The recipe is compared as an expression, so that the index of the unfinished leads: few runs are in it, while that
+    of the recipe holds all that ever ended.
+    """
+    found = index.rows(
+        f"SELECT run_id FROM runs WHERE COALESCE(recipe_id, '') = :recipe_id AND {_UNFINISHED} AND owner <> 'foreign'"
+        " ORDER BY created_at, run_id LIMIT 1",
+        {"recipe_id": recipe_id},
+    )
+    return str(found[0][0]) if found else None
+
+
+def run_ids(index: Connection) -> set[str]:
+    """Return the ids of all rows; at start they are compared with the names of the folders."""
+    return {row[0] for row in index.rows("SELECT run_id FROM runs")}
+
+
+def count_by_status(index: Connection) -> dict[str, int]:
+    """Return how many runs are in each state."""
+    return {row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs WHERE {_SHOWN} GROUP BY status")}
+
+
+def list_unfinished(index: Connection) -> list[stores.RunSummary]:
+    """Return every unfinished run, oldest first; the partial index holds just these."""
+    found = _runs(index, f"SELECT {_RUN} FROM runs WHERE {_UNFINISHED} ORDER BY created_at, run_id")
+    return [run.summary for run in found]
+
+
+def list_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSummary]:
+    """Return a page, newest first.
+
+    It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
+    nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
+    page sorts anything. Which leads where several are asked for tells `_leader`.
+    """
+    leader = _leader(query)
+    leading, source = "runs", "runs"
+    if leader == "label":
+        leading, source = "run_labels", "run_labels JOIN runs ON runs.run_id = run_labels.run_id"
+    conditions, values = _where([*_filters(query, leader), *_span(query, leading), (_SHOWN, {})])
+    order = f"ORDER BY {leading}.created_at DESC, {leading}.run_id DESC LIMIT :most"
+    found = _runs(index, f"SELECT {_RUN} FROM {source} {conditions} {order}", values | {"most": query.limit})
+    return [run.summary for run in found]
+
+
+def has_session(index: Connection, session_id: str) -> bool:
+    """Return whether a run belongs to a work session."""
+    return bool(index.rows("SELECT run_id FROM runs WHERE session_id = :session LIMIT 1", {"session": session_id}))
+
+
+def find_receipt(index: Connection, receipt_id: str) -> ReceiptPlace | None:
+    """Return where a receipt is stored."""
+    columns = ", ".join(rows.RECEIPT)
+    found = index.rows(f"SELECT {columns} FROM receipts WHERE receipt_id = :receipt_id", {"receipt_id": receipt_id})
+    return rows.receipt_of(found[0]) if found else None
+
+
+def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+    """Return where the receipts of a page are stored; each filter has an index in the order of the list."""
+    conditions, values = _where(
+        [*_equal(query, _RECEIPT_FILTERS, "receipts"), *_behind(query.cursor, "(session_id, offset_bytes) >")]
+    )
+    sql = f"SELECT {', '.join(rows.RECEIPT)} FROM receipts {conditions} ORDER BY session_id, offset_bytes LIMIT :most"
+    return [rows.receipt_of(row) for row in index.rows(sql, values | {"most": query.limit})]
+
+
+def issue_rows(index: Connection) -> dict[str, bool]:
+    """Return the ids of all issues with rows, and which of these are marked."""
+    return {row[0]: bool(row[1]) for row in index.rows("SELECT issue_id, marked FROM issues")}
+
+
+def list_issues(index: Connection, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+    """Return a page, newest first; each filter has an index in the order of the list."""
+    conditions, values = _where(
+        [*_equal(query, _ISSUE_FILTERS, "issues"), *_behind(query.cursor, "(created_at, issue_id) <")]
+    )
+    order = "ORDER BY created_at DESC, issue_id DESC LIMIT :most"
+    sql = f"SELECT {', '.join(rows.ISSUE)} FROM issues {conditions} {order}"
+    return [rows.issue_of(row) for row in index.rows(sql, values | {"most": query.limit})]
+
+
+def sound_issues(index: Connection, issue_ids: Iterable[str]) -> set[str]:
+    """Return those of some issues whose rows are not marked."""
+    return present(index, "issues", "issue_id", issue_ids, "NOT marked")
+
+
+def present(index: Connection, table: str, column: str, wanted: Iterable[str | None], also: str = "TRUE") -> set[str]:
+    """Return those of some values that a column has."""
+    found: set[str] = set()
+    for names, values in _chunks([value for value in wanted if value is not None]):
+        sql = f"SELECT {column} FROM {table} WHERE {column} IN ({names}) AND {also}"
+        found |= {row[0] for row in index.rows(sql, values)}
+    return found
+
+
+_Condition = tuple[str, Mapping[str, Any]]
+
+
+def _leader(query: stores.RunQuery) -> str | None:
+    # Few runs are unfinished, few are of one session, and a label may be on any; the rest is left to the database.
+    if query.session_id is None and (query.label is None or query.status in _UNFINISHED_STATES):
+        return None
+    if query.status in _UNFINISHED_STATES:
+        return "status"
+    return "label" if query.session_id is None else "session_id"
+
+
+def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[_Condition]:
+    for name in _FILTERS:
+        if (value := getattr(query, name)) is not None:
+            # Compared as an expression, a column leaves the lead to another one.
+            aside = leader in _FILTERS and name != leader
+            yield f"{f'''COALESCE(runs.{name}, '')''' if aside else f'runs.{name}'} = :{name}", {name: value}
+    if query.label is not None:
+        carries = "run_labels.name = :label_name AND run_labels.value = :label_value"
+        if leader != "label":
+            carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
+        yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
+
+
+def _span(query: stores.RunQuery, leading: str) -> Iterator[_Condition]:
+    if query.created_after is not None:
+        yield f"{leading}.created_at >= :after", {"after": index_port.instant(query.created_after)}
+    yield from _behind(query.cursor, f"({leading}.created_at, {leading}.run_id) <")
+    before = index_port.instant(query.created_before) if query.created_before is not None else None
+    # Behind a cursor of its own list the second limit says nothing new, and a database might begin there.
+    if before is not None and (query.cursor is None or query.cursor[0] >= before):
+        yield f"{leading}.created_at < :before", {"before": before}
+
+
+def _equal(query: Any, names: Iterable[str], table: str) -> Iterator[_Condition]:
+    for name in names:
+        if (value := getattr(query, name)) is not None:
+            yield f"{table}.{name} = :{name}", {name: value}
+
+
+def _behind(cursor: tuple[Any, Any] | None, compared: str) -> Iterator[_Condition]:
+    if cursor is not None:
+        yield f"{compared} (:cursor_first, :cursor_second)", {"cursor_first": cursor[0], "cursor_second": cursor[1]}
+
+
+def _where(conditions: Sequence[_Condition]) -> tuple[str, dict[str, Any]]:
+    values = {name: value for _, given in conditions for name, value in given.items()}
+    return f"WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else "", values
+
+
+def _runs(index: Connection, sql: str, values: Mapping[str, Any] = _NOTHING) -> list[IndexedRun]:
+    found = index.rows(sql, values)
+    labels: dict[str, dict[str, str]] = {}
+    for names, wanted in _chunks([row[0] for row in found]):
+        statement = f"SELECT run_id, name, value FROM run_labels WHERE run_id IN ({names})"
+        for run_id, name, value in index.rows(statement, wanted):
+            labels.setdefault(run_id, {})[name] = value
+    return [rows.run_of(row, labels.get(row[0], {})) for row in found]
+
+
+def _chunks(values: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    for begin in range(0, len(values), _CHUNK):
+        named = {f"v{number}": value for number, value in enumerate(values[begin : begin + _CHUNK])}
+        yield ", ".join(f":{name}" for name in named), named
+
+
+def _first(found: Sequence[IndexedRun]) -> IndexedRun | None:
+    return found[0] if found else None

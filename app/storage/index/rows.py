@@ -1,0 +1,65 @@
+"""Rows: the one mapping between each table of the index and its values; a test holds them complete."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.domain import issues
+from app.engine import stores
+from app.storage.index.index_port import IndexedRun, ReceiptPlace
+
+SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "unreadable"))
+"""Columns of `runs` that a summary shows, in its order; labels have a table, `unreadable` is never stored."""
+
+RUN = (*SUMMARY, "idempotency_key", "request_sha256")
+"""Columns of `runs`."""
+
+RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))
+"""Columns of `receipts`."""
+
+ISSUE = tuple(issues.IssueSummary.__slots__)
+"""Columns of `issues` but `marked`, which tells that the file may say something else."""
+
+
+def run_of(row: Sequence[Any], labels: Mapping[str, str]) -> IndexedRun:
+    """Return a run of its columns and labels."""
+    fields = dict(zip(RUN, row, strict=True))
+    key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
+    # SQLite has no booleans of its own.
+    fields["exclusive_workspace"] = bool(fields["exclusive_workspace"])
+    summary = stores.RunSummary(**fields, labels=labels)
+    return IndexedRun(summary=summary, idempotency_key=key, request_sha256=request_sha256)
+
+
+def run_values(run: IndexedRun) -> dict[str, Any]:
+    """Return the columns of a run."""
+    values = {name: getattr(run.summary, name) for name in SUMMARY}
+    return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
+
+
+def label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:
+    """Yield the columns of a run's labels, with its age: the runs of a label are found in the order of lists."""
+    for name, value in run.labels.items():
+        yield {"run_id": run.run_id, "name": name, "value": value, "created_at": run.created_at}
+
+
+def receipt_of(row: Sequence[Any]) -> ReceiptPlace:
+    """Return the place of a receipt of its columns."""
+    return ReceiptPlace(**dict(zip(RECEIPT, row, strict=True)))
+
+
+def receipt_values(place: ReceiptPlace) -> dict[str, Any]:
+    """Return the columns of a receipt's place."""
+    return {name: getattr(place, name) for name in RECEIPT}
+
+
+def issue_of(row: Sequence[Any]) -> issues.IssueSummary:
+    """Return an issue of its columns."""
+    return issues.IssueSummary(**dict(zip(ISSUE, row, strict=True)))
+
+
+def issue_values(issue: issues.IssueSummary) -> dict[str, Any]:
+    """Return the columns of an issue; the row is as its file is."""
+    return {name: getattr(issue, name) for name in ISSUE} | {"marked": False}

@@ -1,0 +1,108 @@
+"""The run store of commands that only read: no lock is taken and no file is written, whether or not a service runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from app import clock
+from app.engine import probes
+from app.storage.committer import FileCommitter
+from app.storage.data_directory import DataDirectory
+from app.storage.disk import disk_port
+from app.storage.disk.checked_disk import CheckedDisk
+from app.storage.disk.disk_health import DiskHealth
+from app.storage.disk.os_disk import OsDisk
+from app.storage.disk.read_faults import ReadFaults
+from app.storage.disk.worker_threads import InlineWorker, Threads
+from app.storage.index import read_only_index
+from app.storage.runs.disk_store import DiskStore
+from app.storage.runs.opener import Adopt
+from app.storage.storage_context import StorageContext
+from app.storage.write_throttle import WriteThrottle
+
+
+class ReadOnlyDisk(OsDisk):
+    """`Disk` that refuses every write, and lets every reader pass."""
+
+    def read_settled(self, path: str) -> bytes:
+        return self.read(path)
+
+    def lock(self, folder: str, *, wait: bool = False) -> disk_port.Lock:
+        return _NoLock()
+
+    def add_folder(self, path: str) -> bool:
+        raise _refused(path)
+
+    def append_to(self, path: str) -> disk_port.AppendFile:
+        raise _refused(path)
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        raise _refused(path)
+
+    def cut(self, path: str, size: int, *, sync: bool = True) -> None:
+        raise _refused(path)
+
+    def rename(self, old: str, new: str) -> None:
+        raise _refused(old)
+
+    def sync_folder(self, path: str) -> None:
+        raise _refused(path)
+
+    def syncer(self, folders: Iterable[str]) -> disk_port.Syncer:
+        raise _refused("")
+
+    def remove(self, path: str) -> None:
+        raise _refused(path)
+
+    def remove_tree(self, path: str) -> None:
+        raise _refused(path)
+
+
+class ReadOnlyStore(DiskStore):
+    """Runs in folders that are only read. Rows are compared with the folders before anything is shown."""
+
+    def __init__(
+        self, directory: DataDirectory, index: Path, *, clock: clock.Clock, adopt: Adopt | None = None
+    ) -> None:
+        """Args: index: The index's file."""
+        super().__init__(adopt)
+        self._directory = directory
+        self._index = index
+        self._clock = clock
+        self._threads = Threads(1, "storage")
+
+    async def start(self, *, serve: bool = False) -> None:
+        context, identity = self._prepare()
+        context.read_faults.begin(context.workers)
+        self._found = self._assembled(context, identity, index_is_new=await context.index.start())
+
+    def _prepare(self) -> tuple[StorageContext, str]:
+        faults = ReadFaults(self._clock)
+        context = StorageContext(
+            disk=CheckedDisk(ReadOnlyDisk(self._directory.path), faults),
+            read_faults=faults,
+            committer=FileCommitter(self._threads, probes.NoProbes()),
+            workers=InlineWorker(self._threads),
+            near=InlineWorker(self._threads),
+            index=read_only_index.opened(self._index),
+            disk_health=DiskHealth(),
+            clock=self._clock,
+            probes=probes.NoProbes(),
+            throttle=WriteThrottle(0.0),
+        )
+        return context, self._directory.read_identity()
+
+    def _let_go(self) -> None:
+        self._threads.close()
+
+
+class _NoLock:
+    def release(self) -> None:
+        pass
+
+
+def _refused(path: str) -> OSError:
+    return OSError(errno.EROFS, os.strerror(errno.EROFS), path)
