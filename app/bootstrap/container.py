@@ -50,7 +50,7 @@ from app.storage.disk import disk_health
 from app.tools import checks, commands, evidence, find_files, issue_performer, moves, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspace as tool_workspaces
-from app.worker import measured_performers, pacing, pool, workspace_reservations
+from app.worker import pool, workspace_reservations
 
 _log = logging.getLogger(__name__)
 
@@ -341,15 +341,11 @@ def _pool(
     start_child: Callable[[ports.Call], Awaitable[str]],
     plans: PlanPerformers,
 ) -> pool.Pool:
-    pace = pacing.Pace()
-    measuring: dict[str, ports.Performer] = {
-        name: measured_performers.Measured(platform.watch(each), metrics, platform.clock, pace)
-        for name, each in equipment.performers.items()
-    }
+    performers: dict[str, ports.Performer] = {name: platform.watch(each) for name, each in equipment.performers.items()}
     return pool.Pool(
         store=kept,
         dialects=platform.drivers,
-        equipment=plans.equipped(dataclasses.replace(equipment, performers=measuring)),
+        equipment=plans.equipped(dataclasses.replace(equipment, performers=performers, observe=metrics.step)),
         start_child=start_child,
         limit=chosen.pool.max_running,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,

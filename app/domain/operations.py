@@ -10,6 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from app.domain import plain
 
+fingerprint = plain.labelled_sha256
+"""Returns the hash by which replay compares operations, from a body in canonical form."""
+
 INLINE_BODY_BYTES = 4096
 """Operations up to this size are in the journal line, next to their hash."""
 
@@ -327,12 +330,7 @@ def body(operation: Operation) -> dict[str, plain.Json]:
     """
     present = _present(operation)
     present.pop("retry", None)
-    return {"kind": operation.kind, **plain.plain(present)}
-
-
-def fingerprint(encoded_body: bytes) -> str:
-    """Return the hash by which replay compares operations, from a body in canonical form."""
-    return plain.labelled_sha256(encoded_body)
+    return {"kind": operation.kind, **plain.plain(present)} if present else {"kind": operation.kind}
 
 
 def _present(value: object) -> dict[str, object]:

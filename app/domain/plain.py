@@ -144,11 +144,11 @@ class Masker:
         Secrets under four characters are left: masking them would tear ordinary text apart. Where a text that was cut
         begins or ends with a part of a secret, that part is replaced, too.
         """
-        return self._masked(value, anywhere=False) if self._concerns(value) else value
+        return self._masked(value, anywhere=False) if self._marks and self._concerns(value) else value
 
     def mask_cut(self, value: Json) -> Json:
         """Return the value with parts of secrets replaced, too, anywhere: messages quote what was cut."""
-        return self._masked(value, anywhere=True) if self._concerns(value) else value
+        return self._masked(value, anywhere=True) if self._marks and self._concerns(value) else value
 
     def mask_held(self, text: str, *, at_end: bool) -> str:
         """Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that

@@ -232,13 +232,16 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
     """
     error, usage, blob = line.get("error"), line.get("usage"), line.get("blob")
-    digest = line.get("output_hash")
+    digest, operation = line.get("output_hash"), line["operation"]["hash"]
+    started_at, completed_at = line["started_at"], line["completed_at"]
+    if not (isinstance(operation, str) and isinstance(started_at, str) and isinstance(completed_at, str)):
+        raise TypeError("a line's hash and times are texts")
     return Record(
         position=position,
         key=line["key"],
         attempt=line["attempt"],
         status=StepState(line["status"]),
-        operation=_text(line["operation"]["hash"]),
+        operation=operation,
         branch=line.get("branch") or "",
         output=line.get("output"),
         blob=BlobRef.from_json(blob) if blob else None,
@@ -251,8 +254,8 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         finish=line.get("finish"),
         final=line.get("final", True),
         retry_at=line.get("retry_at"),
-        started_at=_text(line["started_at"]),
-        completed_at=_text(line["completed_at"]),
+        started_at=started_at,
+        completed_at=completed_at,
         line=line,
     )
 
@@ -264,9 +267,3 @@ def retried(found: Iterable[Record]) -> dict[str, list[Record]]:
         if not record.final:
             tries.setdefault(record.key, []).append(record)
     return tries
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not text")
-    return value

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -22,13 +23,7 @@ class Shape:
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the fields as plain JSON, without internal ones and those that may be omitted at their default."""
-        shown: dict[str, plain.Json] = {}
-        for each in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if not each.metadata or (_is_published(each) and not (is_omitted(each) and value == each.default)):
-                # Snapshots are made after every step, so the usual values are not looked at twice.
-                shown[each.name] = value if type(value) in _ATOMS else _plain(value)
-        return shown
+        return all_json((self,))[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +41,20 @@ RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]
 """Id of a run."""
 
 
-_ATOMS = (type(None), bool, int)
+def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
+    """Return the JSON of several shapes, at the price of one call: a poll shows hundreds of steps."""
+    made = []
+    for shape in shapes:
+        shown: dict[str, plain.Json] = {}
+        kind: Any = type(shape)
+        for name, may_be_omitted, default in _published_names(kind):
+            value = getattr(shape, name)
+            if may_be_omitted and value == default:
+                continue
+            known = value is None or isinstance(value, int) or (isinstance(value, str) and value.isascii())
+            shown[name] = value if known else _plain(value)
+        made.append(shown)
+    return made
 
 
 def omitted(default: Any = None) -> Any:
@@ -73,6 +81,11 @@ def published(shape: type) -> list[dataclasses.Field[Any]]:
 def is_omitted(each: dataclasses.Field[Any]) -> bool:
     """Return whether a field is left out while it has its default."""
     return bool(each.metadata.get("omitted"))
+
+
+@functools.cache
+def _published_names(shape: type) -> tuple[tuple[str, bool, Any], ...]:
+    return tuple((each.name, is_omitted(each), each.default) for each in published(shape))
 
 
 def _is_published(each: dataclasses.Field[Any]) -> bool:

@@ -34,17 +34,22 @@ class Slot:
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the slot as cache.json shows it."""
-        if self.type == "pointer":
-            return {
-                "type": "pointer",
-                "receipt_id": self.receipt_id,
-                "sha256": self.sha256,
-                "summary": self.summary,
-            }
-        shown: dict[str, plain.Json] = {"type": "artifact", "agent_id": self.agent_id, "text": self.text}
-        if self.blob is not None:
-            shown["blob"] = self.blob.to_json()
-        return shown | {"sha256": self.sha256, "summary": self.summary}
+        return snapshot({"": self})[""]
+
+
+def snapshot(filled: Mapping[str, Slot]) -> dict[str, dict[str, plain.Json]]:
+    """Return slots as cache.json shows them (execution-modes, appendix A)."""
+    shown: dict[str, dict[str, plain.Json]] = {}
+    for name, slot in filled.items():
+        proof = {"sha256": slot.sha256, "summary": slot.summary}
+        if slot.type == "pointer":
+            shown[name] = {"type": "pointer", "receipt_id": slot.receipt_id, **proof}
+        elif slot.blob is None:
+            shown[name] = {"type": "artifact", "agent_id": slot.agent_id, "text": slot.text, **proof}
+        else:
+            blob = slot.blob.to_json()
+            shown[name] = {"type": "artifact", "agent_id": slot.agent_id, "text": slot.text, "blob": blob, **proof}
+    return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

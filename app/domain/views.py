@@ -13,7 +13,7 @@ from app.domain.gates import gate_id
 from app.domain.operations import Gate
 from app.domain.records import Failure, Finish, Place, Record, StepError, Usage
 from app.domain.runs import Ending, RunStart
-from app.domain.slots import Board, Slot
+from app.domain.slots import Board
 from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
 
@@ -235,24 +235,29 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
     ).to_json()
 
 
-def cache(view: RunView) -> dict[str, plain.Json]:
-    """Return cache.json (execution-modes, appendix A)."""
-    return {name: slot.to_json() for name, slot in view.board.slots.items()}
-
-
-def finished_step(record: Record) -> dict[str, plain.Json]:
-    """Return a step as the consolidated answer shows it (execution-modes, appendix D)."""
-    names = ("step_id", "phase", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
-    return StepShown(
-        **{name: record.line.get(name) for name in names},
-        status=record.status,
-        finish=record.finish,
-        key=record.key,
-        attempt=record.attempt,
-        started_at=record.started_at,
-        completed_at=record.completed_at,
-        error=record.error,
-    ).to_json()
+def finished_steps(records: Iterable[Record]) -> list[dict[str, plain.Json]]:
+    """Return steps as the consolidated answer shows them (execution-modes, appendix D)."""
+    shown = []
+    for record in records:
+        line = record.line
+        step = StepShown(
+            step_id=line.get("step_id"),
+            phase=line.get("phase"),
+            status=record.status,
+            tool=line.get("tool"),
+            agent_archetype=line.get("agent_archetype"),
+            agent_id=line.get("agent_id"),
+            output_slot=line.get("output_slot"),
+            output_preview=line.get("output_preview"),
+            finish=record.finish,
+            key=record.key,
+            attempt=record.attempt,
+            started_at=record.started_at,
+            completed_at=record.completed_at,
+            error=record.error,
+        )
+        shown.append(step)
+    return shapes.all_json(shown)
 
 
 def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
@@ -268,11 +273,6 @@ def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
         attempt=step.attempt,
         started_at=step.started_at,
     ).to_json()
-
-
-def slot_summary(slot: Slot) -> dict[str, plain.Json]:
-    """Return a slot as that answer shows it."""
-    return SlotShown(type=slot.type, preview=slot.summary).to_json()
 
 
 def on_board(view: RunView, board: Board) -> RunView:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import plain
-from app.domain.decisions import DecisionKind
+from app.domain.decisions import LINES_MISSING, DecisionKind
 from app.domain.events import EventType
 from app.domain.runs import Ending, Transition
 from app.domain.states import RunState
 from app.engine.driver_scheduler import DriverScheduler
+from app.engine.equipment import Equipment, Parked
+from app.engine.missing_lines import MissingLines
 from app.engine.run_projection import RunProjection
 from app.engine.space_retry import RetryUntilSpace
-from app.engine.step_executor import Equipment, Parked
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,13 @@ class Completion:
         facts = {"reason": parked.reason, "error": error}
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
         return await self._show_pause(parked.reason, error)
+
+    async def park_for_lines(self, missing: MissingLines) -> RunState:
+        """Park the run until a person decides about journal lines that are gone."""
+        error = missing.error(self._run_id)
+        _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
+        self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
+        return await self.pause(Parked(LINES_MISSING, error))
 
     async def release(self) -> RunState:
         """Let go of a run because the service stops; what it cuts off does not count as a crash."""
@@ -123,7 +131,7 @@ class Completion:
         return RunState.PAUSED
 
     def _cut_off(self) -> tuple[str, ...]:
-        kept = (record.key for record in self._projection.view().living() if record.done and record.finish is not None)
+        kept = (record.key for record in self._projection.view().living() if record.finish is not None and record.done)
         return tuple(dict.fromkeys(kept))
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:

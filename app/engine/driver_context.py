@@ -1,9 +1,10 @@
-"""The context that drivers are given: requests for the conductor, and a board to show things on."""
+"""The driver's context: it turns calls into requests for the driver scheduler, and holds what the driver shows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Mapping
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any
 
 from app.domain import operations, plain
@@ -16,7 +17,7 @@ _NO_SECRETS = plain.Masker()
 
 
 class DriverContext:
-    """`ports.Context` over a conductor."""
+    """`ports.Context` over the driver scheduler."""
 
     def __init__(
         self, run: RunStart, tell: Callable[[str, Mapping[str, plain.Json]], None], masker: plain.Masker = _NO_SECRETS
@@ -33,10 +34,13 @@ class DriverContext:
         """Return the facts of the run."""
         return self._run
 
-    async def perform(self, key: str, operation: operations.Operation, place: Place | None = None) -> Record:
+    @types.coroutine
+    def perform(
+        self, key: str, operation: operations.Operation, place: Place | None = None
+    ) -> Generator[Any, Any, Record]:
         """Return the final record of an operation."""
-        asked = driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
-        record: Record = await asked
+        # A plain generator: one frame to resume where a coroutine that awaits its request has two.
+        record: Record = yield driver_scheduler.Ask(key=key, operation=operation, place=place or Place(step_id=key))
         return record
 
     async def gather(
@@ -66,7 +70,9 @@ class DriverContext:
 
     def fill(self, name: str, slot: Slot) -> None:
         """Put a slot on the board."""
-        self._slots[name] = self._without_secrets(slot)
+        # What a record holds is masked; a driver that reads it as JSON may find a secret that is escaped there.
+        text = self._masker.mask(slot.text)
+        self._slots[name] = slot if text is slot.text or text == slot.text else self._without_secrets(slot, text)
 
     def show(self, progress: Progress) -> None:
         """Put the run's progress on the board."""
@@ -92,10 +98,6 @@ class DriverContext:
         masked: dict[str, plain.Json] = self._masker.mask(made)
         return masked
 
-    def _without_secrets(self, slot: Slot) -> Slot:
-        # What a record holds is masked; a driver that reads it as JSON may find a secret that is escaped there.
-        text = self._masker.mask(slot.text)
-        if text == slot.text:
-            return slot
+    def _without_secrets(self, slot: Slot, text: str) -> Slot:
         sha256, summary = plain.sha256(plain.content(text)), self._masker.mask(slot.summary)
         return dataclasses.replace(slot, text=text, sha256=sha256, summary=summary)

@@ -1,7 +1,7 @@
-"""The conductor: steps a driver's branches, one at a time and always in the same order, until each is blocked or over.
+"""The driver scheduler: steps a driver's branches, one at a time and always in the same order, until all are blocked.
 
-It knows nothing of journals, performers or event loops. A driver's awaitables yield requests; the conductor collects
-them, and whoever owns it hands the answers back. Given the same answers in the same order, everything repeats.
+It knows nothing of journals, performers or event loops. A driver's awaitables yield requests; the scheduler collects
+them, and its owner hands the answers back. Given the same answers in the same order, everything repeats.
 """
 
 # Why: docs/decisions/0006.
@@ -95,6 +95,7 @@ class _Branch:
     name: str = ""
     forks: int = 0
     join: _Join | None = None
+    ask: Ask | None = None
     over: bool = False
 
 
@@ -114,17 +115,20 @@ class _Join:
 class DriverScheduler:
     """Step a driver and the branches it forks."""
 
-    def __init__(
-        self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] = lambda ask, record: None
-    ) -> None:
+    def __init__(self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] | None = None) -> None:
         self._drive = drive
         self._delivered = delivered
         self._main: _Branch | None = None
-        self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
+        self.ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
+        """Branches that can continue, with what they get; nothing is delivered before they have."""
         self._used: set[str] = set()
         self._cancelled: frozenset[str] = _NONE
         self.asks: dict[str, Ask] = {}
         """Open requests by key, in the order of asking."""
+        self.unopened: dict[str, Ask] = {}
+        """Those of them that the owner has not taken up yet."""
+        self.dropped: list[str] = []
+        """Keys of requests whose branch was cancelled since the owner looked last."""
         self.reads: list[Read] = []
         """Open requests for contents; answered before the next record is handed out."""
         self.finished = False
@@ -134,23 +138,21 @@ class DriverScheduler:
         self.failure: Exception | None = None
         """What it raised."""
 
-    @property
-    def busy(self) -> bool:
-        """Tell whether branches are left that can go on; nothing is delivered before they have."""
-        return bool(self._ready)
-
     def start(self) -> None:
         """Run the driver up to its first requests, as far as `go_on` does."""
         self._main = _Branch("", self._drive())
-        self._ready.append((self._main, None, None))
+        self.ready.append((self._main, None, None))
         self.go_on()
 
     def deliver(self, record: Record) -> None:
         """Hand a record to the branch that asks for its key, and go on."""
         ask = self.asks.pop(record.key)
+        self.unopened.pop(record.key, None)
         assert ask.asker is not None
-        self._delivered(ask, record)
-        self._ready.append((ask.asker, record, None))
+        ask.asker.ask = None
+        if self._delivered is not None:
+            self._delivered(ask, record)
+        self.ready.append((ask.asker, record, None))
         self.go_on()
 
     def answer(self, read: Read, content: plain.Json) -> None:
@@ -158,7 +160,7 @@ class DriverScheduler:
         if read in self.reads:
             self.reads.remove(read)
         if read.branch is not None and not read.branch.over:
-            self._ready.append((read.branch, content, None))
+            self.ready.append((read.branch, content, None))
             self.go_on()
 
     def start_waiting(self, path: str) -> bool:
@@ -171,17 +173,17 @@ class DriverScheduler:
         if join is None:
             return False
         while not _holds(join.waiting[0].path, path):
-            self._ready.append((join.waiting.popleft(), None, None))
-        self._ready.append((join.waiting.popleft(), None, None))
+            self.ready.append((join.waiting.popleft(), None, None))
+        self.ready.append((join.waiting.popleft(), None, None))
         self.go_on()
         return True
 
     def go_on(self) -> None:
         """Step branches that can go on, in their order, until all are blocked or a portion is done."""
         for _ in range(STEPS_AT_ONCE):
-            if not self._ready:
+            if not self.ready:
                 return
-            branch, value, error = self._ready.popleft()
+            branch, value, error = self.ready.popleft()
             if not (branch.over or self.finished):
                 self._step(branch, value, error)
 
@@ -202,12 +204,13 @@ class DriverScheduler:
         except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
             self._fail(branch, failure)
         else:
-            self._take(branch, request)
-
-    def _take(self, branch: _Branch, request: object) -> None:
-        match request:
-            case Ask():
+            if isinstance(request, Ask):
                 self._ask(branch, request)
+            else:
+                self._request(branch, request)
+
+    def _request(self, branch: _Branch, request: object) -> None:
+        match request:
             case Read():
                 request.branch = branch
                 self.reads.append(request)
@@ -224,7 +227,8 @@ class DriverScheduler:
         self._used.add(ask.key)
         ask.branch = branch.path
         ask.asker = branch
-        self.asks[ask.key] = ask
+        branch.ask = ask
+        self.asks[ask.key] = self.unopened[ask.key] = ask
 
     def _fork(self, branch: _Branch, fork: Fork) -> None:
         branch.forks += 1
@@ -234,7 +238,7 @@ class DriverScheduler:
             join.children[name] = child
             join.waiting.append(child)
         for _ in range(min(fork.limit or len(join.waiting), len(join.waiting))):
-            self._ready.append((join.waiting.popleft(), None, None))
+            self.ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
     def _waiting_at(self, path: str) -> _Join | None:
@@ -263,20 +267,20 @@ class DriverScheduler:
         elif join.request.fail_fast:
             self._cancel_siblings(join)
             join.owner.join = None
-            self._ready.append((join.owner, None, failure))
+            self.ready.append((join.owner, None, failure))
         else:
             self._collect(join, branch, failure)
 
     def _collect(self, join: _Join, branch: _Branch, value: Any) -> None:
         join.results[branch.name] = value
         if join.waiting and join.has_space():
-            self._ready.append((join.waiting.popleft(), None, None))
+            self.ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
     def _close_if_complete(self, join: _Join) -> None:
         if len(join.results) == len(join.children):
             join.owner.join = None
-            self._ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
+            self.ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
 
     def _cancel_siblings(self, join: _Join) -> None:
         left = [child for child in join.children.values() if not child.over]
@@ -286,8 +290,12 @@ class DriverScheduler:
 
     def _drop(self, branch: _Branch) -> None:
         branch.over = True
-        for key in [key for key, ask in self.asks.items() if ask.asker is branch]:
-            self.asks.pop(key).asker = None
+        if branch.ask is not None:
+            del self.asks[branch.ask.key]
+            if self.unopened.pop(branch.ask.key, None) is None:
+                self.dropped.append(branch.ask.key)
+            branch.ask.asker = None
+            branch.ask = None
         self.reads = [read for read in self.reads if read.branch is not branch]
         for child in branch.join.children.values() if branch.join else ():
             if not child.over:

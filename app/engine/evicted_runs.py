@@ -1,4 +1,4 @@
-"""Asleep: what is kept of a run that only waits, while its runner and its folder are let go of."""
+"""Evicted runs: what stays in memory of a run that only waits, while its runner and its folder are closed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from app.domain import views
 from app.domain.states import RunState
-from app.engine.open_steps import Work
 from app.engine.run_projection import open_step
+from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 
 
@@ -17,31 +17,31 @@ from app.engine.step_executor import StepExecutor
 class EvictedRun:
     """The open steps of a run, each with its performer, and what is shown beside its folder."""
 
-    stepper: StepExecutor
-    """Carries out its steps; they wait for its home when they are over."""
-    works: dict[str, Work]
+    executor: StepExecutor
+    """Executes its steps; one that comes to its end waits there until the run is loaded."""
+    steps: dict[str, StepAttempt]
     """Open steps by key."""
     status: RunState
-    """Where the run stands."""
+    """The run's state."""
     updated_at: str
     """When it last changed."""
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is open but what only waits."""
-        return all(work.idle for work in self.works.values())
+        """Tell whether every open step only waits."""
+        return all(step.idle for step in self.steps.values())
 
     def open(self) -> list[views.OpenStep]:
         """Return the open steps as views show them."""
-        return [open_step(work) for work in self.works.values()]
+        return [open_step(step) for step in self.steps.values()]
 
     def give_up(self) -> list[asyncio.Task[None]]:
-        """Cut off every open step, and return their tasks; nobody will take the run up again from here."""
-        self.stepper.writer.desert()
+        """Cancel every open step and return their tasks; no runner continues from here."""
+        self.executor.writer.abandon()
         return [*self._cut()]
 
     def _cut(self) -> Iterator[asyncio.Task[None]]:
-        for work in self.works.values():
-            if work.task is not None:
-                work.task.cancel()
-                yield work.task
+        for step in self.steps.values():
+            if step.task is not None:
+                step.task.cancel()
+                yield step.task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -217,6 +217,10 @@ class Performer(Protocol):
 
 class Capacity(Protocol):
     """A run's hold on the pool's bounded places."""
+
+    @property
+    def holders(self) -> Container[str]:
+        """Return the ids of the runs that hold one now."""
 
     async def enter(self) -> None:
         """Wait until a place is free and take it; at once if one is held. Several steps of the run

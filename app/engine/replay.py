@@ -42,8 +42,8 @@ async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
     """Let every branch go on until it is blocked, in portions, and answer every open request for a
     content, in order.
     """
-    while scheduler.busy or scheduler.reads:
-        if scheduler.busy:
+    while scheduler.ready or scheduler.reads:
+        if scheduler.ready:
             await asyncio.sleep(0)
             scheduler.go_on()
         else:

@@ -7,15 +7,16 @@ from datetime import datetime
 
 from app import clock
 from app.domain import plain, views
-from app.domain.operations import AgentCall
+from app.domain.events import EventType
+from app.domain.operations import AgentCall, Input
 from app.domain.records import Record
 from app.domain.runs import Transition
-from app.domain.slots import Standing
+from app.domain.slots import Standing, snapshot
 from app.domain.states import RunState
 from app.engine.driver_context import DriverContext
 from app.engine.journal_lines import facts_of
-from app.engine.open_steps import Work
 from app.engine.space_retry import RetryUntilSpace
+from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
 PAUSING = "pausing"
@@ -46,17 +47,18 @@ class RunProjection:
         """Where the run stands."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
-        self._counted = [record for record in self.records if self._counts(record)]
-        self.works: dict[str, Work] = {}
+        dead = loaded.decisions.dead
+        self._counted = [record for record in self.records if record.final and record.position not in dead]
+        self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
         self.durability: RetryUntilSpace | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
-    def wake(self, status: RunState, updated_at: str, works: dict[str, Work]) -> None:
+    def wake(self, status: RunState, updated_at: str, steps: dict[str, StepAttempt]) -> None:
         """Show the run as it was shown when it fell asleep."""
         self.status = status
         self._updated_at = updated_at
-        self.works = works
+        self.steps = steps
 
     def view(self) -> views.RunView:
         """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
@@ -69,7 +71,7 @@ class RunProjection:
             records=self.records,
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
-            open=[open_step(work) for work in self.works.values() if work.started_at is not None],
+            open=[open_step(step) for step in self.steps.values() if step.attempt],
             usage=self._usage,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
@@ -80,7 +82,8 @@ class RunProjection:
     def add(self, record: Record) -> None:
         """Show one more line."""
         self.records.append(record)
-        if self._counts(record):
+        # Lines are declared dead only while no runner has the run.
+        if record.final:
             self._counted.append(record)
         if record.usage is not None:
             self._usage = self._usage.plus(record.usage)
@@ -91,9 +94,9 @@ class RunProjection:
         self._log.refresh(self._snapshots)
         self._changed()
 
-    def tell(self) -> None:
-        """Say that something changed which no snapshot holds, as when a try begins."""
-        self._updated_at = self._clock.now()
+    def tell(self, at: datetime | None = None) -> None:
+        """Note a change that no snapshot holds, as when a try begins."""
+        self._updated_at = at or self._clock.now()
         self._changed()
 
     async def move(self, transition: Transition) -> None:
@@ -101,6 +104,17 @@ class RunProjection:
         self.status = transition.to
         self.touch()
         await self._log.move(transition)
+
+    async def show_waiting(self) -> None:
+        """Show the run as waiting while its open steps only wait and one of them awaits an input."""
+        inputs = [key for key, step in self.steps.items() if isinstance(step.ask.operation, Input)]
+        # A reader who sees that the run waits may ask at once for what.
+        waits = bool(inputs) and all(step.idle and step.begun for step in self.steps.values())
+        if waits and self.status is RunState.RUNNING:
+            self._log.add_event(EventType.RUN_WAITING, None, {"keys": inputs})
+            await self.move(Transition.wait(self._start.run_id, self.now()))
+        elif not waits and self.status is RunState.WAITING:
+            await self.move(Transition.take(self._start.run_id, self.now()))
 
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show why the run rests."""
@@ -128,10 +142,6 @@ class RunProjection:
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
 
-    def _counts(self, record: Record) -> bool:
-        # Lines are declared dead only while no runner has the run.
-        return record.final and record.position not in self._log.loaded.decisions.dead
-
     def _why(self) -> str | None:
         decided = self._log.loaded.decisions
         if not self.status.finished and decided.cancel_requested_at is not None:
@@ -142,19 +152,19 @@ class RunProjection:
 
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()
-        files = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
+        files = {"run.json": views.manifest(view), "cache.json": snapshot(view.board.slots)}
         return files | self._context.files(Standing(status=self.status, updated_at=view.updated_at))
 
 
-def open_step(work: Work) -> views.OpenStep:
+def open_step(step: StepAttempt) -> views.OpenStep:
     """Return an open step as views show it."""
-    operation = work.ask.operation
+    operation = step.ask.operation
     return views.OpenStep(
-        key=work.ask.key,
-        attempt=work.attempt,
+        key=step.ask.key,
+        attempt=step.attempt,
         kind=operation.kind,
-        place=work.ask.place,
+        place=step.ask.place,
         facts=facts_of(operation),
-        started_at=clock.stamp(work.started_at) if work.started_at else "",
+        started_at=clock.stamp(step.started_at) if step.attempt else "",
         tools=isinstance(operation, AgentCall) and operation.tools,
     )

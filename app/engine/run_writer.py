@@ -1,146 +1,138 @@
-"""Homes: what the open steps of a run write with, so that they can outlive the runner that began them.
+"""The run writer: what the open steps of a run write with, so that they can outlive the runner that began them.
 
-While a run is asleep nobody is at home: a step that is over, or that writes a log, asks for its run and waits.
+While a run is evicted its writer is detached: a step that has come to its end, or that writes a log, asks for its run
+and waits until a new runner attaches itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from app import errors
 from app.domain.records import Record
-from app.engine.light_event import LightEvent
+from app.engine import ports
 from app.engine.space_retry import RetryUntilSpace
+from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
 
-class RunWriter:
-    """The log of a run and whoever hears of its steps; all of it is absent while the run is asleep."""
-
-    __slots__ = (
-        "_call",
-        "_deserted",
-        "_ended",
-        "_moved_in",
-        "_run_id",
-        "_visitors",
-        "began",
-        "durability",
-        "enter",
-        "landed",
-        "log",
-        "over",
-        "wanted",
-    )
+class StepOwner(Protocol):
+    """The runner of a run, as its steps see it."""
 
     log: RunLog
     """The run's folder."""
     durability: RetryUntilSpace
-    """Guard of its writes."""
-    enter: Callable[[], Awaitable[None]]
-    """Waits for the run's seat."""
-    began: Callable[[bool], None]
-    """Told that a try has begun, and whether it only waits."""
-    landed: Callable[[Record], None]
-    """Told of each record."""
-    over: Callable[[asyncio.Task[None]], None]
-    """Told of each task that is over."""
+    """Repeats writes of it that fail."""
+    capacity: ports.Capacity
+    """The run's place in the pool."""
+
+    def began(self, attempt: StepAttempt) -> None:
+        """Note that a try has begun."""
+
+    def landed(self, record: Record) -> None:
+        """Take a record that is durable."""
+
+    def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
+        """Note that a step could not be executed."""
+
+
+class RunWriter:
+    """The runner that has the run now, if any."""
+
+    __slots__ = ("_abandoned", "_call", "_failures", "_run_id", "_users", "_waiting", "owner", "wanted")
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._moved_in = LightEvent()
         self._call: Callable[[str], None] | None = None
-        self._ended: list[asyncio.Task[None]] = []
-        self._visitors = 0
-        self._deserted = False
+        self._failures: list[tuple[StepAttempt, BaseException]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._users = 0
+        self._abandoned = False
+        self.owner: StepOwner | None = None
+        """The runner; None while the run is evicted."""
         self.wanted = False
-        """Whether a step has asked for its run since it fell asleep."""
+        """Whether a step has asked for its run since it was evicted."""
 
-    def attach(
-        self,
-        log: RunLog,
-        durability: RetryUntilSpace,
-        enter: Callable[[], Awaitable[None]],
-        began: Callable[[bool], None],
-        landed: Callable[[Record], None],
-        over: Callable[[asyncio.Task[None]], None],
-    ) -> None:
-        """Let whoever waits for the run go on."""
-        self.log = log
-        self.durability = durability
-        self.enter = enter
-        self.began = began
-        self.landed = landed
-        self.over = over
+    def attach(self, owner: StepOwner) -> None:
+        """Let steps that wait for the run continue with this runner."""
+        self.owner = owner
         self._call = None
         self.wanted = False
-        self._moved_in.give()
-        ended, self._ended = self._ended, []
-        for task in ended:
-            over(task)
+        self._wake()
+        failures, self._failures = self._failures, []
+        for attempt, failure in failures:
+            owner.failed(attempt, failure)
 
     def detach(self, call: Callable[[str], None]) -> None:
-        """Let everybody wait who needs the run from now on.
+        """Let steps wait that need the run from now on.
 
         Args:
-            call: Told which run somebody needs.
+            call: Called with the run's id when a step needs it.
         """
-        del self.log, self.durability, self.enter, self.began, self.landed, self.over
-        self._moved_in.take_back()
+        self.owner = None
         self._call = call
 
-    def desert(self) -> None:
-        """Say that nobody will move in any more; whoever waits gets an `InterruptionFault`."""
-        self._deserted = True
-        self._moved_in.give()
-
-    @property
-    def is_attached(self) -> bool:
-        """Tell whether the run is awake."""
-        return self._moved_in.is_given()
+    def abandon(self) -> None:
+        """Stop steps that wait for the run with an `InterruptionFault`, since no runner will take it."""
+        self._abandoned = True
+        self._wake()
 
     @property
     def is_quiet(self) -> bool:
-        """Tell whether no step is using the log on its performer's behalf."""
-        return not self._visitors
+        """Tell whether no step uses the log on its performer's behalf."""
+        return not self._users
+
+    async def reach(self) -> StepOwner:
+        """Wait until a runner has the run, and return it.
+
+        Raises:
+            errors.InterruptionFault: the run was abandoned.
+        """
+        while self.owner is None and not self._abandoned:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            self._ask()
+            try:
+                await waiting
+            finally:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
+        if self._abandoned or self.owner is None:
+            raise errors.InterruptionFault
+        return self.owner
 
     @asynccontextmanager
-    async def visit(self) -> AsyncIterator[RunLog]:
-        """Use the log while its performer is at work; the run does not fall asleep meanwhile.
+    async def use(self) -> AsyncIterator[StepOwner]:
+        """Use the log while a performer is at work; the run is not evicted meanwhile.
 
         Raises:
-            errors.InterruptionFault: the run was given up.
+            errors.InterruptionFault: the run was abandoned.
         """
-        await self.reach()
-        self._visitors += 1
+        owner = await self.reach()
+        self._users += 1
         try:
-            yield self.log
+            yield owner
         finally:
-            self._visitors -= 1
+            self._users -= 1
 
-    async def reach(self) -> None:
-        """Wait until the run is awake.
-
-        Raises:
-            errors.InterruptionFault: the run was given up.
-        """
-        if not self._moved_in.is_given():
-            self._ask()
-            await self._moved_in.given()
-        if self._deserted:
-            raise errors.InterruptionFault
-
-    def note_over(self, task: asyncio.Task[None]) -> None:
-        """Pass on that a task is over."""
-        if self._deserted:
+    def report(self, attempt: StepAttempt, failure: BaseException) -> None:
+        """Tell the runner that a step could not be executed, or the next one that attaches itself."""
+        if self._abandoned:
             return
-        if self._moved_in.is_given():
-            self.over(task)
+        if self.owner is not None:
+            self.owner.failed(attempt, failure)
         else:
-            self._ended.append(task)
+            self._failures.append((attempt, failure))
             self._ask()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for woken in waiting:
+            if not woken.done():
+                woken.set_result(None)
 
     def _ask(self) -> None:
         self.wanted = True

@@ -1,31 +1,31 @@
-"""The runner: one run from its journal to its rest."""
+"""The runner: one run from its journal to its rest, in the phases of `Runner.run`."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Literal
 
 from app import errors
 from app.domain import views
-from app.domain.decisions import LINES_MISSING, DecisionKind
+from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
-from app.domain.operations import Input
 from app.domain.records import Record, retried
 from app.domain.runs import Transition
 from app.domain.states import RunState
 from app.engine import completion, ports, replay
 from app.engine.driver_context import DriverContext
-from app.engine.driver_scheduler import STEPS_AT_ONCE, Ask, DriverScheduler
+from app.engine.driver_scheduler import Ask, DriverScheduler
+from app.engine.equipment import Equipment, Parked
 from app.engine.evicted_runs import EvictedRun
 from app.engine.exchanges import Exchanges
-from app.engine.light_event import LightEvent
 from app.engine.missing_lines import MissingLines, unled
-from app.engine.open_steps import Work
 from app.engine.run_projection import RunProjection
 from app.engine.space_retry import RetryUntilSpace
-from app.engine.step_executor import Equipment, Parked, StepExecutor
+from app.engine.step_attempt import StepAttempt
+from app.engine.step_executor import StepExecutor
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -34,58 +34,78 @@ __all__ = ["Equipment", "Runner"]
 
 _Halt = Literal["pause", "stop"]
 
+STEPS_AT_ONCE = 16
+"""Steps that a run begins in one turn of the event loop, so that a run of many branches lets others go first."""
+
+RECORDS_AT_ONCE = 16
+"""Records that it hands to its driver in one turn, for the same reason."""
+
 
 class Runner:
-    """Execute one run, loaded once."""
+    """Execute one run, loaded once: the `StepOwner` of its steps.
+
+    A crash anywhere leaves a journal that the next runner replays; nothing here is remembered otherwise.
+    """
 
     def __init__(
         self,
         log: RunLog,
         dialect: ports.Driver,
         equipment: Equipment,
-        slots: ports.Capacity,
+        capacity: ports.Capacity,
         changed: Callable[[], None],
         evicted: EvictedRun | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
         if isinstance(dialect, ports.SecretiveDialect):
             equipment = equipment.hiding(dialect.secrets(start.recipe))
+        self.log = log
+        self.capacity = capacity
+        self.durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)
         self._run_id = start.run_id
-        self._run_log = log
-        self._slots = slots
         self._reach = equipment.probes.reach
         self._context = DriverContext(start, completion.noter(log), equipment.masker)
-        self._exchanges = Exchanges(start.begun_again)
-        self._scheduler = DriverScheduler(lambda: dialect.drive(self._context), self._exchanges.note)
+        self._exchanges = Exchanges(start.begun_again) if start.begun_again else None
+        self._scheduler = DriverScheduler(
+            lambda: dialect.drive(self._context), self._exchanges.note if self._exchanges else None
+        )
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
-        self._durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)
-        self._projection.durability = self._durability
-        self._stepper = evicted.stepper if evicted else StepExecutor(start, equipment)
+        self._projection.durability = self.durability
+        self._executor = evicted.executor if evicted else StepExecutor(start, equipment)
         if evicted is not None:
-            self._projection.wake(evicted.status, evicted.updated_at, evicted.works)
-        self._completion = completion.Completion(log, self._projection, self._durability, equipment)
-        self._works = self._projection.works
+            self._projection.wake(evicted.status, evicted.updated_at, evicted.steps)
+        self._completion = completion.Completion(log, self._projection, self.durability, equipment)
+        self._steps = self._projection.steps
+        self._busy = sum(not step.idle for step in self._steps.values())
         self._retried = retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
-        self._wake = LightEvent()
+        self._stirred = False
+        self._waiting: asyncio.Future[None] | None = None
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
         self._wakes = evicted is not None
-        self._sleeps = False
-        self._waits = False
-        self._turns = 0
+        self._evicted = False
+        self.turns = 0
+        """How often the run has moved since it was loaded."""
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
 
     async def run(self) -> RunState:
-        """Go on with the run until it rests, and return its state then.
+        """Continue the run until it rests, and return its state then.
 
         Returns:
             `done`, `failed`, `cancelled` once the ending is durable; `paused`; or `running` after a stop.
         """
         try:
-            return await self._go()
+            await self._replay()
+            if (resting := await self._load()) is not None:
+                return resting
+            while self._continues():
+                await self._drive()
+                await self._perform()
+                await self._record()
+            return await self._settle()
         except errors.InterruptionFault:
             return RunState.RUNNING
         except errors.Fault as fault:
@@ -96,30 +116,16 @@ class Runner:
             _log.exception("the engine failed", extra={"run_id": self._run_id})
             return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
         finally:
-            if not self._sleeps:
-                await self._drop_works()
+            if not self._evicted:
+                await self._close_steps()
             self._scheduler.close()
-
-    async def _go(self) -> RunState:
-        await self._replay()
-        if self._at_rest() and not self._works:
-            return await self._completion.rest_again()
-        if (missing := self._missing()) is not None:
-            return await self._park_for_lines(missing)
-        await self._take()
-        self._move_in()
-        while self._goes_on():
-            await self._drive()
-            await self._perform()
-            await self._record()
-        return await self._settle()
 
     def cancel(self) -> None:
         """Cut off every open step and end as cancelled; the request is durable already."""
         self._cancelled = True
-        self._durability.cancel()
+        self.durability.cancel()
         self._projection.tell()
-        self._wake.give()
+        self._stir()
 
     def pause(self, *, interrupt: bool = False) -> None:
         """Begin no further step, and cut open ones off if `interrupt`; the request is durable already."""
@@ -137,182 +143,198 @@ class Runner:
         self._halt_at_boundary("stop")
 
     def interrupt(self) -> None:
-        """Cut off what is open after `stop`; it leaves no record and runs again at the next start."""
+        """Cut off open steps after `stop`; they leave no record and run again at the next start."""
         self._halt = "stop"
         self._cut_all()
-        self._durability.abandon()
-        self._wake.give()
+        self.durability.abandon()
+        self._stir()
 
-    @property
-    def turns(self) -> int:
-        """Return how often the run has moved since it was loaded; while that stays the same, nothing has happened."""
-        return self._turns
-
-    def may_sleep(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """Tell whether every open step is with its performer, and nothing else is under way or asked for."""
-        asked_to = self._halt or self._cancelled or self._sleeps or self._run_log.loaded.decisions.paused
-        under_way = self._landed or self._failures or self._closing or self._durability.fault
-        if asked_to or under_way or not self._waits or not self._stepper.writer.is_quiet:
+        asked_to = self._halt or self._cancelled or self._evicted or self.log.loaded.decisions.paused
+        closing = any(not task.done() for task in self._closing)
+        pending = closing or self._landed or self._failures or self.durability.fault
+        if asked_to or pending or self._waiting is None or not self._executor.writer.is_quiet:
             return False
-        away = all(work.away for work in self._works.values())
-        return away and bool(self._works) and not self._run_log.owes_move
+        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.owes_move
 
-    def sleep(self, call: Callable[[str], None]) -> EvictedRun:
-        """Let go of a run that may sleep; `run` returns, and another runner goes on with what is returned.
+    def evict(self, call: Callable[[str], None]) -> EvictedRun:
+        """Release a run that may be evicted; `run` returns, and another runner continues with what is returned.
 
         Args:
-            call: Told the run's id when one of its steps needs it.
+            call: Called with the run's id when one of its steps needs it.
         """
-        self._sleeps = True
-        works, self._works = self._works, {}
-        for work in works.values():
-            work.ask.forget_body()
-        self._stepper.writer.detach(call)
-        self._stepper.know(())
-        self._wake.give()
-        status, updated_at = self._projection.status, self._projection.moved_at()
-        return EvictedRun(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
+        self._evicted = True
+        steps, self._steps = self._steps, {}
+        for step in steps.values():
+            step.ask.forget_body()
+        self._executor.writer.detach(call)
+        self._executor.know(())
+        self._stir()
+        shown = self._projection
+        return EvictedRun(executor=self._executor, steps=steps, status=shown.status, updated_at=shown.moved_at())
 
     def view(self) -> views.RunView:
-        """Return the run as it stands; it shares what goes on growing, so it is to be read at once."""
+        """Return the run as it is; it shares what continues to grow, so it is to be read at once."""
         return self._projection.view()
 
-    # -- replay, take
+    # -- replay, load
 
     async def _replay(self) -> None:
         try:
-            await replay.replay(self._scheduler, self._run_log.loaded, self._durability.get_blob)
+            await replay.replay(self._scheduler, self.log.loaded, self.durability.get_blob)
         except (errors.NondeterminismFault, errors.DriverFault):
             if not (self._cancelled or self._at_rest()):
                 raise
 
+    async def _load(self) -> RunState | None:
+        """Take the run up; return its state if there is nothing to execute."""
+        if self._at_rest() and not self._steps:
+            return await self._completion.rest_again()
+        if (missing := self._missing()) is not None:
+            return await self._completion.park_for_lines(missing)
+        await self._take()
+        self._attach()
+        return None
+
     def _at_rest(self) -> bool:
-        decisions = self._run_log.loaded.decisions
+        decisions = self.log.loaded.decisions
         return decisions.ended is not None or (decisions.paused is not None and not self._cancelled)
+
+    def _missing(self) -> MissingLines | None:
+        loaded, records = self.log.loaded, self._projection.records
+        known = self._cancelled or self._wakes
+        return None if known else loaded.missing or unled(records, loaded.decisions, self._scheduler)
 
     async def _take(self) -> None:
         if self._cancelled or self._wakes:
             return
         self._reach("run.before_taken")
-        await self._durability.commit(lambda: self._run_log.decide(DecisionKind.TAKEN, {}))
+        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, {}))
         self._reach("run.after_taken")
-        taken, lines = self._run_log.loaded.decisions.taken, len(self._projection.records)
-        self._run_log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
+        taken, lines = self.log.loaded.decisions.taken, len(self._projection.records)
+        self.log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
         if taken > 1:
-            self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
+            self.log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
         await self._projection.move(Transition.take(self._run_id, self._projection.now()))
 
-    def _missing(self) -> MissingLines | None:
-        loaded = self._run_log.loaded
-        if self._cancelled or self._wakes:
-            return None
-        return loaded.missing or unled(self._projection.records, loaded.decisions, self._scheduler)
-
-    async def _park_for_lines(self, missing: MissingLines) -> RunState:
-        error = missing.error(self._run_id)
-        _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
-        self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
-        return await self._completion.pause(Parked(LINES_MISSING, error))
-
-    def _move_in(self) -> None:
-        for key, work in list(self._works.items()):
+    def _attach(self) -> None:
+        for key, step in list(self._steps.items()):
             asked = self._scheduler.asks.get(key)
-            if asked is not None and asked.fingerprint == work.ask.fingerprint:
-                work.ask = asked
+            if asked is not None and asked.fingerprint == step.ask.fingerprint:
+                step.ask = asked
             else:
-                work.committing = False
+                step.committing = False
                 self._cut(key)
-        self._stepper.know(self._projection.records)
-        self._stepper.writer.attach(
-            self._run_log,
-            self._durability,
-            self._slots.enter,
-            self._begun,
-            self._land,
-            self._work_over,
-        )
+        self._executor.know(self._projection.records)
+        self._executor.writer.attach(self)
         if self._at_rest():
             self._halt_at_boundary("pause")
 
     # -- drive
 
-    def _goes_on(self) -> bool:
-        if self._scheduler.finished or self._cancelled or self._sleeps:
+    def _continues(self) -> bool:
+        if self._scheduler.finished or self._cancelled or self._evicted:
             return False
-        return self._halt is None or bool(self._works)
+        return self._halt is None or bool(self._steps)
 
     async def _drive(self) -> None:
-        for key in [key for key, work in self._works.items() if self._scheduler.asks.get(key) is not work.ask]:
-            self._cut(key)
-        unopened = [ask for key, ask in self._scheduler.asks.items() if key not in self._works]
-        for count, ask in enumerate(unopened, 1):
-            if self._halt is None and not self._cancelled:
+        dropped, self._scheduler.dropped = self._scheduler.dropped, []
+        for key in dropped:
+            if key in self._steps:
+                self._cut(key)
+        unopened, self._scheduler.unopened = self._scheduler.unopened, {}
+        for count, ask in enumerate(unopened.values(), 1):
+            # Another one may have been dropped in a pause below.
+            if self._halt is None and not self._cancelled and self._scheduler.asks.get(ask.key) is ask:
                 self._open(ask)
             if count % STEPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        if self._works and all(work.idle for work in self._works.values()):
-            self._slots.leave()
+        if self._steps and not self._busy:
+            self.capacity.leave()
 
     def _open(self, ask: Ask) -> None:
-        dead = self._run_log.loaded.decisions.dead
-        history = [record for record in self._retried.get(ask.key, ()) if record.position not in dead]
-        work = self._works[ask.key] = Work(ask=ask, history=history, exchanges=self._exchanges.before(ask))
-        work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._run_id}:{ask.key}")
-        work.task.add_done_callback(self._stepper.writer.note_over)
+        if ask.key in self._steps:
+            return
+        history = self._retried.get(ask.key, [])
+        if history:
+            dead = self.log.loaded.decisions.dead
+            history = [record for record in history if record.position not in dead]
+        exchanges = self._exchanges.before(ask) if self._exchanges else ()
+        step = self._steps[ask.key] = StepAttempt(
+            ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges
+        )
+        self._busy += not step.idle
+        step.task = asyncio.create_task(self._executor.execute(step), name=f"{self._run_id}:{ask.key}")
 
-    def _work_over(self, task: asyncio.Task[None]) -> None:
-        if task in self._closing:
-            self._closing.remove(task)
-        # A step that came to its record has landed it, and there is nothing more to see.
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failures.append(error)
-            self._wake.give()
-
-    # -- perform
+    # -- perform: steps are with their executor until one of them reports
 
     async def _perform(self) -> None:
-        await self._show_waiting()
-        self._waits = True
-        await self._wake.given()
-        self._wake.take_back()
-        self._waits = False
-        self._turns = self._turns + 1
+        if self._projection.status is RunState.WAITING or (self._steps and not self._busy):
+            await self._projection.show_waiting()
+        if not self._stirred:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+            self._waiting = None
+        self._stirred = False
+        self.turns += 1
 
-    async def _show_waiting(self) -> None:
-        inputs = [key for key, work in self._works.items() if isinstance(work.ask.operation, Input)]
-        # Whoever hears that the run waits may ask at once for what.
-        waits = bool(inputs) and all(work.idle and work.begun for work in self._works.values())
-        if waits and self._projection.status is RunState.RUNNING:
-            self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": inputs})
-            await self._projection.move(Transition.wait(self._run_id, self._projection.now()))
-        elif not waits and self._projection.status is RunState.WAITING:
-            await self._projection.move(Transition.take(self._run_id, self._projection.now()))
+    def began(self, attempt: StepAttempt) -> None:
+        """Note that a try has begun."""
+        self._projection.tell(attempt.started_at)
+        if attempt.idle:
+            self._stir()
+
+    def landed(self, record: Record) -> None:
+        """Take a record that is durable."""
+        self._landed[record.position] = record
+        self._stir()
+
+    def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
+        """Note that a step could not be executed."""
+        if self._steps.get(attempt.ask.key) is attempt:
+            self._remove(attempt.ask.key)
+        self._failures.append(failure)
+        self._stir()
+
+    def _stir(self) -> None:
+        self._stirred = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     # -- record
 
-    def _begun(self, idle: bool) -> None:
-        self._projection.tell()
-        if idle:
-            self._wake.give()
-
-    def _land(self, record: Record) -> None:
-        self._landed[record.position] = record
-        self._wake.give()
-
     async def _record(self) -> None:
+        count = 0
         while (record := self._landed.pop(len(self._projection.records), None)) is not None:
             self._projection.add(record)
             await self._hand_out(record)
             self._reach("step.delivered")
+            if (count := count + 1) % RECORDS_AT_ONCE == 0:
+                self._projection.touch()
+                await asyncio.sleep(0)
+        if count:
             self._projection.touch()
-        self._raise_failures()
+        if self._failures:
+            self._raise_failures()
 
     async def _hand_out(self, record: Record) -> None:
-        if record.final:
-            self._works.pop(record.key, None)
-        if not self._scheduler.finished:
-            replay.hand_out(self._scheduler, record, self._run_log.loaded)
-            await replay.satisfy(self._scheduler, self._durability.get_blob)
+        scheduler = self._scheduler
+        if record.final and record.key in self._steps:
+            self._remove(record.key)
+        if scheduler.finished:
+            return
+        ask = scheduler.asks.get(record.key)
+        if record.final and ask is not None and ask.fingerprint == record.operation:
+            scheduler.deliver(record)
+        else:
+            replay.hand_out(scheduler, record, self.log.loaded)
+        if scheduler.ready or scheduler.reads:
+            await replay.satisfy(scheduler, self.durability.get_blob)
+
+    def _remove(self, key: str) -> StepAttempt:
+        self._busy -= not self._steps[key].idle
+        return self._steps.pop(key)
 
     def _raise_failures(self) -> None:
         failures, self._failures = self._failures, []
@@ -320,17 +342,16 @@ class Runner:
             if not isinstance(failure, Parked):
                 raise failure
             self._parked = self._parked or failure
-            for key in [key for key, work in self._works.items() if work.task is not None and work.task.done()]:
-                del self._works[key]
             self._halt_at_boundary("pause")
 
     # -- settle
 
     async def _settle(self) -> RunState:
-        if self._sleeps:
+        if self._evicted:
             return self._projection.status
-        await self._drop_works()
-        await self._record_late()
+        await self._close_steps()
+        with contextlib.suppress(errors.Fault) if self._cancelled else contextlib.nullcontext():
+            await self._record()
         if self._cancelled:
             return await self._completion.cancel()
         if self._scheduler.finished:
@@ -339,53 +360,44 @@ class Runner:
             return await self._completion.release()
         return await self._completion.pause(self._parked)
 
-    async def _record_late(self) -> None:
-        try:
-            await self._record()
-        except errors.Fault:
-            if not self._cancelled:
-                raise
-
     async def _give_up(self, fault: errors.Fault) -> RunState:
-        await self._drop_works()
+        await self._close_steps()
         if not isinstance(fault, errors.Unreadable):
             return await self._completion.park(fault)
         if not self._cancelled:
             raise fault
         return await self._completion.cancel()
 
-    async def _drop_works(self) -> None:
-        if not self._stepper.writer.is_attached:
-            self._stepper.writer.desert()
+    async def _close_steps(self) -> None:
+        if self._executor.writer.owner is None:
+            self._executor.writer.abandon()
         self._cut_all()
         while self._closing:
             await asyncio.gather(*self._closing, return_exceptions=True)
-            # Since Python 3.12 a gather of ended tasks does not let the loop run, and the loop tells of them.
-            await asyncio.sleep(0)
             self._closing = [task for task in self._closing if not task.done()]
 
     def _halt_at_boundary(self, halt: _Halt) -> None:
         self._halt = self._halt or halt
-        for key in [key for key, work in self._works.items() if not work.performing]:
+        for key in [key for key, step in self._steps.items() if not step.performing]:
             self._cut(key)
-        self._wake.give()
+        self._stir()
 
     def _cut_all(self) -> None:
-        for key in list(self._works):
+        for key in list(self._steps):
             self._cut(key)
 
     def _cut(self, key: str) -> None:
-        work = self._works.pop(key)
-        if work.task is not None and not work.task.done():
-            self._closing.append(work.task)
-            if work.committing:
-                work.cut = True
+        step = self._remove(key)
+        if step.task is not None and not step.task.done():
+            self._closing.append(step.task)
+            if step.committing:
+                step.cut = True
                 return
-            if work.performing:
-                self._run_log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": work.attempt})
-            work.task.cancel()
+            if step.performing:
+                self.log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": step.attempt})
+            step.task.cancel()
 
     def _storage_changed(self) -> None:
-        if self._durability.fault is not None:
-            self._slots.leave()
+        if self.durability.fault is not None:
+            self.capacity.leave()
         self._projection.touch()

@@ -37,6 +37,11 @@ class RetryUntilSpace:
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
+    async def retry(self, fault: errors.StorageFault, write: Callable[[], Awaitable[T]]) -> T:
+        """Heal and write again after a write that failed, for as long as it takes."""
+        await self.heal(fault)
+        return await self.commit(write)
+
     async def commit(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write, and after a failure heal and write again, for as long as it takes."""
         while True:

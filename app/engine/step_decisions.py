@@ -12,7 +12,7 @@ from typing import Any
 
 from app.domain import plain
 from app.domain.decisions import CRASH_LOOP_TRIES, Started
-from app.domain.operations import Operation, RetryPolicy
+from app.domain.operations import ChildRun, Gate, Operation, RetryPolicy, Timer
 from app.domain.records import Result, StepError
 from app.domain.states import StepState
 
@@ -77,10 +77,8 @@ def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
     return error is not None and (error.code in policy.codes or exit_code in policy.exit_codes)
 
 
-def sound(result: Result) -> Result:
-    """Hold a performer to its promise: an error if and only if the try failed."""
-    if (result.status is StepState.FAILED) == (result.error is not None):
-        return result
+def unsound(result: Result) -> Result:
+    """Return the failure of a performer that broke its promise: an error if and only if the try failed."""
     return failed("bad_result", f"the performer returned {result.status.value} with error {result.error}")
 
 
@@ -88,3 +86,13 @@ def failed(code: str, message: str, detail: Mapping[str, plain.Json] | None = No
     """Make the result of a failed try."""
     error = StepError(code=code, message=message, detail=detail or {})
     return Result(status=StepState.FAILED, error=error)
+
+
+def due_seconds(operation: Operation) -> float | None:
+    """Return how long an operation waits at most; None if it waits for no time."""
+    match operation:
+        case Timer(seconds=seconds):
+            return seconds
+        case Gate(expires_seconds=seconds) | ChildRun(timeout_seconds=seconds):
+            return seconds
+    return None

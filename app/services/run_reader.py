@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.domain import plain, records, runs, slots, states, views
+from app.domain import plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
 from app.engine import dry_replay, ports, run_engine, stores
 from app.services import aio, requests
@@ -295,7 +295,7 @@ class RunResponseCache:
             plain.encode(views.manifest(view))[:-1],
             b",".join(shown),
             len(living) + len(opened),
-            b",".join(self._summary(name, slot) for name, slot in view.board.slots.items()),
+            b",".join(self._summaries(view.board.slots)),
             plain.encode(holder),
             plain.encode(view.unreadable.to_json() if view.unreadable else None),
         )
@@ -306,16 +306,16 @@ class RunResponseCache:
             self._steps.clear()
             self._counted = 0
         fresh = living[max(self._counted, len(living) - views.NEWEST_STEPS) :]
-        self._steps.extend(plain.encode(views.finished_step(record)) for record in fresh)
+        self._steps.extend(map(plain.encode, views.finished_steps(fresh)))
         self._counted = len(living)
         self._newest = living[-1] if living else None
 
-    def _summary(self, name: str, slot: slots.Slot) -> bytes:
-        known, encoded = self._slots.get(name, (None, b""))
-        if known is not slot:
-            encoded = plain.encode({name: views.slot_summary(slot)})[1:-1]
-            self._slots[name] = slot, encoded
-        return encoded
+    def _summaries(self, filled: Mapping[str, slots.Slot]) -> list[bytes]:
+        fresh = {name: slot for name, slot in filled.items() if self._slots.get(name, (None, b""))[0] is not slot}
+        shown = shapes.all_json([views.SlotShown(type=slot.type, preview=slot.summary) for slot in fresh.values()])
+        for name, summary in zip(fresh, shown, strict=True):
+            self._slots[name] = fresh[name], plain.encode({name: summary})[1:-1]
+        return [self._slots[name][1] for name in filled]
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:

@@ -51,6 +51,7 @@ class Reservation:
 
     def __init__(self, capacity: WorkerCapacity, ticket: CapacityRequest, arrival: Callable[[], int]) -> None:
         self._capacity = capacity
+        self.holders = capacity.seated
         self._ticket = ticket
         self._arrival = arrival
         self._coming: list[asyncio.Future[None]] = []

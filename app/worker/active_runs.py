@@ -300,8 +300,8 @@ class ActiveRuns:
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")
-            if running is active_run.runner and running.turns == turns and running.may_sleep():
-                active_run.evicted = running.sleep(self.wake)
+            if running is active_run.runner and running.turns == turns and running.may_be_evicted():
+                active_run.evicted = running.evict(self.wake)
 
     async def _lies_down(self, active_run: ActiveRun, evicted: evicted_runs.EvictedRun) -> bool:
         assert active_run.log is not None
@@ -309,14 +309,15 @@ class ActiveRuns:
             decisions = active_run.log.loaded.decisions
             await self._loader.unload(active_run)
         self._reach("pool.asleep")
-        if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.stepper.writer.wanted:
+        if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.executor.writer.wanted:
             return True
         active_run.task = None
         return False
 
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
         try:
-            return await running.run()
+            # In a task of its own, so that each turn of the run resumes no more than the runner.
+            return await asyncio.create_task(running.run(), name=f"runner {run_id}")
         except errors.Unreadable:
             return states.RunState.RUNNING
         except errors.StorageFault as fault:

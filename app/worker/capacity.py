@@ -57,7 +57,8 @@ class WorkerCapacity:
         self._workspaces = WorkspaceReservations()
         self._workspaces_known = False
         self._open = True
-        self._seated: set[str] = set()
+        self.seated: set[str] = set()
+        """Runs that hold a place."""
         self._queued: dict[str, CapacityRequest] = {}
         self._wanting: dict[str, dict[str, None]] = {}
         self._line: list[CapacityRequest] = []
@@ -86,7 +87,7 @@ class WorkerCapacity:
     @property
     def taken(self) -> int:
         """Return the number of seats taken."""
-        return len(self._seated)
+        return len(self.seated)
 
     @property
     def queued(self) -> int:
@@ -95,7 +96,7 @@ class WorkerCapacity:
 
     def is_seated(self, run_id: str) -> bool:
         """Tell whether a run has a seat."""
-        return run_id in self._seated
+        return run_id in self.seated
 
     def is_queued(self, run_id: str) -> bool:
         """Tell whether a run waits for one."""
@@ -117,8 +118,8 @@ class WorkerCapacity:
 
     def free(self, run_id: str) -> None:
         """Take a seat back, and grant it to the next; the run's workspace stays its own."""
-        if run_id in self._seated:
-            self._seated.discard(run_id)
+        if run_id in self.seated:
+            self.seated.discard(run_id)
             self._grant()
 
     def hold(self, workspace: str, run_id: str) -> None:
@@ -159,9 +160,9 @@ class WorkerCapacity:
         self._workspaces.close()
 
     def _grant(self) -> None:
-        while self._open and len(self._seated) < self.limit and (ticket := self._next()) is not None:
+        while self._open and len(self.seated) < self.limit and (ticket := self._next()) is not None:
             self._take_out(ticket.run_id)
-            self._seated.add(ticket.run_id)
+            self.seated.add(ticket.run_id)
             if ticket.workspace is not None:
                 self._workspaces.hold(ticket.workspace, ticket.run_id)
                 self._tell(ticket.workspace)

@@ -80,7 +80,7 @@ class IdleEvictor:
         return sorted(quiet, key=lambda active_run: active_run.quiet_since)
 
     def _is_quiet(self, active_run: ActiveRun, now: float) -> bool:
-        if active_run.runner is None or active_run.log is None or not active_run.runner.may_sleep():
+        if active_run.runner is None or active_run.log is None or not active_run.runner.may_be_evicted():
             active_run.turns = -1
             return False
         if active_run.turns != active_run.runner.turns:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.domain import decisions, events, plain, runs, views
+from app.domain import decisions, events, plain, runs, slots, views
 from app.engine import dry_replay, ports, resumption, run_engine, stores
 
 Dialects = Mapping[str, ports.Driver]
@@ -36,7 +36,7 @@ async def resume(
 async def show(log: stores.RunLog, loaded: stores.Loaded, dialects: Dialects) -> None:
     """Bring the snapshots of a run up to date that rests in the queue from now on."""
     view = await dry_replay.review(loaded, dialects.get(loaded.start.dialect), log.get_blob)
-    log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": views.cache(view)})
+    log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": slots.snapshot(view.board.slots)})
 
 
 def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plain.Json]) -> stores.Loaded:

@@ -25,7 +25,8 @@ class RunVersions:
         self._numbers.move_to_end(run_id)
         if len(self._numbers) > self._kept:
             _, self._floor = self._numbers.popitem(last=False)
-        _wake(self._waiting.get(run_id, ()))
+        if run_id in self._waiting:
+            _wake(self._waiting[run_id])
 
     def number(self, run_id: str) -> int:
         """Return a run's present number; a run whose number was dropped may seem changed once more, never unchanged."""
@@ -57,7 +58,7 @@ class RunVersions:
                 del self._waiting[run_id]
 
 
-def _wake(waiting: set[asyncio.Future[None]] | tuple[()]) -> None:
+def _wake(waiting: set[asyncio.Future[None]]) -> None:
     for woken in waiting:
         if not woken.done():
             woken.set_result(None)

@@ -183,7 +183,7 @@ class Journal:
     def _continue(self) -> None:
         if self._waiting:
             self._launch()
-        else:
+        elif self._drains:
             self._release_drains()
 
     def _release_drains(self) -> None:

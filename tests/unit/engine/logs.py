@@ -191,6 +191,7 @@ class CountedSlots:
 
     def __init__(self) -> None:
         self.story: list[str] = []
+        self.holders: frozenset[str] = frozenset()
 
     async def enter(self) -> None:
         if self.story[-1:] != ["enter"]:

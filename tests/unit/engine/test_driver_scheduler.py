@@ -283,7 +283,7 @@ async def test_many_branches_are_stepped_in_portions():
     scheduler, _ = samples.scheduler(forks)
     scheduler.start()
     portions = [len(scheduler.asks)]
-    while scheduler.busy:
+    while scheduler.ready:
         scheduler.go_on()
         portions.append(len(scheduler.asks) - sum(portions))
 

@@ -55,11 +55,13 @@ def view(
 def plainly(shown: views.RunView, holder: str | None) -> bytes:
     """Return the answer as one value, encoded at once."""
     living = shown.living()
-    steps = [*map(views.finished_step, living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
+    steps = [*views.finished_steps(living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
     answer = views.manifest(shown) | {
         "steps": steps[-views.NEWEST_STEPS :],
         "steps_total": len(steps),
-        "cache_summary": {name: views.slot_summary(filled) for name, filled in shown.board.slots.items()},
+        "cache_summary": {
+            name: {"type": filled.type, "preview": filled.summary} for name, filled in shown.board.slots.items()
+        },
     }
     return plain.encode(answer | {"holder": holder, "unreadable": None})
 
@@ -112,19 +114,14 @@ def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
 
 def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next answer of a run encodes the steps and slots that are new, and no other."""
-    asked: list[str] = []
-    step, summary = views.finished_step, views.slot_summary
+    asked: list[plain.Json] = []
+    encode = plain.encode
 
-    def finished_step(found: records.Record) -> dict[str, plain.Json]:
-        asked.append(found.key)
-        return step(found)
+    def noted(value: plain.Json) -> bytes:
+        asked.append(value)
+        return encode(value)
 
-    def slot_summary(found: slots.Slot) -> dict[str, plain.Json]:
-        asked.append(found.summary)
-        return summary(found)
-
-    monkeypatch.setattr(views, "finished_step", finished_step)
-    monkeypatch.setattr(views, "slot_summary", slot_summary)
+    monkeypatch.setattr(plain, "encode", noted)
     sheet, lines, filled = (
         run_reader.RunResponseCache(),
         [record(number) for number in range(1000)],
@@ -136,4 +133,6 @@ def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     filled |= {"b": slot("second")}
     sheet.encoded(view(lines, counted=lines, filled=filled), None)
 
-    assert asked == ["step-1000", "second"]
+    encoded = [value for value in asked if isinstance(value, dict) and ("key" in value or "b" in value or "a" in value)]
+    assert [value.get("key") for value in encoded] == ["step-1000", None]
+    assert encoded[1]["b"]["preview"] == "second"

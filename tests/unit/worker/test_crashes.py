@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.domain import views
+from app.domain import slots, views
 from app.engine import dry_replay
 from tests.unit.worker import pools, toys
 
@@ -40,7 +40,7 @@ async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str,
     """Return what counts of a run; what a power cut may take from its snapshots is left out."""
     loaded = await bench.store.read(run_id)
     view = await dry_replay.review(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
-    shown = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
+    shown = {"run.json": views.manifest(view), "cache.json": slots.snapshot(view.board.slots)}
     if files:
         shown = await bench.store.read_snapshots(run_id)
     return {

@@ -1,0 +1,56 @@
+"""Equipment: what every run of a process shares, and the fault that parks a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from app import clock, errors
+from app.domain import plain
+from app.engine import ports, probes
+from app.engine.interning import Interner
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What every run of a process shares."""
+
+    performers: dict[str, ports.Performer]
+    """Performers by kind of operation."""
+    clock: clock.Clock
+    """The time."""
+    masker: plain.Masker
+    """Hides secrets before anything is encoded."""
+    probes: probes.Probes
+    """Named points for tests."""
+    copies: Interner = field(default_factory=Interner)
+    """What runs have frozen alike."""
+    sources: Mapping[str, ports.Source] = field(default_factory=dict)
+    """What gives inputs their values from within, by their names."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Environment that recipes can name secrets of."""
+    observe: Callable[[str, str, float], None] | None = None
+    """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
+
+    def hiding(self, secrets: ports.Secrets) -> Equipment:
+        """Return it with further secrets masked."""
+        values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
+        if short := self._too_short(secrets):
+            _log.warning("secrets too short to be masked: %s", ", ".join(short))
+        return dataclasses.replace(self, masker=self.masker.hiding(values)) if values else self
+
+    def _too_short(self, secrets: ports.Secrets) -> list[str]:
+        return sorted(name for name in secrets.names if 0 < len(self.environ.get(name, "")) < plain.SHORTEST_SECRET)
+
+
+class Parked(BaseException):
+    """The step cannot be performed now, and its run waits for a person."""
+
+    def __init__(self, reason: str, error: errors.StepError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
