@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from app import errors
-from app.domain import views
 from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.domain.records import Record, retried
@@ -71,6 +70,7 @@ class Runner:
         )
         self._projection = RunProjection(log, self._context, equipment.clock, changed)
         self._projection.durability = self.durability
+        self.view = self._projection.view
         self._executor = evicted.executor if evicted else StepExecutor(start, equipment)
         if evicted is not None:
             self._projection.wake(evicted.status, evicted.updated_at, evicted.steps)
@@ -136,7 +136,7 @@ class Runner:
 
     def hurry(self) -> None:
         """Try again now to write what waits for room."""
-        self._durability.hurry()
+        self.durability.hurry()
 
     def stop(self) -> None:
         """Begin no further step, since the service stops."""
@@ -173,10 +173,6 @@ class Runner:
         self._stir()
         shown = self._projection
         return EvictedRun(executor=self._executor, steps=steps, status=shown.status, updated_at=shown.moved_at())
-
-    def view(self) -> views.RunView:
-        """Return the run as it is; it shares what continues to grow, so it is to be read at once."""
-        return self._projection.view()
 
     # -- replay, load
 
