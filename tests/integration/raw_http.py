@@ -34,6 +34,7 @@ def sized(*headers: bytes, body: bytes = BODY + SMUGGLED) -> bytes:
 
 
 REFUSED: dict[str, bytes] = {
+    "RTSP": headed(HOST.rstrip(), version=b"RTSP/1.0"),
     # Lengths that two readers would understand in two ways.
     "two lengths": sized(b"Content-Length: 19", b"Content-Length: 5"),
     "two equal lengths": sized(b"Content-Length: 19", b"Content-Length: 19"),
@@ -179,7 +180,6 @@ SERVED: dict[str, bytes] = {
     "chunks": CHUNKED + b"13;x=y\r\n" + BODY + b"\r\n0\r\nTrailer: x\r\n\r\n",
     "upgrade to HTTP/2": headed(HOST.rstrip(), b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk"),
     "upgrade to nothing": headed(HOST.rstrip(), b"Upgrade: \xff, , websocket/99", b"Connection: Upgrade, close"),
-    "RTSP": headed(HOST.rstrip(), version=b"RTSP/1.0"),
     "expectation": POST + b"Expect: 100-continue\r\nContent-Length: 19\r\n\r\n" + BODY,
     "header of no UTF-8": headed(HOST.rstrip(), b"X: \xff\xfe"),
 }
