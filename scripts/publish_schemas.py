@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.agents import roster_rules
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from app.agents import roster  # noqa: E402
 from app.dialects import registry  # noqa: E402
 from app.dialects.amplifier import schema as amplifier  # noqa: E402
 from app.dialects.orchestrate import schema as orchestrate  # noqa: E402
@@ -30,4 +31,4 @@ if __name__ == "__main__":
     schemas = {name: dialect.json_schema() for name, dialect in registry.DIALECTS.items() if name not in versioned}
     for name, schema in {**schemas, **versioned["amplifier"], **versioned["orchestrate"]}.items():
         (ROOT / "recipes" / "schema" / f"{name}.json").write_text(text_of(schema), encoding="utf-8")
-    (ROOT / "recipes" / "schema" / "agents.json").write_text(text_of(roster.SCHEMA), encoding="utf-8")
+    (ROOT / "recipes" / "schema" / "agents.json").write_text(text_of(roster_rules.SCHEMA), encoding="utf-8")

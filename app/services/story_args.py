@@ -10,7 +10,7 @@ from typing import Any
 from app import errors
 from app.domain import library, plain
 from app.tools import reserved, workspace
-from app.tools.story import outlines, scene_matching, story_files, story_scenes
+from app.tools.story import outline_matching, scene_matching, story_files, story_scenes
 
 SCENE, SCENES, OUTLINE, CANON = "scene_path", "scene_paths", "outline_path", "canon_paths"
 NAMES = (OUTLINE, SCENE, SCENES, CANON)
@@ -122,7 +122,7 @@ class _Search:
             folder = story_scenes.folder_of([file.path for file in self._story().scenes])
             self.found[name] = str(PurePosixPath(folder or "", path))
         elif same:
-            self._ask(name, outlines.AMBIGUOUS, f"There are several files {path}:", same)
+            self._ask(name, outline_matching.AMBIGUOUS, f"There are several files {path}:", same)
 
     def look_for(self, name: str) -> None:
         """Find an argument, or leave a question."""
@@ -203,7 +203,7 @@ class _Search:
 
     def _path_of(self, story: story_scenes.Story, located: story_scenes.Located, name: str) -> str:
         if len(located.paths) > 1:
-            raise _unsure(outlines.AMBIGUOUS, f"{located.label} has several files:", located.paths)
+            raise _unsure(outline_matching.AMBIGUOUS, f"{located.label} has several files:", located.paths)
         if located.paths:
             return located.paths[0]
         if (name == SCENE and self._writes_scene) or self._planned:

@@ -17,7 +17,7 @@ from app.agents import counting, programs
 from app.agents.backend_context import BackendContext
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import catalogue, environment, executables, program
-from app.agents.servers import acp_agent, acp_opening, acp_turns, services
+from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, services
 from app.domain import agent_sessions
 from app.engine import ports
 from app.processes import commands
@@ -84,7 +84,7 @@ class AcpBackend:
         return await prompt.insist(lambda: self._context.sessions.find(agent_session_id))
 
     def _wish(self, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None) -> acp_opening.Wish:
-        hold = None if prompt.tools else acp_agent.of(_words(self._config))
+        hold = None if prompt.tools else acp_tool_policy.of(_words(self._config))
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
         if stored is not None and stored.backend != self._config.name:
@@ -108,9 +108,9 @@ class AcpBackend:
             await self._context.clock.sleep(60.5 - now.second)
 
     def _request(
-        self, prompt: ports.AgentPrompt, hold: acp_agent.Hold | None, reads: int, writes: int
+        self, prompt: ports.AgentPrompt, hold: acp_tool_policy.Hold | None, reads: int, writes: int
     ) -> commands.Request:
-        own = hold or acp_agent.Hold(name="")
+        own = hold or acp_tool_policy.Hold(name="")
         try:
             cwd = executables.entered(Path(prompt.working_dir))
         except BaseException:

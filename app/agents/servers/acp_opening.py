@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.agents.servers import acp_agent, acp_turns
+from app.agents.servers import acp_tool_policy, acp_turns
 from app.agents.servers.acp_agent import Agent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Wish:
     """Conversation to continue, by the agent's name for it; None: a new one."""
     certain: bool
     """Whether the agent must have it; otherwise a new one will do."""
-    hold: acp_agent.Hold | None
+    hold: acp_tool_policy.Hold | None
     """What keeps the agent from using tools; None: it may use them."""
     model: str | None
     """Model; None: the agent's choice."""
@@ -141,7 +141,7 @@ def _opened(
 async def _choose_mode(agent: Agent, wish: Wish, conversation: Opened) -> None:
     import acp
 
-    mode = acp_agent.unasked(conversation.modes) if wish.hold is None else wish.hold.mode
+    mode = acp_tool_policy.unasked(conversation.modes) if wish.hold is None else wish.hold.mode
     if mode is None:
         return
     option = _option(conversation.options, "mode")

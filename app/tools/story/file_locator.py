@@ -13,7 +13,7 @@ from app import errors
 from app.domain import plain
 from app.engine import ports
 from app.tools import arguments, bounds, findings
-from app.tools.story import canon, documents, matching, outlines, story_files
+from app.tools.story import canon, documents, matching, outline_matching, outlines, story_files
 from app.tools.story.cast import Cast
 from app.tools.story.story_files import Category, StoryFile
 from app.tools.story.story_scenes import Located, Story, clue_of
@@ -102,7 +102,7 @@ def _meant(files: Sequence[StoryFile], criteria: str) -> tuple[Located | None, s
     try:
         return Story(files).locate(clue_of(criteria)), None
     except errors.ToolFailed as failure:
-        return None, failure.message if failure.code == outlines.AMBIGUOUS else None
+        return None, failure.message if failure.code == outline_matching.AMBIGUOUS else None
 
 
 def _scene(meant: Located) -> dict[str, plain.Json]:
@@ -188,7 +188,7 @@ def _named_cards(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]
 def _source_of_names(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]) -> tuple[str, str] | None:
     for file in files:
         if file.category == "outline" and file.path in hits:
-            match = outlines.match(outlines.of_document(file.document), criteria)
+            match = outline_matching.match(outlines.of_document(file.document), criteria)
             if match is not None:
                 fields = (field.value for field in match.scene.fields.values())
                 return file.path, "\n".join([match.scene.title, *fields, *match.scene.beats])

@@ -10,9 +10,10 @@ from app.domain import plain
 from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
-from app.tools.story import documents, matching, outline_fields, outlines, scene_matching
+from app.tools.story import documents, matching, outline_fields, outline_matching, outlines, scene_matching
 from app.tools.story.outline_fields import Ignored
-from app.tools.story.outlines import Match, Outline, PlannedScene
+from app.tools.story.outline_matching import Match
+from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.workspace import Workspace
 
 _BEATS_SHOWN = 40
@@ -67,10 +68,10 @@ class OutlineAnalyzer:
 def _meant(workspace: Workspace, outline: Outline, params: plain.Object) -> Match | None:
     if "query" not in params:
         return None
-    clues = [outlines.clue_of(workspace, outline, params["query"])]
+    clues = [outline_matching.clue_of(workspace, outline, params["query"])]
     if "second_query" in params:
         clues.append(scene_matching.of_text(params["second_query"]))
-    return outlines.find(outline, clues)
+    return outline_matching.find(outline, clues)
 
 
 def _unread(entry: Ignored) -> dict[str, plain.Json]:

@@ -14,7 +14,7 @@ from app.tools import arguments, bounds, findings
 from app.tools.bounds import mean
 from app.tools.findings import Finding
 from app.tools.story import documents, open_loops, outlines, prose, scenes
-from app.tools.story.open_loops import Loop, Place
+from app.tools.story.loop_signs import Loop, Place
 from app.tools.story.prose import Paragraph
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace

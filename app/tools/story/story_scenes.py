@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from app import errors
 from app.tools import bounds
-from app.tools.story import matching, outlines, scene_matching, scene_numbers, story_files
+from app.tools.story import matching, outline_matching, outlines, scene_matching, scene_numbers, story_files
 from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.story.scene_matching import Catalog, Clue, Target
 from app.tools.story.scene_numbers import SceneNumber
@@ -62,7 +62,7 @@ class Story:
         found, failures = list[tuple[Outline, PlannedScene]](), list[errors.ToolFailed]()
         for outline in self.outlines:
             try:
-                found.append((outline, outlines.find(outline, [clue]).scene))
+                found.append((outline, outline_matching.find(outline, [clue]).scene))
             except errors.ToolFailed as failure:
                 failures.append(failure)
         if len(found) == 1:
@@ -70,7 +70,7 @@ class Story:
             return Located(label=planned.label, paths=self.written(outline, planned), planned=planned, outline=outline)
         if len(found) > 1:
             raise _in_several(clue, found)
-        tied = next((failure for failure in failures if failure.code == outlines.AMBIGUOUS), None)
+        tied = next((failure for failure in failures if failure.code == outline_matching.AMBIGUOUS), None)
         if tied is not None:
             raise tied
         return self._by_file(clue, failures)
@@ -88,10 +88,10 @@ class Story:
 
     def written(self, outline: Outline, planned: PlannedScene) -> tuple[str, ...]:
         """Return the files of a planned scene."""
-        known = outlines.catalog(outline)
+        known = outline_matching.catalog(outline)
         found = []
         for file in self._near(outline):
-            choice = known.choose(outlines.of_file(file.document))
+            choice = known.choose(outline_matching.of_file(file.document))
             if choice.index == planned.index and choice.by in {"number", "title"}:
                 found.append(file.path)
         return tuple(found)
@@ -126,7 +126,7 @@ class Story:
                 Located(label=scene.label, paths=self.written(outline, scene), planned=scene, outline=outline)
                 for outline, scene in planned
             ]
-        clues = [(file.path, outlines.of_file(file.document)) for file in self.scenes]
+        clues = [(file.path, outline_matching.of_file(file.document)) for file in self.scenes]
         return [
             Located(label=path, paths=(path,), planned=None, outline=None)
             for path, clue in clues
@@ -151,7 +151,7 @@ class Story:
 
     def _is(self, path: str, outline: Outline, planned: PlannedScene) -> bool:
         """Return whether the name of a file leads back to its scene, as a later task needs it."""
-        choice = outlines.catalog(outline).choose(scene_matching.of_path(path))
+        choice = outline_matching.catalog(outline).choose(scene_matching.of_path(path))
         return choice.index == planned.index
 
     def _scenes(self) -> list[StoryFile]:
@@ -165,7 +165,7 @@ class Story:
 
     def _by_file(self, clue: Clue, failures: Sequence[errors.ToolFailed]) -> Located:
         """Find a scene that no outline has among the files."""
-        clues = [outlines.of_file(file.document) for file in self.scenes]
+        clues = [outline_matching.of_file(file.document) for file in self.scenes]
         targets = [
             Target(label=file.path, number=own.numbers[0] if own.numbers else None, titles=own.titles)
             for file, own in zip(self.scenes, clues, strict=True)
@@ -175,10 +175,10 @@ class Story:
             path = self.scenes[choice.index].path
             return Located(label=path, paths=(path,), planned=None, outline=None)
         if choice.tied:
-            raise _failed(outlines.AMBIGUOUS, clue, [self.scenes[index].path for index in choice.candidates])
+            raise _failed(outline_matching.AMBIGUOUS, clue, [self.scenes[index].path for index in choice.candidates])
         if failures:
             raise failures[0]
-        raise _failed(outlines.NOT_FOUND, clue, [self.scenes[index].path for index in choice.candidates])
+        raise _failed(outline_matching.NOT_FOUND, clue, [self.scenes[index].path for index in choice.candidates])
 
 
 def _is_titled(file: StoryFile, titles: set[tuple[str, ...]]) -> bool:
@@ -193,13 +193,15 @@ def clue_of(text: str) -> Clue:
 
 
 def _in_several(clue: Clue, found: Sequence[tuple[Outline, PlannedScene]]) -> errors.ToolFailed:
-    return _failed(outlines.AMBIGUOUS, clue, [f"{planned.label} of {outline.path}" for outline, planned in found])
+    return _failed(
+        outline_matching.AMBIGUOUS, clue, [f"{planned.label} of {outline.path}" for outline, planned in found]
+    )
 
 
 def _failed(code: str, clue: Clue, candidates: Sequence[str]) -> errors.ToolFailed:
     named = [bounds.clipped(candidate) for candidate in candidates]
     shown = bounds.clipped(clue.shown, 80)
-    if code == outlines.AMBIGUOUS:
+    if code == outline_matching.AMBIGUOUS:
         message = f"“{shown}” can mean {' or '.join(named)}."
     else:
         near = f" The nearest are {', '.join(named)}." if named else ""

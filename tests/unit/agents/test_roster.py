@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app import resources
-from app.agents import entries, roster
+from app.agents import entries, roster, roster_rules
 from app.agents.configuration import BackendConfig, Recording, Roster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -250,10 +250,10 @@ def test_names_of_secrets_are_known(tmp_path: Path) -> None:
 
 def test_the_schema_is_a_schema() -> None:
     """What editors are given is valid, and the bundled file fits it."""
-    Draft202012Validator.check_schema(roster.SCHEMA)
+    Draft202012Validator.check_schema(roster_rules.SCHEMA)
     bundled = json.loads(resources.bundled("recipes", "agents.json").read_text())
 
-    assert list(Draft202012Validator(roster.SCHEMA).iter_errors(bundled)) == []
+    assert list(Draft202012Validator(roster_rules.SCHEMA).iter_errors(bundled)) == []
 
 
 JSON = st.recursive(
@@ -279,14 +279,14 @@ def test_the_published_schema_is_the_one_in_use() -> None:
     """`scripts/publish_schemas.py` has written the schema that files are held to."""
     published = json.loads(resources.bundled("recipes", "schema", "agents.json").read_text())
 
-    assert published == roster.SCHEMA
+    assert published == roster_rules.SCHEMA
 
 
 @pytest.mark.parametrize(
     ("part", "schema"),
     [
-        ("agent", roster.SCHEMA["properties"]["agents"]["items"]),
-        ("backend", roster.SCHEMA["properties"]["backends"]["additionalProperties"]),
+        ("agent", roster_rules.SCHEMA["properties"]["agents"]["items"]),
+        ("backend", roster_rules.SCHEMA["properties"]["backends"]["additionalProperties"]),
         ("entry", entries.ENTRY_SCHEMA),
     ],
 )

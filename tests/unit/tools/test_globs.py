@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.domain import file_operations
-from app.tools import confinement, globs
+from app.tools import confinement, globs, name_patterns
 from app.tools.find_files import FindFilesPerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
@@ -85,7 +85,7 @@ class TestNames:
     )
     def test_what_fits(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
         """Wildcards, sets, classes and backslashes mean what POSIX says; a dot in front must be said."""
-        read = globs.parse(pattern)
+        read = name_patterns.parse(pattern)
 
         def fits(name: str) -> bool:
             return read == name if isinstance(read, str) else read.fits(name)
@@ -96,7 +96,7 @@ class TestNames:
     @given(pattern=st.text("ab*?é.", min_size=1, max_size=12), name=NAMES)
     def test_it_agrees_with_the_standard_library(self, pattern: str, name: str) -> None:
         """Without sets and hidden names it is what `fnmatch` does."""
-        read = globs.parse(pattern)
+        read = name_patterns.parse(pattern)
         hidden = name.startswith(".") and not pattern.startswith(".")
         fits = read == name if isinstance(read, str) else read.fits(name)
 
@@ -104,9 +104,9 @@ class TestNames:
 
     def test_no_pattern_takes_long(self) -> None:
         """A hundred stars that all but fit are tried once."""
-        read = globs.parse("*a" * 120 + "b")
+        read = name_patterns.parse("*a" * 120 + "b")
 
-        assert isinstance(read, globs.Wildcard)
+        assert isinstance(read, name_patterns.Wildcard)
         assert not read.fits("a" * 255)
 
     def test_a_class_that_there_is_not(self, root: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
-from app.tools.story import documents, outlines
+from app.tools.story import documents, outline_matching, outlines
 from app.tools.story.outline_analyzer import OutlineAnalyzer
 from tests.unit.tools import stories
 
@@ -117,7 +117,7 @@ def test_a_whole_title_is_surer_than_its_scattered_words():
     """`the tower door with the key` does not mean the scene `A Key for the Tower` if another tells just that."""
     text = "## Scene 1: A Key for the Tower\n- Kael asks.\n## Scene 2: Arrival\n- The key opens the tower door.\n"
     outline = outlines.of_document(documents.parse(text))
-    match = outlines.match(outline, "Kael opens the tower door with the key")
+    match = outline_matching.match(outline, "Kael opens the tower door with the key")
 
     assert match is not None
     assert match.scene.title == "Arrival"
@@ -226,7 +226,7 @@ def test_a_huge_outline_is_cut_and_says_so(tmp_path):
 def test_any_text_is_an_outline(text, query):
     """Scenes are numbered from 0 in the order of their lines; a match is one of them."""
     outline = outlines.of_document(documents.parse(text, path="o.md"))
-    match = outlines.match(outline, query)
+    match = outline_matching.match(outline, query)
 
     assert [scene.index for scene in outline.scenes] == list(range(len(outline.scenes)))
     assert [scene.line for scene in outline.scenes] == sorted(scene.line for scene in outline.scenes)

@@ -1,0 +1,248 @@
+"""What a file of agents and backends may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app import errors
+from app.agents import backends, documents
+from app.agents.configuration import TIERS
+from app.agents.programs import template
+from app.domain import library, plain
+
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
+
+_NAME_RULE = "must be a name of letters, digits and _ . - (at most 64)"
+
+_TEXT = {"type": "string", "minLength": 1}
+
+_NOT_EMPTY = "must not be empty"
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+
+_PARTS = {
+    "type": "array",
+    "minItems": 1,
+    "prefixItems": [_TEXT],
+    "items": {
+        "anyOf": [{"type": "string"}, {**_TEXTS, "minItems": 1}],
+        "description": "must be a text or a list of texts",
+    },
+}
+
+_PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error", "finish")
+
+_KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself never stands in this file"
+
+_VARIABLES_RULE = "must name an environment variable, or several with * and ?"
+
+_SECRETS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
+
+
+def _name(meaning: str) -> dict[str, plain.Json]:
+    return {**_NAME, "title": meaning, "description": _NAME_RULE}
+
+
+def _text(meaning: str) -> dict[str, plain.Json]:
+    return {**_TEXT, "title": meaning, "description": _NOT_EMPTY}
+
+
+_AGENT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["id"],
+    "properties": {
+        "id": _name("Name, unique among the agents."),
+        "archetype": _name("Role that recipes name."),
+        "tier": {"enum": ["t1", "t3", "t5"], "title": "Size; chooses the prompt variant."},
+        "backend": _name("Backend that it speaks through."),
+        "model": {
+            "type": ["string", "null"],
+            "minLength": 1,
+            "title": "Model, or haiku, sonnet, opus; null: the default.",
+        },
+        "role": {"type": "string", "maxLength": 20_000, "title": "Role contract, part of every prompt."},
+        "evidence": {"enum": ["none", "any", "file", "receipt"], "title": "Evidence that its replies must bring."},
+        "modes": {
+            "type": "array",
+            "items": {"enum": ["conference", "pipeline"]},
+            "title": "Modes it takes part in; empty: all.",
+        },
+        "max_output_tokens": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": library.MOST_OUTPUT_TOKENS,
+            "title": "Longest reply, in tokens, unless the step sets one; null: the backend's default.",
+            "description": f"must be a whole number from 1 to {library.MOST_OUTPUT_TOKENS}, or null",
+        },
+        "on_cut_off": {"enum": ["fail", "keep"], "title": "What becomes of a reply that reached its longest."},
+    },
+}
+
+_BACKEND = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "type": {"type": "string", "title": "Kind of backend."},
+        "command": {**_PARTS, "title": "Program and leading arguments."},
+        "resume": {**_PARTS, "title": "The command where a conversation goes on."},
+        "arguments": {**_TEXTS, "title": "Further arguments of the program."},
+        "allowed_tools": {
+            "type": "array",
+            "items": _TEXT,
+            "minItems": 1,
+            "title": "Tools it may use unasked, in place of all of them.",
+        },
+        "tools_on": {**_TEXTS, "title": "Arguments that let it use its tools unasked."},
+        "tools_off": {**_TEXTS, "title": "Arguments that keep it from using any tool."},
+        "reply": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["text"],
+            "properties": dict.fromkeys(_PATHS, _TEXT),
+            "title": "Where in its JSON the program says what, by dotted path.",
+        },
+        "idle_seconds": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "title": "Longest time it may say nothing.",
+            "description": "must be a number of seconds above 0",
+        },
+        "base_url": {
+            "type": "string",
+            "pattern": "^https?://[^\\s@]+$",
+            "title": "Address of the service.",
+            "description": "must be an http or https address, without user or password",
+        },
+        "api_key_env": {
+            "type": "string",
+            "pattern": "^[A-Z_][A-Z0-9_]{0,127}$",
+            "title": "Environment variable that holds the key.",
+            "description": _KEY_RULE,
+        },
+        "secrets": {
+            "type": "array",
+            "items": {
+                "type": "string",
+                "pattern": "^[A-Za-z_*?][A-Za-z0-9_*?]{0,127}$",
+                "description": _VARIABLES_RULE,
+            },
+            "title": "Further secret variables that the program gets.",
+        },
+        "models": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {tier: _text(f"Model for {tier}.") for tier in TIERS},
+            "title": "Models by tier name.",
+        },
+        "file": _text("Script, from the folder of this file."),
+        "record": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["backend", "file"],
+            "properties": {"backend": _name("Backend to record."), "file": _text("Recording, from this folder.")},
+            "title": "Backend whose replies are recorded and repeated.",
+        },
+    },
+}
+
+SCHEMA: plain.Object = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Agents and backends of a project",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"type": "string"},
+        "agents": {"type": "array", "items": _AGENT},
+        "default_backend": _name("Backend of agents and agent recipes that name none."),
+        "backends": {"type": "object", "propertyNames": _name("Name."), "additionalProperties": _BACKEND},
+    },
+}
+"""JSON Schema of `agents.json`."""
+
+
+def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
+    """Return what is wrong with a file by itself."""
+    found = [_without_secret(flaw) for flaw in documents.flaws(SCHEMA, document)]
+    if found:
+        return found
+    ids = [agent["id"] for agent in document.get("agents", ())]
+    return [
+        errors.Flaw(path=f"$.agents[{n}].id", code="duplicate", message=f"is the id of $.agents[{ids.index(name)}] too")
+        for n, name in enumerate(ids)
+        if name in ids[:n]
+    ]
+
+
+def sense_flaws(
+    document: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
+) -> list[errors.Flaw]:
+    """Return what is wrong with a file once it is laid over the layers below.
+
+    Args:
+        document: The file.
+        agents: All agents by id, those of the file laid over the others.
+        known: All backends by name, likewise.
+    """
+    found: list[errors.Flaw] = []
+    for position, agent in enumerate(document.get("agents", ())):
+        found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))
+    if "default_backend" in document and document["default_backend"] not in known:
+        hint = documents.nearest(document["default_backend"], list(known))
+        found.append(errors.Flaw(path="$.default_backend", code="unknown_backend", message=f"is no backend; {hint}"))
+    for name in document.get("backends", {}):
+        found += _backend_flaws(f"$.backends.{name}", name, known)
+    return found
+
+
+def _without_secret(flaw: errors.Flaw) -> errors.Flaw:
+    if flaw.code == "unknown" and flaw.path.rpartition(".")[2].lower() in _SECRETS:
+        return errors.Flaw(path=flaw.path, code="secret", message="keys do not stand in this file; give api_key_env")
+    return flaw
+
+
+def _agent_flaws(path: str, agent: Mapping[str, Any], known: list[str]) -> Iterable[errors.Flaw]:
+    for name in ("archetype", "tier"):
+        if name not in agent:
+            yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
+    if "backend" in agent and agent["backend"] not in known:
+        hint = documents.nearest(agent["backend"], known)
+        yield errors.Flaw(path=f"{path}.backend", code="unknown_backend", message=f"is no backend; {hint}")
+
+
+def _backend_flaws(path: str, name: str, known: Mapping[str, Mapping[str, Any]]) -> Iterable[errors.Flaw]:
+    backend = known[name]
+    if "type" not in backend:
+        yield errors.Flaw(path=path, code="missing", message="lacks type")
+    elif backend["type"] not in backends.TYPES:
+        hint = documents.nearest(backend["type"], sorted(backends.TYPES))
+        yield errors.Flaw(path=f"{path}.type", code="unknown_backend_type", message=f"is no type of backends; {hint}")
+    else:
+        yield from _field_flaws(path, backend)
+    recorded = backend.get("record", {}).get("backend")
+    if recorded is not None and (recorded not in known or "record" in known[recorded]):
+        eligible = [other for other in known if "record" not in known[other]]
+        hint = documents.nearest(recorded, eligible)
+        yield errors.Flaw(path=f"{path}.record.backend", code="unknown_backend", message=f"cannot be recorded; {hint}")
+
+
+def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]:
+    kind = backends.TYPES[backend["type"]]
+    for name in sorted(set(backend) - kind.fields - {"type", "models"}):
+        message = f"means nothing to a backend of type {backend['type']}"
+        yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
+    if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):
+        yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
+    for name in ("command", "resume") if "resume" in kind.fields else ():
+        if template.fills_script(backend.get(name, ())):
+            message = 'a shell would execute what a placeholder stands for; use "$1" and give it as a further argument'
+            yield errors.Flaw(path=f"{path}.{name}", code="script", message=message)
+    if backend.get("resume", ("",))[0] != backend.get("command", ("",))[0] and "resume" in backend:
+        yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")
+    for name in sorted(kind.needed - set(backend)):
+        yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
+    params = kind.any_of & set(backend)
+    if kind.any_of and len(params) != 1:
+        message = f"needs exactly one of {', '.join(sorted(kind.any_of))}"
+        yield errors.Flaw(path=path, code="one_of", message=message)
