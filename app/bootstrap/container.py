@@ -1,4 +1,4 @@
-"""Rooms: everything that the faces of a project are served from, put together and taken apart again."""
+"""The composition root: builds the application of a project, and closes it again."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Everything that the faces of a project are served from."""
+    """What the HTTP interface and the command line call."""
 
     runs: runs.Runs
     """Use cases of runs."""
     gates: control_gates.Gates
-    """Use cases of those who answer questions of runs."""
+    """Use cases of gates."""
     issues: control_issues.Issues
-    """Use cases of what was found and written down."""
+    """Use cases of issues."""
     talks: control_talks.ConversationService
-    """Use cases of those who speak with agents from message to message."""
+    """Use cases of conversations with agents."""
     plans: control_plans.Plans
     """Use cases of session plans."""
     planner: control_planner.Planner
-    """Works on them."""
+    """Executes session plans."""
     conferences: conferences.Conferences
-    """Use cases of those who ask several agents at once."""
+    """Use cases of conferences."""
     starter: starting.Starter
-    """Makes requests complete; for dry runs."""
+    """Completes requests; also for dry runs."""
     catalogue: recipes.Catalogue
     """Recipes."""
     route: Callable[[str], routing.RoutingResult]
@@ -84,72 +84,72 @@ class Application:
     health: health.Health
     """Readiness."""
     metrics: telemetry.Metrics
-    """Counts and measures."""
+    """Counters and histograms."""
     masker: plain.Masker
-    """Hides secrets."""
+    """Masks secrets."""
     upkeep: control_upkeep.Maintenance
     """Verification and repair."""
     store: Store
-    """Run folders; a memory where a reader found no data directory."""
+    """Run folders; an empty store in memory if a reader found no data directory."""
     conversations: conversation_claims.ConversationClaims
-    """Who may speak in which conversation with an agent."""
+    """Claims on conversations with agents."""
     engine: pool.Pool
     """Worker pool."""
 
 
-_USUAL = OpenMode()
+_READ_WRITE = OpenMode()
 
 
 @asynccontextmanager
 async def build(
-    chosen: settings.Settings, use: OpenMode = _USUAL, platform: Platform | None = None
+    chosen: settings.Settings, mode: OpenMode = _READ_WRITE, platform: Platform | None = None
 ) -> AsyncIterator[Application]:
-    """Put a project's room together, and take it apart in the reverse order.
+    """Build the application of a project, and close its parts in reverse order.
 
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
     """
     platform = platform or real_platform(os.environ)
-    people = roster_of(chosen)
-    if not use.look_only:
-        refuse_broken(people)
-    reference = reference_of(chosen, people, platform)
+    agents = roster_of(chosen)
+    if not mode.look_only:
+        refuse_broken(agents)
+    definitions = reference_of(chosen, agents, platform)
     async with AsyncExitStack() as closing:
-        kept = await _store(closing, chosen, use, platform, reference)
-        running = await _supervisor(closing, chosen, people, use, platform)
-        sessions = _agent_sessions(closing, chosen, use, kept)
-        speaking = backends.Backends(people.backends, surroundings_of(chosen, platform.clock, running, sessions))
-        closing.push_async_callback(speaking.close)
-        talks = conversation_claims.ConversationClaims(sessions, kept, platform.drivers)
+        store = await _store(closing, chosen, mode, platform, definitions)
+        processes = await _supervisor(closing, chosen, agents, mode, platform)
+        sessions = _agent_sessions(closing, chosen, mode, store)
+        agent_backends = backends.Backends(
+            agents.backends, surroundings_of(chosen, platform.clock, processes, sessions)
+        )
+        closing.push_async_callback(agent_backends.close)
+        talks = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
-        places = tool_workspaces.Workspaces(roots, reference.workspaces.reserved)
-        asking = agent_performer.AgentPerformer(speaking, talks, places.check)
-        equipment = _equipment(chosen, people, platform, places, reference, asking, running, kept)
-        application = _application(chosen, platform, reference, equipment, kept, talks, sessions)
+        workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
+        performer = agent_performer.AgentPerformer(agent_backends, talks, workspaces.check)
+        equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
+        application = _application(chosen, platform, definitions, equipment, store, talks, sessions)
         closing.push_async_callback(application.engine.stop)
-        serves = use.address is not None
+        serves = mode.address is not None
         application.engine.start(
             recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None
         )
-        if serves or use.alone:
+        if serves or mode.alone:
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
-            sweeping = asyncio.create_task(conversation_retention.sweep(sessions, kept, platform.clock.now() - age))
+            sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
             closing.push_async_callback(_end, sweeping)
         yield application
 
 
 def prepare_project(project: settings.ProjectSettings) -> Path:
-    """Make the data directory of a project, with a folder for its recipes in each language and one for prompts; return
-    it.
+    """Create the data directory of a project, with folders for recipes and prompts, and return it.
 
     Raises:
-        errors.ConfigurationError: it cannot be made.
+        errors.ConfigurationError: it cannot be created.
     """
-    kept = directory_of(project, real_platform(os.environ))
-    kept.prepare()
+    directory_of(project, real_platform(os.environ)).prepare()
     names = [f"recipes/{name}" for name in dialects.DIALECTS if name != recipes.PROJECT_DIALECT]
     for folder in ("recipes", *names, "prompts/templates"):
         (project.data_directory / folder).mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def prepare_project(project: settings.ProjectSettings) -> Path:
 
 
 async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
-    """Make the index anew from the run folders.
+    """Rebuild the index from the run folders.
 
     Raises:
         errors.ConfigurationError: a service holds the data directory, or it cannot be used.
@@ -167,55 +167,57 @@ async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
 
 
 async def _store(
-    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, platform: Platform, reference: Definitions
+    closing: AsyncExitStack, chosen: settings.Settings, mode: OpenMode, platform: Platform, definitions: Definitions
 ) -> Store:
     adopter = adoption.Adopter(
-        catalogue=reference.catalogue,
-        workspaces=reference.workspaces,
+        catalogue=definitions.catalogue,
+        workspaces=definitions.workspaces,
         clock=platform.clock,
     )
-    kept = directory_of(chosen.project, platform)
-    if use.look_only and not kept.is_used:
-        nothing = memory_store.MemoryStore(clock=platform.clock)
-        await closing.enter_async_context(nothing)
-        return nothing
-    if not use.look_only:
-        kept.prepare()
-    if use.address is not None or use.alone:
-        lock = kept.lock_service()
+    directory = directory_of(chosen.project, platform)
+    if mode.look_only and not directory.is_used:
+        empty = memory_store.MemoryStore(clock=platform.clock)
+        await closing.enter_async_context(empty)
+        return empty
+    if not mode.look_only:
+        directory.prepare()
+    if mode.address is not None or mode.alone:
+        lock = directory.lock_service()
         closing.callback(lock.release)
-        if use.address is not None:
-            lock.announce(use.address)
-    opened = platform.make_store(kept, chosen.project.database_url or kept.index_url(), platform, adopter.adopt)
-    closing.push_async_callback(opened.close)
+        if mode.address is not None:
+            lock.announce(mode.address)
+    store = platform.make_store(
+        directory, chosen.project.database_url or directory.index_url(), platform, adopter.adopt
+    )
+    closing.push_async_callback(store.close)
     try:
-        await opened.start(serve=use.address is not None)
+        await store.start(serve=mode.address is not None)
     except OSError as error:
         raise disk_health.unusable(chosen.project.data_directory, error) from error
-    return opened
+    return store
 
 
 async def _supervisor(
-    closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: OpenMode, platform: Platform
+    closing: AsyncExitStack, chosen: settings.Settings, agents: configuration.Roster, mode: OpenMode, platform: Platform
 ) -> supervisor.Supervisor:
-    usual_files = closing.enter_context(environments.raised_descriptor_limit()) if use.address is not None else None
+    usual_files = closing.enter_context(environments.raised_descriptor_limit()) if mode.address is not None else None
     folder = chosen.project.data_directory / "processes"
-    patterns = secret_patterns(chosen, people)
-    running = supervisor.Supervisor(
+    patterns = secret_patterns(chosen, agents)
+    processes = supervisor.Supervisor(
         folder, platform.ids, os.environ, usual_files, chosen.processes.containment, patterns
     )
-    closing.push_async_callback(running.close)
-    if not use.look_only:
-        await running.sweep()
-    return running
+    closing.push_async_callback(processes.close)
+    if not mode.look_only:
+        await processes.sweep()
+    return processes
 
 
 def _agent_sessions(
-    closing: AsyncExitStack, chosen: settings.Settings, use: OpenMode, kept: Store
+    closing: AsyncExitStack, chosen: settings.Settings, mode: OpenMode, store: Store
 ) -> agent_sessions.StoredAgentSessions:
-    if use.look_only:
+    if mode.look_only:
         return agent_sessions.MemoryAgentSessions()
-    sessions = agent_sessions.in_folder(chosen.project.data_directory, kept.read_faults)
+    sessions = agent_sessions.in_folder(chosen.project.data_directory, store.read_faults)
     closing.callback(sessions.close)
     return sessions
 
@@ -227,39 +229,39 @@ async def _end(task: asyncio.Task[int]) -> None:
 
 def _equipment(
     chosen: settings.Settings,
-    people: configuration.Roster,
+    agents: configuration.Roster,
     platform: Platform,
-    places: tool_workspaces.Workspaces,
-    reference: Definitions,
-    asking: agent_performer.AgentPerformer,
-    running: supervisor.Supervisor,
-    kept: Store,
+    workspaces: tool_workspaces.Workspaces,
+    definitions: Definitions,
+    performer: agent_performer.AgentPerformer,
+    processes: supervisor.Supervisor,
+    store: Store,
 ) -> runner.Equipment:
     project = chosen.project
     performers: dict[str, ports.Performer] = {
-        operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
-        operations.AgentCall.kind: asking,
+        operations.ToolCall.kind: tool_performer.ToolPerformer(definitions.registry, workspaces),
+        operations.AgentCall.kind: performer,
         operations.Command.kind: commands.CommandPerformer(
-            running, places, os.environ, lambda program: backends.withheld_from(program, keys_of(people))
+            processes, workspaces, os.environ, lambda program: backends.withheld_from(program, keys_of(agents))
         ),
-        operations.Check.kind: checks.CheckPerformer(places),
-        operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
-        operations.CommitFile.kind: checks.CommitFilePerformer(places),
+        operations.Check.kind: checks.CheckPerformer(workspaces),
+        operations.CheckEvidence.kind: evidence.EvidencePerformer(workspaces, store.prove_receipt),
+        operations.CommitFile.kind: checks.CommitFilePerformer(workspaces),
         **dict.fromkeys(
-            issue_performer.KINDS, issue_performer.IssuePerformer(kept.issues, platform.clock, project.project)
+            issue_performer.KINDS, issue_performer.IssuePerformer(store.issues, platform.clock, project.project)
         ),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
-        file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
-        file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
-        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, platform.clock),
-        file_operations.MoveFile.kind: moves.MoveFilePerformer(places),
+        file_operations.FindFiles.kind: find_files.FindFilesPerformer(workspaces),
+        file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(workspaces),
+        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(workspaces, platform.clock),
+        file_operations.MoveFile.kind: moves.MoveFilePerformer(workspaces),
         **platform.performers,
     }
     return runner.Equipment(
         performers=performers,
         clock=platform.clock,
-        masker=masker_of(chosen, people, os.environ),
+        masker=masker_of(chosen, agents, os.environ),
         probes=platform.probes,
         environ=os.environ,
     )
@@ -272,7 +274,7 @@ def _workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspac
         try:
             return locks.lock(workspace)
         except errors.ConfigurationError as failure:
-            # Whoever asks looks again a moment later.
+            # The caller tries again a moment later.
             _log.error("not locked: %s", failure.message, extra={"code": failure.code})
             return None
 
@@ -282,51 +284,53 @@ def _workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspac
 def _application(
     chosen: settings.Settings,
     platform: Platform,
-    reference: Definitions,
+    definitions: Definitions,
     equipment: runner.Equipment,
-    kept: Store,
+    store: Store,
     talks: conversation_claims.ConversationClaims,
     sessions: agent_sessions.StoredAgentSessions,
 ) -> Application:
-    metrics, begun = telemetry.Metrics(), runs.RunStartedListeners()
+    metrics, run_listeners = telemetry.Metrics(), runs.RunStartedListeners()
 
     async def start_child(call: ports.Call) -> str:
         return await use_cases.start_child(call)
 
     performing = PlanPerformers()
-    engine = _pool(chosen, platform, equipment, kept, metrics, start_child, performing)
+    engine = _pool(chosen, platform, equipment, store, metrics, start_child, performing)
     use_cases = runs.Runs(
-        store=kept,
+        store=store,
         engine=engine,
-        starter=reference.starter,
-        joining=conversation_binding.ConversationBinding(kept, engine, talks),
+        starter=definitions.starter,
+        joining=conversation_binding.ConversationBinding(store, engine, talks),
         dialects=platform.drivers,
         clock=platform.clock,
-        started_listeners=begun,
+        started_listeners=run_listeners,
     )
 
     def working() -> None:
         planner.check()
-        kept.read_faults.refuse()
+        store.read_faults.refuse()
 
-    plans, planner = planning_of(use_cases, kept, engine, reference, begun, platform, equipment.masker, performing)
+    plans, planner = planning_of(
+        use_cases, store, engine, definitions, run_listeners, platform, equipment.masker, performing
+    )
     return Application(
         runs=use_cases,
-        gates=_gates(use_cases, kept, engine, platform, equipment.masker),
-        issues=_issues(kept, platform, equipment.masker),
-        talks=_conversation_service(use_cases, kept, sessions, reference, begun, platform),
+        gates=_gates(use_cases, store, engine, platform, equipment.masker),
+        issues=_issues(store, platform, equipment.masker),
+        talks=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,
         planner=planner,
-        conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.definition_cache.library),
-        starter=reference.starter,
-        catalogue=reference.catalogue,
-        route=reference.starter.route,
-        inventory=inventory.Inventory(library=reference.definition_cache.library, store=kept, engine=engine),
-        health=health.Health(store=kept, engine=engine, working=working),
+        conferences=conferences.Conferences(runs=use_cases, store=store, library=definitions.definition_cache.library),
+        starter=definitions.starter,
+        catalogue=definitions.catalogue,
+        route=definitions.starter.route,
+        inventory=inventory.Inventory(library=definitions.definition_cache.library, store=store, engine=engine),
+        health=health.Health(store=store, engine=engine, working=working),
         metrics=metrics,
         masker=equipment.masker,
-        upkeep=control_upkeep.Maintenance(store=kept, engine=engine, forget=use_cases.forget),
-        store=kept,
+        upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
+        store=store,
         conversations=talks,
         engine=engine,
     )
@@ -336,14 +340,14 @@ def _pool(
     chosen: settings.Settings,
     platform: Platform,
     equipment: runner.Equipment,
-    kept: Store,
+    store: Store,
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],
     plans: PlanPerformers,
 ) -> pool.Pool:
     performers: dict[str, ports.Performer] = {name: platform.watch(each) for name, each in equipment.performers.items()}
     return pool.Pool(
-        store=kept,
+        store=store,
         dialects=platform.drivers,
         equipment=plans.equipped(dataclasses.replace(equipment, performers=performers, observe=metrics.step)),
         start_child=start_child,
@@ -353,30 +357,32 @@ def _pool(
 
 
 def _gates(
-    use_cases: runs.Runs, kept: Store, engine: pool.Pool, platform: Platform, masker: plain.Masker
+    use_cases: runs.Runs, store: Store, engine: pool.Pool, platform: Platform, masker: plain.Masker
 ) -> control_gates.Gates:
-    return control_gates.Gates(store=kept, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker)
+    return control_gates.Gates(
+        store=store, engine=engine, dialects=platform.drivers, view=use_cases.view, masker=masker
+    )
 
 
-def _issues(kept: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
+def _issues(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
     return control_issues.Issues(
-        issue_store=kept.issues, store=kept, clock=platform.clock, ids=platform.ids, masker=masker
+        issue_store=store.issues, store=store, clock=platform.clock, ids=platform.ids, masker=masker
     )
 
 
 def _conversation_service(
     use_cases: runs.Runs,
-    kept: Store,
+    store: Store,
     sessions: agent_sessions.StoredAgentSessions,
-    reference: Definitions,
-    begun: runs.RunStartedListeners,
+    definitions: Definitions,
+    run_listeners: runs.RunStartedListeners,
     platform: Platform,
 ) -> control_talks.ConversationService:
     return control_talks.ConversationService(
         runs=use_cases,
-        store=kept,
+        store=store,
         sessions=sessions,
-        catalogue=reference.catalogue,
-        started_listeners=begun,
+        catalogue=definitions.catalogue,
+        started_listeners=run_listeners,
         ids=platform.ids,
     )

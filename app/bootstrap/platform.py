@@ -1,4 +1,4 @@
-"""Worlds: what the machine gives, what a process wants of a project, and where that lies."""
+"""The platform that the application runs on, the mode it opens a project in, and the data directory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Store: TypeAlias = disk_store.DiskStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMode:
-    """What a process wants of a project."""
+    """How a process opens a project."""
 
     address: str | None = None
-    """Where the process serves the project: it holds the service's lock and continues unfinished runs."""
+    """Address of the service: the process holds the service's lock and continues unfinished runs."""
     alone: bool = False
-    """Whether it holds that lock without serving, so that no service meddles."""
+    """Whether the process holds that lock without serving, to keep a service away."""
     look_only: bool = False
-    """Whether it changes nothing; a data directory that does not exist is not made then."""
+    """Whether the process changes nothing, and does not create a missing data directory either."""
 
 
 def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:
@@ -47,34 +47,34 @@ def _registered() -> Mapping[str, ports.Dialect]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """What the machine gives, and a test may replace."""
+    """The injected platform; tests replace parts of it."""
 
     ids: clock.Ids
     """Identifiers."""
     clock: clock.Clock
     """Time."""
     probes: probes.Probes
-    """Named points."""
+    """Named crash points."""
     make_store: Callable[[data_directory.DataDirectory, str, Platform, opener.Adopt], Store] = _in_folders
-    """Makes the run store of a data directory, with the address of its index database."""
+    """Opens the run store of a data directory, with the URL of its index database."""
     watch: Callable[[ports.Performer], ports.Performer] = _unwatched
-    """Puts something around each performer that reaches outside."""
+    """Wraps each performer that has external effects."""
     dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)
-    """Languages of recipes by name."""
+    """Recipe languages by name."""
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
-    """Further performers by kind of operation."""
+    """Additional performers by kind of operation."""
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:
-        """Return whatever executes runs: the languages, and what no recipe file is written for."""
+        """Return all drivers: the recipe languages and the built-in flows."""
         return {**flows.DRIVERS, **self.dialects}
 
 
 def real_platform(environ: Mapping[str, str]) -> Platform:
-    """Return the machine's own clock and chance.
+    """Return the platform with the system's clock and random ids.
 
-    `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL at the Nth passing
-    of a probe.
+    `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL when it passes a
+    probe for the Nth time.
 
     Raises:
         errors.ConfigurationError: that variable has the wrong form.
