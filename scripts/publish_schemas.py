@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.agents import roster_rules
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from app.agents import roster_rules  # noqa: E402
 from app.dialects import registry  # noqa: E402
 from app.dialects.amplifier import schema as amplifier  # noqa: E402
 from app.dialects.orchestrate import schema as orchestrate  # noqa: E402
