@@ -82,6 +82,18 @@ def test_glossary_has_one_line_for_a_word() -> None:
     assert len(words) == len(set(words))
 
 
+def test_every_word_of_the_glossary_is_used() -> None:
+    """Each word of the glossary is used in the code and, besides the glossary, in the documents."""
+    words = re.findall(r"^\| \*\*(.+?)\*\*", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    pages = [path for path in (sources.ROOT / "docs").rglob("*.md") if path != GLOSSARY]
+    code = "\n".join(module.text for module in sources.modules(sources.APP))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    forms = {word: re.compile(word.replace(" ", "[ _]?"), re.IGNORECASE) for word in words}
+    unused = [word for word, form in forms.items() if not (form.search(code) and form.search(text))]
+
+    assert unused == []
+
+
 def _section(what: str) -> str:
     sections = re.split(r"^## States of a (.+)$", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(sections[1::2], sections[2::2], strict=True))[what]
