@@ -112,7 +112,7 @@ class Repetitions:
 
     raws: tuple[Raw, ...] = ()
     """One for each repetition that came to its end."""
-    troubles: tuple[str, ...] = field(default=())
+    failures: tuple[str, ...] = field(default=())
     """Why others did not."""
 
     def series(self, name: str) -> Series | None:

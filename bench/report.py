@@ -30,7 +30,7 @@ def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Sur
         _table(_HEAD, _rows(found, extent.workloads)),
         "\n".join(f"- **{each.key}**: {each.title}" for each in extent.workloads),
         _EXPLAINED,
-        *_troubles(found),
+        *_failures(found),
         *_comparison(found),
     ]
     return "\n\n".join(paragraphs) + "\n"
@@ -89,8 +89,8 @@ def _rate(series: figures.Series | None) -> str:
     return "–" if series is None else number(series.median)
 
 
-def _troubles(found: rounds.Found) -> Iterator[str]:
-    told = [f"- {key}: {trouble}" for key, each in found.workloads.items() for trouble in each.troubles]
+def _failures(found: rounds.Found) -> Iterator[str]:
+    told = [f"- {key}: {trouble}" for key, each in found.workloads.items() for trouble in each.failures]
     if told:
         yield "\n".join(["Repetitions that did not come to their end:", "", *told])
 
@@ -131,7 +131,7 @@ def _absences(products: Iterable[rounds.ProductFound]) -> Iterator[str]:
         if product.absent:
             yield f"- {product.label} is absent: {product.absent}"
         for key, each in product.workloads.items():
-            yield from (f"- {product.label}, {key}, is absent: {trouble}" for trouble in each.troubles)
+            yield from (f"- {product.label}, {key}, is absent: {trouble}" for trouble in each.failures)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

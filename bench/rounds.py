@@ -66,7 +66,7 @@ class Found:
     @property
     def whole(self) -> bool:
         """Tell whether every repetition of our own work came to its end."""
-        return all(each.raws and not each.troubles for each in self.workloads.values())
+        return all(each.raws and not each.failures for each in self.workloads.values())
 
 
 class _Notes:
@@ -74,17 +74,17 @@ class _Notes:
 
     def __init__(self) -> None:
         self._raws: list[figures.Raw] = []
-        self._troubles: list[str] = []
+        self._failures: list[str] = []
 
     def keep(self, raw: figures.Raw) -> None:
         self._raws.append(raw)
 
     def trouble(self, reason: str) -> None:
-        if reason not in self._troubles:
-            self._troubles.append(reason)
+        if reason not in self._failures:
+            self._failures.append(reason)
 
     def repetitions(self) -> figures.Repetitions:
-        return figures.Repetitions(raws=tuple(self._raws), troubles=tuple(self._troubles))
+        return figures.Repetitions(raws=tuple(self._raws), failures=tuple(self._failures))
 
 
 async def measure(

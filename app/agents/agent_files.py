@@ -66,7 +66,7 @@ def read(folder: Path) -> Described:
     return Described(agents=agents, files=files, broken=tuple(broken))
 
 
-def unspoken(
+def without_backend(
     described: Described, agents: Mapping[str, Mapping[str, Any]], backends: Container[str]
 ) -> list[BrokenFile]:
     """Return the files whose agent would speak through a backend that there is not, once every layer is read."""

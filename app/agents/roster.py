@@ -54,7 +54,7 @@ def load(layers: Sequence[Path]) -> Roster:
             broken.append(BrokenFile(path=path, flaws=invalid.flaws))
     # A later layer may name the backend of an agent, or the default.
     layered = _with_default(layered, described)
-    silent = agent_files.unspoken(described, layered.agents, layered.backends)
+    silent = agent_files.without_backend(described, layered.agents, layered.backends)
     left_out = {name for name, path in described.files.items() if path in [file.path for file in silent]}
     broken += silent
     return Roster(

@@ -101,11 +101,11 @@ def _by_probes(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
 
 
 def _by_operations(
-    bench: Bench, troubles: tuple[tuple[str, Trouble], ...], in_memory: InMemory, tell: Tell
+    bench: Bench, disturbances: tuple[tuple[str, Trouble], ...], in_memory: InMemory, tell: Tell
 ) -> list[Sweep]:
     expected, story = in_memory
     done = []
-    for name, trouble in troubles:
+    for name, trouble in disturbances:
         done.append(disk_sweeps.by_operations(bench, name, trouble, story, expected))
         tell(_summary(done[-1]))
     return done

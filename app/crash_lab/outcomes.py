@@ -24,10 +24,10 @@ _RECEIPT_ID = re.compile("rcpt_[0-9a-f]+")
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]{6}")
 _ISSUE_ID = re.compile("iss_[0-9a-f]+")
 
-Portrait = dict[str, Any]
+Outcome = dict[str, Any]
 
 
-async def of_run(application: bootstrap.Application, run_id: str) -> Portrait:
+async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
     """Return how a run stands for whoever asks the service."""
     detail = json.loads((await application.runs.ready(run_id)).body)
     view = None
@@ -53,7 +53,7 @@ async def of_run(application: bootstrap.Application, run_id: str) -> Portrait:
     }
 
 
-def comparable(outcome: Portrait) -> Portrait:
+def comparable(outcome: Outcome) -> Outcome:
     """Leave out what a disturbance may change: which try it was, and what was told about it."""
     return {name: value for name, value in outcome.items() if name not in ("told", "attempts")}
 

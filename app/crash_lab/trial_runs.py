@@ -51,7 +51,7 @@ class Surroundings:
 async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
     """Ask for something, or find it, follow it to its rest, and note how it stands then."""
     notes = experiment_log.ExperimentLog(experiment.experiment_log)
-    platform = _world(experiment, surroundings, notes)
+    platform = _platform(experiment, surroundings, notes)
     async with bootstrap.build(experiment.settings, bootstrap.OpenMode(address=_ADDRESS), platform) as application:
         async with surroundings.beside(application) if surroundings.beside else nullcontext():
             await application.engine.recovered()
@@ -85,7 +85,7 @@ class FirstRunsKnown(clock.RandomIds):
         return next((name for name in RUN_IDS if not self._is_taken(name)), None) or super().run_id(at)
 
 
-def _world(
+def _platform(
     experiment: Experiment, surroundings: Surroundings, notes: experiment_log.ExperimentLog
 ) -> bootstrap.Platform:
     watch = surroundings.watch or _as_it_is

@@ -54,7 +54,7 @@ class Seen:
     """Every try whose line in a journal is whole."""
     final: frozenset[tuple[str, str]]
     """Run and key of each step that has its final line."""
-    outcome: outcomes.Portrait | None
+    outcome: outcomes.Outcome | None
     """How the run stood at the end of the last life that came to its end."""
     workspace: dict[str, str]
     """Hash of each file in the workspace."""
@@ -120,7 +120,7 @@ def _difference(undisturbed: Seen, after: Seen) -> str:
     )
 
 
-def _tells(outcome: outcomes.Portrait, undisturbed: Seen) -> bool:
+def _tells(outcome: outcomes.Outcome, undisturbed: Seen) -> bool:
     usual = undisturbed.outcome or {}
     again = any(attempt > usual["attempts"].get(key, 1) for key, attempt in outcome["attempts"].items())
     return again or outcome["manifest"]["error"] is not None or bool(set(outcome["told"]) - set(usual["told"]))

@@ -93,7 +93,7 @@ async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
         known = frozenset({ready.etag})
 
 
-async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Portrait:
+async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Outcome:
     """Return how it stands for whoever asks the service."""
     if not isinstance(asked, plan_requests.NewPlan):
         return await outcomes.of_run(application, name)
@@ -104,7 +104,7 @@ async def outcome(application: bootstrap.Application, asked: Asked, name: str) -
     shown["attempts"] = {
         f"{number}/{key}": tried for number, each in numbered for key, tried in each["attempts"].items()
     }
-    shown["told"] = sorted({kind for each in (first, *others) for kind in each["told"]} | _troubles(plan))
+    shown["told"] = sorted({kind for each in (first, *others) for kind in each["told"]} | _failures(plan))
     return shown
 
 
@@ -138,7 +138,7 @@ def _lasting(value: Any) -> Any:
     return [_lasting(item) for item in value] if isinstance(value, list) else value
 
 
-def _troubles(plan: plans.Plan) -> set[str]:
+def _failures(plan: plans.Plan) -> set[str]:
     failed = plan.error is not None or any(task.error is not None for task in plan.tasks)
     return {"plan.failed"} if failed else set()
 

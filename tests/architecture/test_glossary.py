@@ -31,8 +31,8 @@ def test_every_operation_is_explained() -> None:
     from app.domain import file_operations, operations
 
     known = _words(GLOSSARY.read_text(encoding="utf-8"))
-    homes = {operations.__name__, file_operations.__name__}
-    kinds = {kind.kind for kind in operations.Operation.__subclasses__() if kind.__module__ in homes}
+    modules = {operations.__name__, file_operations.__name__}
+    kinds = {kind.kind for kind in operations.Operation.__subclasses__() if kind.__module__ in modules}
 
     assert kinds
     assert kinds - known == set()

@@ -78,7 +78,7 @@ class Abilities:
     """Codes that a reply at its longest leads to; None: the backend passes on what there is; none: it does not tell."""
     limits: bool = False
     """Whether it can limit replies."""
-    patience_seconds: float = 30.0
+    wait_seconds: float = 30.0
     """How long a service that is always busy or broken is endured here."""
     limit_seconds: float = 12.0
     """A limit of time in which it has surely begun to ask its model."""
@@ -312,7 +312,7 @@ _SERVICE = Abilities(
     broken=("agent_error",),
     cut_off=(None,),
     limits=True,
-    patience_seconds=60.0,
+    wait_seconds=60.0,
 )
 
 PLANS: Mapping[str, Plan] = {

@@ -434,11 +434,11 @@ async def test_a_key_that_is_not_taken_is_told(harness: StoreHarness) -> None:
     """A service that refuses the key is an error, never a reply, and it comes soon."""
     harness.say(Fault(status=401, message="the key is not taken"))
 
-    outcome = await ask(harness, timeout_seconds=harness.abilities.patience_seconds)
+    outcome = await ask(harness, timeout_seconds=harness.abilities.wait_seconds)
 
     assert outcome.code in harness.abilities.unauthorized, outcome
     assert outcome.text == ""
-    assert outcome.seconds < harness.abilities.patience_seconds + SLACK_SECONDS
+    assert outcome.seconds < harness.abilities.wait_seconds + SLACK_SECONDS
     assert harness.workers() == {}
 
 
@@ -450,11 +450,11 @@ async def test_endless_trouble_ends_at_a_limit(harness: StoreHarness, status: in
     headers = {} if harness.abilities.is_program else {"Retry-After-Ms": "20"}
     harness.say(Fault(status=status, message="there is trouble", headers=headers))
 
-    outcome = await ask(harness, timeout_seconds=harness.abilities.patience_seconds)
+    outcome = await ask(harness, timeout_seconds=harness.abilities.wait_seconds)
 
     assert outcome.code in (harness.abilities.busy if status == 429 else harness.abilities.broken), outcome
     assert outcome.text == ""
-    assert outcome.seconds < harness.abilities.patience_seconds + SLACK_SECONDS
+    assert outcome.seconds < harness.abilities.wait_seconds + SLACK_SECONDS
     assert harness.workers() == {}
 
 
@@ -463,7 +463,7 @@ async def test_an_empty_reply_is_not_made_up(harness: StoreHarness) -> None:
     """A model that says nothing leads to no text, or to an error that says so."""
     harness.say(Reply(text=""))
 
-    outcome = await ask(harness, timeout_seconds=harness.abilities.patience_seconds)
+    outcome = await ask(harness, timeout_seconds=harness.abilities.wait_seconds)
 
     assert outcome.text.strip() == ""
     assert outcome.code in harness.abilities.empty, outcome

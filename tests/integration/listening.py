@@ -36,7 +36,7 @@ class Client:
 
     async def hear(self) -> dict[str, Any]:
         """Return the next message."""
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             message: dict[str, Any] = json.loads(await self.socket.recv())
         self.heard.append(message)
         return message
@@ -96,7 +96,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listeni
         server = _Server(configuration)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await asyncio.wait_for(server.ready.wait(), served.PATIENCE_SECONDS)
+            await asyncio.wait_for(server.ready.wait(), served.WAIT_SECONDS)
             async with served.client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
                 yield Listening(project, http, app)
         finally:
@@ -138,7 +138,7 @@ class Wire:
 
     async def frame(self) -> tuple[int, bytes]:
         """Return the opcode and payload of the service's next frame."""
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             first, length = await self.reader.readexactly(2)
             if length in (126, 127):
                 length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8))
@@ -162,7 +162,7 @@ async def wire(service: Listening) -> AsyncIterator[Wire]:
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     writer.write(head.encode())
-    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), served.PATIENCE_SECONDS)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), served.WAIT_SECONDS)
     assert answer.startswith(b"HTTP/1.1 101"), answer
     try:
         yield Wire(reader, writer)

@@ -126,9 +126,7 @@ class Planned(served.Served):
         """Return a plan as it stands."""
         return answered(await self.http.get(f"/api/sessions/{plan['session_id']}"), 200)
 
-    async def plan_until(
-        self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.PATIENCE_SECONDS
-    ) -> Plan:
+    async def plan_until(self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.WAIT_SECONDS) -> Plan:
         """Wait by long polls until something holds of a plan."""
         address, etag, shown = f"/api/sessions/{plan['session_id']}", "", plan
         try:

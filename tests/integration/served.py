@@ -20,7 +20,7 @@ from tests.integration.project import Project
 HOST = "127.0.0.1:8000"
 """Host that clients in process name."""
 
-PATIENCE_SECONDS = 60
+WAIT_SECONDS = 60
 """Time within which a run of a test must come where it should."""
 
 
@@ -52,7 +52,7 @@ class Served:
 
     async def until(self, run_id: str, *statuses: str, step: str | None = None) -> dict[str, Any]:
         """Wait by long polls until a run has one of the states, or is at a step."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             etag = ""
             while True:
                 # What stands already is not waited for: the next change may be past it.
@@ -88,7 +88,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
         server = _Server(configuration)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await asyncio.wait_for(server.ready.wait(), PATIENCE_SECONDS)
+            await asyncio.wait_for(server.ready.wait(), WAIT_SECONDS)
             async with client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
                 yield Served(project, http, app)
         finally:
@@ -112,7 +112,7 @@ def in_a_thread(project: Project, **overrides: Any) -> Iterator[str]:
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     try:
-        yield address.result(PATIENCE_SECONDS)
+        yield address.result(WAIT_SECONDS)
     finally:
         stop.set()
         thread.join()
@@ -145,7 +145,7 @@ def chosen(project: Project, **overrides: Any) -> settings.Settings:
 def client(transport: httpx.AsyncBaseTransport | None, base_url: str) -> httpx.AsyncClient:
     """Return a client."""
     # No certificates are read for loopback.
-    return httpx.AsyncClient(transport=transport, base_url=base_url, timeout=PATIENCE_SECONDS, verify=False)
+    return httpx.AsyncClient(transport=transport, base_url=base_url, timeout=WAIT_SECONDS, verify=False)
 
 
 def _open_steps(shown: dict[str, Any]) -> list[str]:

@@ -103,7 +103,7 @@ def file_of(folder: Path, name: str) -> Path | None:
 
 async def settled(service: served.Served, runs: damaging.Runs) -> None:
     """Wait until every run that is unfinished is where it is going to stay."""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while not await is_settled(service, runs):
             await served.moment()
 

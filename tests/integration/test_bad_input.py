@@ -212,7 +212,7 @@ async def test_a_failure_of_the_service_is_told_under_an_id(
     assert record.exc_info is not None
 
 
-async def test_a_service_without_its_desk_is_unavailable(project: projects.Project) -> None:
+async def test_a_service_without_its_services_is_unavailable(project: projects.Project) -> None:
     """An application that has not started answers 503, and is alive."""
     app = main.create_app(served.chosen(project))
     async with served.client(httpx.ASGITransport(app), f"http://{served.HOST}") as http:

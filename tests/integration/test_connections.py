@@ -54,7 +54,7 @@ async def raw(service: listening.Listening) -> AsyncIterator[tuple[asyncio.Strea
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
     """Return the status and document of the next answer."""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         status, headers = head.split("\r\n", 1)
         size = next(line for line in headers.lower().splitlines() if line.startswith("content-length:"))
@@ -220,7 +220,7 @@ async def test_slow_clients(project: Project, sent: bytes, code: str) -> None:
         writer.write(sent)
         before = [(await answer(reader))[0]] if sent.startswith(GET) else []
         found = (await answer(reader))[1]["code"] if code else ""
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             rest = await reader.read()
 
     assert (before, found, rest) == ([200] if before else [], code, b"")
@@ -323,7 +323,7 @@ async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: lis
     async with raw(service) as (reader, writer):
         writer.write(GET + b"\r\n\x00 broken")
         status, document = await answer(reader)
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             rest = await reader.read()
 
     assert (status, document, rest) == (200, {"status": "ok"}, b"")
@@ -348,7 +348,7 @@ async def test_a_client_that_never_reads_is_let_go(
         monkeypatch.setattr(http_protocol.Protocol, "connection_lost", noted)
         asking = b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
         await asyncio.get_running_loop().sock_sendall(client, asking * 100)
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             await lost.wait()
 
 

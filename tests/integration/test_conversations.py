@@ -314,7 +314,7 @@ async def test_a_service_forgets_when_it_starts(project: Project) -> None:
     remembered = await kept.claimant(TALK)
     async with served.in_process(project) as service:
         await service.run("quick")
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             while await kept.claims():  # noqa: ASYNC110 - the service forgets in a task of its own
                 await asyncio.sleep(0.01)
     kept.close()

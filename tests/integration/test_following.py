@@ -71,7 +71,7 @@ def _read(fields: dict[str, str]) -> dict[str, Any]:
 async def whole(service: served.Served, run_id: str, query: str = "", **headers: str) -> list[dict[str, Any]]:
     """Return every event of a stream."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         async with service.http.stream("GET", f"/api/runs/{run_id}/events{query}", headers=named) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             return await Stream(answer).until_the_end()
@@ -98,7 +98,7 @@ async def test_events_come_while_the_run_lives(service: served.Served) -> None:
     run_id = await service.start("draft", args=ARRIVAL)
     async with service.http.stream("GET", f"/api/runs/{run_id}/events") as answer:
         stream = Stream(answer)
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             while (event := await stream.next()) and (event["type"], event["key"]) != ("step.started", "draft"):
                 pass
             await service.http.post(f"/api/runs/{run_id}/cancel")

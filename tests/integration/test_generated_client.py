@@ -60,7 +60,7 @@ class Generated:
     """The generated client towards a service, and which of its operations were called."""
 
     def __init__(self, package: ModuleType, address: str) -> None:
-        self._client = package.Client(base_url=address, timeout=served.PATIENCE_SECONDS)
+        self._client = package.Client(base_url=address, timeout=served.WAIT_SECONDS)
         self._operations = dict(_operations(importlib.import_module(f"{PACKAGE}.api")))
         self.uncalled = set(self._operations)
 

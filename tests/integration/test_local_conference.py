@@ -28,7 +28,7 @@ UNUSABLE = ("empty_reply", "reply_degenerate", "reply_refused")
 
 async def test_the_local_model_confers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The chief calls the one tool that it may, an agent is held to evidence for what it says, and all is kept."""
-    monkeypatch.setattr(served, "PATIENCE_SECONDS", LOCAL_SECONDS)
+    monkeypatch.setattr(served, "WAIT_SECONDS", LOCAL_SECONDS)
     document = conferring.agents("local", writer="none")
     # The model often stops at its longest reply, which is judged like any other then.
     document["agents"] = [agent | {"on_cut_off": "keep"} for agent in document["agents"]]

@@ -42,7 +42,7 @@ class Reading:
 
     def _wait(self) -> None:
         self._loop.call_soon_threadsafe(self.begun.set)
-        self.let.append(self.may_end.wait(served.PATIENCE_SECONDS))
+        self.let.append(self.may_end.wait(served.WAIT_SECONDS))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_others_are_answered_meanwhile(
             project.add_recipe(RECIPE)
         monkeypatch.setattr(ControlRoom, "parse", lambda *args: reading.parse(*args))
         asked = asyncio.create_task(service.http.request("POST" if body else "GET", path, json=body))
-        await asyncio.wait_for(reading.begun.wait(), served.PATIENCE_SECONDS)
+        await asyncio.wait_for(reading.begun.wait(), served.WAIT_SECONDS)
         beside = await service.http.get("/api/runs")
         reading.may_end.set()
         answer = await asked
@@ -86,7 +86,7 @@ async def test_others_are_answered_while_prompts_are_read(
         project.write(".control-room/prompts/templates/another.md", "Say it in other words.\n")
         monkeypatch.setattr(prompts, "load", reading.load)
         asked = asyncio.create_task(service.http.post("/api/runs", json={"recipe_id": "quick"}))
-        await asyncio.wait_for(reading.begun.wait(), served.PATIENCE_SECONDS)
+        await asyncio.wait_for(reading.begun.wait(), served.WAIT_SECONDS)
         beside = await service.http.get("/api/runs")
         reading.may_end.set()
         answer = await asked

@@ -148,7 +148,7 @@ async def test_a_run_that_lost_its_start_is_not_adopted(project: Project, begun:
     before = {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
     async with served.in_process(project) as service:
         rows = {}
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             # The run is opened beside the requests.
             while run_id not in rows:
                 found = (await service.http.get("/api/runs?status=failed")).json()

@@ -80,7 +80,7 @@ async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, 
     async with served.in_process(project) as service:
         run_id = await service.start(recipe_id, args=args)
         await service.until(run_id, step=key)
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             while language in COMMANDS and not (sleeping() and (project.root / "again").exists()):
                 await service.http.get(f"/api/runs/{run_id}?wait=0.05")
         paused = await told(service, run_id, "pause", {"interrupt": True})

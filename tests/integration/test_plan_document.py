@@ -20,7 +20,7 @@ from tests.integration.planning import Planned, added, refused, states, sweeping
 from tests.integration.project import Project
 from tests.unit.services.plans import chores
 
-SHELF = task("carry the shelf", args={"what": "shelf"})
+CARRY = task("carry the shelf", args={"what": "shelf"})
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_shape_of_a_running_plan_written_by_hand(project: Project) -> None
 
 async def test_each_task_is_one_run(service: Planned) -> None:
     """A task's run is one like any other: listed, of the plan's session, and it names the task that it is for."""
-    plan = await service.started(task("sweep the hall"), SHELF, labels={"book": "one"}, priority=3)
+    plan = await service.started(task("sweep the hall"), CARRY, labels={"book": "one"}, priority=3)
     ended = await service.ends(plan)
     runs = {run["run_id"]: run for run in await service.runs_of(plan)}
 

@@ -64,7 +64,7 @@ async def runs(application: bootstrap.Application, session_id: str, number: int)
 
 async def until(application: bootstrap.Application, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
     """Wait, by polls, until something holds of a plan."""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         plan = await application.plans.show(session_id)
         while not holds(plan):
             plan = await application.plans.wait(session_id, 5, plan.revision)
@@ -102,7 +102,7 @@ async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> N
             await runs(application, each, 1)
     toolbox.release(1)
     async with life(project, toolbox, COMMAND) as application:
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             plan = await application.plans.rested(session_id)
         waiting = await application.plans.show(other)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration import listening, raw_http, served
 from tests.integration.project import Project
 
-PATIENCE = {"head_seconds": 2, "body_seconds": 2}
+WAIT = {"head_seconds": 2, "body_seconds": 2}
 """Settings under which what never comes to its end is not waited for long, and what is slow by chance is."""
 
 AT_ONCE = 64
@@ -28,7 +28,7 @@ _HEAD = re.compile(rb"HTTP/1\.1 \d{3} [^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n")
 async def service(project: Project, caplog: pytest.LogCaptureFixture) -> AsyncIterator[listening.Listening]:
     """Return the service on a loopback port; at its end its log holds nothing worse than refusals."""
     caplog.set_level(logging.WARNING)
-    async with listening.on_a_port(project, **PATIENCE) as service:
+    async with listening.on_a_port(project, **WAIT) as service:
         yield service
     worse = [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
     assert worse == []
@@ -43,7 +43,7 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
             writer.write(part)
             await writer.drain()
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             # A WebSocket that was opened is not talked to.
             while not answer.startswith(_OPENED) and (part := await reader.read(65536)):
                 answer += part
@@ -57,7 +57,7 @@ async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_b
     """Return the statuses of the answers to a request, which on a busy machine may come too slowly
     and is sent again.
     """
-    async with asyncio.timeout(served.PATIENCE_SECONDS * 3):
+    async with asyncio.timeout(served.WAIT_SECONDS * 3):
         while (found := statuses(await told(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
             pass
     return found

@@ -39,7 +39,7 @@ async def until(
     service: served.Served, plan: dict[str, Any], holds: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
     """Wait by long polls until something holds of a plan."""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         etag = ""
         while True:
             # What stands already is not waited for: the next change may be past it.
@@ -151,7 +151,7 @@ async def test_polls_are_held_against_the_revision(service: served.Served) -> No
     weak = await service.http.get(at(plan), headers={"If-None-Match": '"7", W/"1"'})
     every = await service.http.get(at(plan), headers={"If-None-Match": "*"})
     other = await service.http.get(at(plan), headers={"If-None-Match": '"2"'})
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         rested = await service.http.get(at(plan), params={"wait": 60}, headers=known)
 
     assert (same.status_code, weak.status_code, every.status_code, rested.status_code) == (304, 304, 304, 304)
@@ -171,7 +171,7 @@ async def test_a_waiting_poll_hears_of_a_change(service: served.Served, project:
     waiting = asyncio.create_task(service.http.get(at(plan), params={"wait": 30}, headers=known))
     await service.until(shown["tasks"][0]["run_id"], step="draft")
     await service.http.post(f"/api/runs/{shown['tasks'][0]['run_id']}/cancel")
-    heard = await asyncio.wait_for(waiting, served.PATIENCE_SECONDS)
+    heard = await asyncio.wait_for(waiting, served.WAIT_SECONDS)
 
     assert quiet.status_code == 304
     assert heard.json()["revision"] > shown["revision"]
@@ -588,6 +588,6 @@ async def test_a_stopping_service_lets_polls_go(service: served.Served, project:
     waiting = asyncio.create_task(service.http.get(at(plan), params={"wait": 60}, headers=known))
     await asyncio.wait({waiting}, timeout=0.2)
     service.release()
-    answer = await asyncio.wait_for(waiting, served.PATIENCE_SECONDS)
+    answer = await asyncio.wait_for(waiting, served.WAIT_SECONDS)
 
     assert answer.status_code in (200, 304)

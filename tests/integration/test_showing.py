@@ -139,7 +139,7 @@ async def test_a_waiting_poll_ends_with_its_time(service: served.Served) -> None
     run_id = await service.start("unguarded")
     await service.until(run_id, step="draft")
     etag, status = "", 200
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while status == 200:
             answer = await service.http.get(f"/api/runs/{run_id}?wait=0.2", headers={"If-None-Match": etag})
             etag, status = answer.headers["etag"], answer.status_code

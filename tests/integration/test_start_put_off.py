@@ -38,7 +38,7 @@ async def left_running(project: projects.Project) -> str:
 
 async def until_ready(service: served.Served) -> dict[str, Any]:
     """Wait until the service takes runs."""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             answer = await service.http.get("/readyz")
             if answer.status_code == 200:

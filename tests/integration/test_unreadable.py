@@ -38,7 +38,7 @@ async def listed(service: served.Served, run_id: str) -> dict[str, Any]:
 async def until_listed(service: served.Served, run_id: str, *, readable: bool) -> dict[str, Any]:
     """Wait until the list shows a run as readable, or as unreadable; nobody looks at its folder for that."""
     etag = ""
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             answer = await service.http.get(f"/api/runs?wait={5 if etag else 0}", headers={"If-None-Match": etag})
             if answer.status_code == 200:
@@ -145,7 +145,7 @@ async def test_a_stream_waits_until_its_events_can_be_read(project: projects.Pro
         whole = (await service.http.get(address)).text
         faults.refuse(f"{run_id}/events.jsonl")
         following = asyncio.create_task(service.http.get(address))
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             while not faults.count:
                 await served.moment()
         faults.lift()

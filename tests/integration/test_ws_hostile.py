@@ -232,7 +232,7 @@ async def test_broken_framing(service: listening.Listening, broken: bytes, caplo
     async with listening.wire(service) as wire, service.client() as other:
         await wire.write(broken)
         wire.writer.write_eof()
-        async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with asyncio.timeout(served.WAIT_SECONDS):
             last = await wire.reader.read()
         quiet = await other.silence()
 
@@ -266,7 +266,7 @@ def _stop_listening(wire: listening.Wire) -> None:
 
 
 async def _write_on(deaf: listening.Wire) -> None:
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             await deaf.write(frame(b"", opcode=9))
             await asyncio.sleep(0.05)
@@ -434,7 +434,7 @@ async def _handshake(service: listening.Listening, *headers: str) -> bytes:
     key = base64.b64encode(b"0123456789abcdef").decode()
     lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
     writer.write("\r\n".join(lines).encode())
-    async with asyncio.timeout(served.PATIENCE_SECONDS):
+    async with asyncio.timeout(served.WAIT_SECONDS):
         answer = await reader.read()
     writer.close()
     return answer

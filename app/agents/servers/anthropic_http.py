@@ -60,7 +60,7 @@ class Messages:
 def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnthropic:
     import anthropic
 
-    async def lose_patience(response: httpx2.Response) -> None:
+    async def refuse_long_waits(response: httpx2.Response) -> None:
         # Of its own accord the package waits as long as it is told to, for weeks too; this header it obeys.
         if _asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
             response.headers["x-should-retry"] = "false"
@@ -73,7 +73,7 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
         max_retries=services.TRIES - 1,
         timeout=anthropic.Timeout(services.SILENCE_SECONDS, connect=services.CONNECT_SECONDS),
         default_headers=old_header,
-        http_client=anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [lose_patience]}),
+        http_client=anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]}),
     )
     client.messages  # noqa: B018 - loads the parts that are needed in this thread
     return client

@@ -117,7 +117,7 @@ class Asker:
         agent = self._ctx.run.frozen["agents"][step["agent"]]
         ways = calls.agent_calls(step, self._ctx.run, agent, frame.scope)
         self._shown.unused_settings(step)
-        await self._pace(frame)
+        await self._await_rate_limit(frame)
         keys = [frame.key, *(f"{frame.key}.preference{number}" for number in range(2, len(ways) + 1))]
         place = dataclasses.replace(self._place(step), instructions=templates.own_words(step["prompt"]))
         for number, (key, call) in enumerate(zip(keys, ways, strict=True), start=1):
@@ -171,7 +171,7 @@ class Asker:
             message = f"the run has taken {most} steps, which is all that recursion.max_total_steps allows"
             raise (await self.refuse(frame.key, "recursion_limit", message)).run_failed()
 
-    async def _pace(self, frame: Frame) -> None:
+    async def _await_rate_limit(self, frame: Frame) -> None:
         frame.prompts.count += 1
         delay = self._recipe.get("rate_limiting", {}).get("min_delay_ms", 0)
         if delay and frame.prompts.count > 1:

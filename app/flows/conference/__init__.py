@@ -18,9 +18,9 @@ __all__ = ["CHIEF", "NAME", "Conference", "chief_of"]
 _TAKEN = (gathering.TOOL, driver.TRANSCRIPT)
 
 
-def chief_of(shelf: library.Library) -> library.Agent | None:
+def chief_of(definitions: library.Library) -> library.Agent | None:
     """Return the agent that gathers the evidence, None where there is none."""
-    return shelf.agent_of(CHIEF, NAME)
+    return definitions.agent_of(CHIEF, NAME)
 
 
 class Conference:
@@ -70,8 +70,8 @@ class Conference:
         return await driver.drive(ctx)
 
 
-def _uses(recipe: library.Recipe, shelf: library.Library) -> Iterator[library.Use]:
-    chief, agents = chief_of(shelf), {agent.id: agent for agent in shelf.agents}
+def _uses(recipe: library.Recipe, definitions: library.Library) -> Iterator[library.Use]:
+    chief, agents = chief_of(definitions), {agent.id: agent for agent in definitions.agents}
     if chief is not None:
         yield library.BackendUse(path="$.chief", backends=(chief.backend,))
     for index, agent_id in enumerate(recipe.document["agents"]):
@@ -79,9 +79,9 @@ def _uses(recipe: library.Recipe, shelf: library.Library) -> Iterator[library.Us
             yield library.BackendUse(path=f"$.agents[{index}]", backends=(agents[agent_id].backend,))
 
 
-def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:
+def _people_flaws(recipe: library.Recipe, definitions: library.Library) -> Iterator[errors.Flaw]:
     named: Sequence[str] = recipe.document["agents"]
-    if chief_of(shelf) is None:
+    if chief_of(definitions) is None:
         message = f"there is no agent of the archetype {CHIEF} that takes part in conferences"
         yield json_schemas.flaw((), "no_chief", message)
     if not named:
@@ -90,15 +90,15 @@ def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[er
         message = f"{len(named)} agents would be asked; name at most {schema.MOST_AGENTS}"
         yield json_schemas.flaw(("agents",), "too_many_agents", message)
     for index, agent_id in enumerate(named):
-        found = _agent_flaw(agent_id, named[:index], shelf)
+        found = _agent_flaw(agent_id, named[:index], definitions)
         if found is not None:
             yield json_schemas.flaw(("agents", index), *found)
 
 
-def _agent_flaw(agent_id: str, before: Sequence[str], shelf: library.Library) -> tuple[str, str] | None:
-    agent = next((each for each in shelf.agents if each.id == agent_id), None)
+def _agent_flaw(agent_id: str, before: Sequence[str], definitions: library.Library) -> tuple[str, str] | None:
+    agent = next((each for each in definitions.agents if each.id == agent_id), None)
     if agent is None:
-        known = {name for each in shelf.agents if each.takes_part_in(NAME) for name in (each.id, each.archetype)}
+        known = {name for each in definitions.agents if each.takes_part_in(NAME) for name in (each.id, each.archetype)}
         return "unknown_agent", f"there is no agent {agent_id!r:.80}{json_schemas.nearest(agent_id, known)}"
     if not agent.takes_part_in(NAME):
         return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
@@ -112,12 +112,12 @@ def _agent_flaw(agent_id: str, before: Sequence[str], shelf: library.Library) ->
     return None
 
 
-def _tool_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:
+def _tool_flaws(recipe: library.Recipe, definitions: library.Library) -> Iterator[errors.Flaw]:
     allowed: Sequence[str] | None = recipe.document["allowed_tools"]
     for index, name in enumerate(allowed or ()):
-        if name not in shelf.tools:
-            message = f"there is no tool {name!r:.80}{json_schemas.nearest(name, shelf.tools)}"
+        if name not in definitions.tools:
+            message = f"there is no tool {name!r:.80}{json_schemas.nearest(name, definitions.tools)}"
             yield json_schemas.flaw(("allowed_tools", index), "unknown_tool", message)
-    if recipe.document["require_tool"] and not (shelf.tools if allowed is None else allowed):
+    if recipe.document["require_tool"] and not (definitions.tools if allowed is None else allowed):
         message = "a tool is required, but none is allowed"
         yield json_schemas.flaw(("require_tool",), "no_tool_allowed", message)

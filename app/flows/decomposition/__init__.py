@@ -44,9 +44,9 @@ RECIPE = library.Recipe(
 """What every decomposition executes."""
 
 
-def check(shelf: library.Library) -> list[errors.Flaw]:
+def check(definitions: library.Library) -> list[errors.Flaw]:
     """Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role."""
-    if shelf.agent_of(ARCHETYPE, MODE) is not None:
+    if definitions.agent_of(ARCHETYPE, MODE) is not None:
         return []
     message = (
         f"no agent with the archetype {ARCHETYPE} takes part in pipelines, so nobody can split an intent into tasks"
@@ -54,8 +54,8 @@ def check(shelf: library.Library) -> list[errors.Flaw]:
     return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
 
 
-def _uses(shelf: library.Library) -> list[library.Use]:
-    chief = shelf.agent_of(ARCHETYPE, MODE)
+def _uses(definitions: library.Library) -> list[library.Use]:
+    chief = definitions.agent_of(ARCHETYPE, MODE)
     return [] if chief is None else [library.BackendUse(path="$.intent", backends=(chief.backend,))]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance import drafting, processes, programs
 from tests.acceptance.plans import working
 
-PATIENCE_SECONDS = 60
+WAIT_SECONDS = 60
 TASKS = ("chore a", "chore b", "chore c")
 
 
@@ -30,7 +30,7 @@ def begun_by(folder: Path, project: programs.Project, step: str) -> processes.St
         folder=folder,
     )
     tick = threading.Event()
-    for _ in range(PATIENCE_SECONDS * 50):
+    for _ in range(WAIT_SECONDS * 50):
         if any(key == step for _, run_id in started(folder) for _, key, _ in drafting.begun(folder, run_id)):
             return process
         assert process.poll() is None, process.communicate()
@@ -59,7 +59,7 @@ def test_an_interrupted_command(tmp_path: Path, how: signal.Signals, code: int, 
     project = programs.Project(folder)
     process = begun_by(folder, project, "draft_b")
     process.send_signal(how)
-    _, told = process.communicate(timeout=PATIENCE_SECONDS)
+    _, told = process.communicate(timeout=WAIT_SECONDS)
     between, before = working.kept(folder), drafting.recorded(folder)
     working.say(folder)
     session_id = between["session_id"]

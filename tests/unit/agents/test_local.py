@@ -233,21 +233,21 @@ def test_the_model_dies_with_a_service_that_is_killed() -> None:
 def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
     """The end of standard input ends the process in the middle of an answer, where the kernel offers no other leash."""
     file = str(local._model_file())
-    companion = subprocess.Popen(
+    helper = subprocess.Popen(
         [sys.executable, "-m", "app.agents.local_model", str(os.getpid()), file, "4096"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    assert companion.stdin is not None
-    assert companion.stdout is not None
-    ready = json.loads(companion.stdout.readline())
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    ready = json.loads(helper.stdout.readline())
     question = {"messages": [{"role": "user", "content": SLOW}], "max_tokens": 4_000, "schema": None}
     question |= {"most_prompt_tokens": 4_096}
-    companion.stdin.write(json.dumps(question).encode() + b"\n")
-    companion.stdin.close()
+    helper.stdin.write(json.dumps(question).encode() + b"\n")
+    helper.stdin.close()
 
     assert ready == {"ready": True}
-    assert companion.wait(60) == 0
-    companion.stdout.close()
+    assert helper.wait(60) == 0
+    helper.stdout.close()

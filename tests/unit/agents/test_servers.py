@@ -273,14 +273,14 @@ class TestTrouble:
         assert reply.text == "Now."
         assert running.asked[1].at - running.asked[0].at >= 1
 
-    async def test_a_wait_beyond_all_patience_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_wait_beyond_the_limit_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
         """A service that wants a week gets told off at once, with what it wanted."""
         async with http_service.service(said_json(dialect.error, 429, retry_after="604800")) as running:
             error = await failure(speak(running).prompt(prompt()))
 
         assert (error.code, error.detail["retry_after"], len(running.asked)) == ("rate_limited", "604800", 1)
 
-    async def test_a_date_beyond_all_patience_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_date_beyond_the_limit_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
         """The same, said as a date."""
         late = "Fri, 01 Jan 2100 00:00:00 GMT"
         async with http_service.service(said_json(dialect.error, 503, retry_after=late)) as running:

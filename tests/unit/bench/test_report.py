@@ -91,7 +91,7 @@ def test_a_missed_bar_is_told() -> None:
 
 def test_what_was_not_measured_is_told() -> None:
     """A workload without a repetition reaches no bar, and the report says why there is none."""
-    lines = _told(workloads={"W5.gate": figures.Repetitions(troubles=("ended with exit code 1",))})
+    lines = _told(workloads={"W5.gate": figures.Repetitions(failures=("ended with exit code 1",))})
 
     assert "| W5 | gate: memory | not measured | – | – | under 12 KiB | no | – |" in lines
     assert "- W5.gate: ended with exit code 1" in lines
@@ -111,7 +111,7 @@ def test_products_stand_side_by_side() -> None:
 def test_absent_products_are_told_with_their_reasons() -> None:
     """A product that cannot be installed, or cannot do a workload, is named as absent with the reason."""
     unable = rounds.ProductFound(
-        label="Unable", version="1", workloads={"W1": figures.Repetitions(troubles=("no server",))}
+        label="Unable", version="1", workloads={"W1": figures.Repetitions(failures=("no server",))}
     )
     gone = rounds.ProductFound(label="Gone", absent="pip found nothing")
     lines = _told(workloads={"W1": _repetitions(20.0)}, products=[unable, gone])

@@ -1,4 +1,4 @@
-"""Rounds: what is measured, in which order, and what becomes of troubles."""
+"""Rounds: what is measured, in which order, and what becomes of failures."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ async def test_rounds_follow_one_another(tmp_path) -> None:
     assert found.whole
 
 
-async def test_troubles_are_kept_once(tmp_path) -> None:
+async def test_failures_are_kept_once(tmp_path) -> None:
     """A repetition that fails does not end the rounds; why is kept, once however often it happens."""
     extent = _extent(tmp_path, "W2", "W9", repetitions=3, products=[_Product("limited")])
     found = await rounds.measure(extent, print, _Repetitions().attempt)
 
-    assert found.products[0].workloads["W2"] == figures.Repetitions(troubles=("too much",))
-    assert found.workloads["W9"] == figures.Repetitions(troubles=("ended with exit code 1",))
+    assert found.products[0].workloads["W2"] == figures.Repetitions(failures=("too much",))
+    assert found.workloads["W9"] == figures.Repetitions(failures=("ended with exit code 1",))
     assert not found.whole
 
 

@@ -314,7 +314,7 @@ class TestPipelines:
         assert made.disk.recorded()[-1] == "brief.evidence"
         assert list(made.slots) == ["found", "text"]
 
-    async def test_what_the_world_rejects_fails_the_run_alike(self) -> None:
+    async def test_what_the_check_rejects_fails_the_run_alike(self) -> None:
         """Code and facts of the performer are those of the run; a resume asks the agent again."""
         made = pipeline("any", QUOTED)
         made.performers["check_evidence"] = Rejecting()

@@ -97,7 +97,7 @@ class TestMarks:
 
 
 @pytest.mark.skipif(not process_tree.LINUX, reason="/proc is a matter of Linux")
-class TestKin:
+class TestProcessTree:
     """Which processes there are."""
 
     def test_descendants_are_found(self) -> None:

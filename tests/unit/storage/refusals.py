@@ -35,7 +35,7 @@ async def refused(
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
     faults: list[dict[str, Any]] = []
-    rooms = []
+    free = []
     tighten()
     for number in range(STEPS):
         line = store_harness.step(f"s{number}", "x" * 300)
@@ -43,16 +43,16 @@ async def refused(
             await log.append_step(line)
         except errors.StorageFault as fault:
             faults.append(fault.detail | {"step": number})
-            rooms.append(store._parts.context.disk_health.free)
+            free.append(store._parts.context.disk_health.free)
             loosen()
             await log.heal()
             await log.append_step(line)
-    rooms.append(await store.has_space())
+    free.append(await store.has_space())
     await log.close()
     told = await store.maintenance.verify(RUN)
     loaded = await store.read(RUN)
     await store.close()
-    return {"faults": faults, "rooms": rooms, "ok": told["ok"], "steps": [record.key for record in loaded.records]}
+    return {"faults": faults, "free": free, "ok": told["ok"], "steps": [record.key for record in loaded.records]}
 
 
 def limit_size(size: int) -> None:

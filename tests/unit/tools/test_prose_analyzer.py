@@ -107,7 +107,7 @@ def test_short_words_and_sentences_are_easier_to_read(tmp_path):
     assert easy["grade_level"] < hard["grade_level"]
 
 
-def test_the_pace_is_told_for_each_paragraph(tmp_path):
+def test_each_paragraph_has_its_tempo(tmp_path):
     """Short sentences are fast, long ones slow."""
     payload = analyze(tmp_path, f"He ran. He fell.\n\n{SLOW}\n\nHe walked along the shore until the long evening came.")
 

@@ -82,7 +82,7 @@ class HastyClock(clock.FakeClock):
         await asyncio.sleep(0)
 
 
-class World:
+class StubWork:
     """Perform from tables, and keep what was asked."""
 
     def __init__(self) -> None:
@@ -166,19 +166,19 @@ class Run:
                 **({"driver_version": DIALECT.driver_version} | given | facts),
             )
         )
-        self.world = World()
+        self.stub = StubWork()
         self.clock = HastyClock()
         self.last: Any = None
 
     @property
     def replies(self) -> dict[str, Any]:
         """Return the table of what steps are answered."""
-        return self.world.replies
+        return self.stub.replies
 
     def runner(self) -> runner.Runner:
         """Load the run, as a new process would."""
         kinds = ("agent_call", "command", "timer", "gate", "child_run")
-        performers: dict[str, Any] = dict.fromkeys(kinds, self.world)
+        performers: dict[str, Any] = dict.fromkeys(kinds, self.stub)
         performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
@@ -209,13 +209,13 @@ class Run:
 
     def prompt(self, key: str) -> str:
         """Return what an agent was told."""
-        parts = self.world.operations[key].prompt
+        parts = self.stub.operations[key].prompt
         return "".join(part if isinstance(part, str) else f"<{part['blob']['size_bytes']}>" for part in parts)
 
     @property
     def prompts(self) -> dict[str, str]:
         """Return what agents were told, by key."""
-        asked = self.world.operations.items()
+        asked = self.stub.operations.items()
         return {key: self.prompt(key) for key, operation in asked if isinstance(operation, operations.AgentCall)}
 
     @property

@@ -169,8 +169,8 @@ async def test_an_example_runs(name):
     run = await ran(source, SAID[name], **({"file_path": "src/auth.py"} if name.startswith("comp") else {}))
 
     assert (run.manifest["status"], run.manifest["error"]) == ("done", None)
-    assert [key for key, _ in run.world.asked] == TAKEN[name]
-    assert run.world.most <= 2
+    assert [key for key, _ in run.stub.asked] == TAKEN[name]
+    assert run.stub.most <= 2
 
 
 # -- restarts
@@ -199,7 +199,7 @@ async def test_a_run_cut_anywhere_ends_the_same():
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
 
         assert await again.run() is RunState.DONE
-        assert recorded.isdisjoint(again.world.asked)
+        assert recorded.isdisjoint(again.stub.asked)
         assert again.manifest["ending"] == whole.manifest["ending"]
         assert again.slots == whole.slots
         assert sorted(again.statuses().items()) == sorted(whole.statuses().items())

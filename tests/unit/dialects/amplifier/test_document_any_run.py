@@ -145,7 +145,7 @@ def _cut(document: Any, path: str) -> None:
         holder.pop(last, None)
 
 
-class _World(recipe_harness.World):
+class _StubWork(recipe_harness.StubWork):
     def __init__(self, said: list[Any]) -> None:
         super().__init__()
         self.said = said
@@ -159,7 +159,7 @@ class _World(recipe_harness.World):
 
 def _run(document: Any, said: list[Any]) -> recipe_harness.Run:
     made = recipe_harness.Run(document)
-    made.world = _World(said)
+    made.stub = _StubWork(said)
     return made
 
 
@@ -180,7 +180,7 @@ def test_any_run_ends_and_can_be_cut_anywhere(steps: list[Any], limits: Any, sai
         again.disk.steps = whole.disk.steps[: cut % (len(whole.disk.steps) + 1)]
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
         assert await again.run() in ENDS, again.error
-        assert recorded.isdisjoint(again.world.asked)
+        assert recorded.isdisjoint(again.stub.asked)
         # Of branches that go on at once any may be the first to fail.
         if not (whole.manifest["ending"]["failed_steps"] and "'parallel'" in repr(document)):
             assert again.manifest["ending"] == whole.manifest["ending"]
@@ -189,8 +189,8 @@ def test_any_run_ends_and_can_be_cut_anywhere(steps: list[Any], limits: Any, sai
         if whole.manifest["status"] == "failed":
             kept = {line["key"] for line in whole.lines() if line["status"] == "done"}
             causes = {whole.error["key"]}
-            before = len(whole.world.asked)
+            before = len(whole.stub.asked)
             assert await whole.resume() in ENDS, whole.error
-            assert (kept - causes).isdisjoint(key for key, _ in whole.world.asked[before:])
+            assert (kept - causes).isdisjoint(key for key, _ in whole.stub.asked[before:])
 
     asyncio.run(lives())

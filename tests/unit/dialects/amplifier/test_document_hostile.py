@@ -53,7 +53,7 @@ async def test_keys_have_a_length() -> None:
     looped = {"foreach": "{{l}}", "max_iterations": 100_000}
 
     assert run.manifest["status"] == "done"
-    assert max(len(key) for key, _ in run.world.asked) == 254
+    assert max(len(key) for key, _ in run.stub.asked) == 254
     assert {code for _, code in flaws(later(_nested(8)))} == {"too_deep"}
     assert ("$.steps[0].substeps[0].substeps[0].substeps[0].substeps[0].id", "too_deep") in flaws(
         later(_nested(4, **looped), context={"l": [1]})
@@ -213,16 +213,16 @@ async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
         ),
     )
     made.replies["after"] = broke()
-    made.world.held["each[1]"] = held = asyncio.Event()
-    made.world.held["each[3]"] = _Opening(held)
+    made.stub.held["each[1]"] = held = asyncio.Event()
+    made.stub.held["each[3]"] = _Opening(held)
     await made.run()
     await _send_on(made, "each[0]")
-    before = len(made.world.asked)
+    before = len(made.stub.asked)
     made.replies.update({"each[0]": "anew", "after": "fine"})
 
     assert [line["key"] for line in made.lines()][:2] == ["each[0]", "each[2]"]
     assert await made.run() is RunState.DONE
-    assert made.world.asked[before:] == [("each[0]", 2), ("after", 2)]
+    assert made.stub.asked[before:] == [("each[0]", 2), ("after", 2)]
     assert made.prompt("after") == '["anew","each[1] said","each[2] said","each[3] said"]'
 
 
@@ -235,10 +235,10 @@ async def test_pauses_do_not_depend_on_who_came_first() -> None:
     group = {"id": "g", "parallel": True, "substeps": [branch("a"), branch("b")]}
     made = recipe_harness.Run(later(group, step("after"), rate_limiting={"min_delay_ms": 100}))
     made.replies["after"] = broke()
-    made.world.held["g.a.look-a"] = held = asyncio.Event()
-    made.world.held["g.b.ask-b"] = _Opening(held)
+    made.stub.held["g.a.look-a"] = held = asyncio.Event()
+    made.stub.held["g.b.ask-b"] = _Opening(held)
     await made.run()
-    pauses = {key for key, _ in made.world.asked if key.endswith(".delay")}
+    pauses = {key for key, _ in made.stub.asked if key.endswith(".delay")}
     await _send_on(made, "g.b.look-b")
     made.replies["after"] = "fine"
 

@@ -69,7 +69,7 @@ async def test_results_outlast_a_restart() -> None:
 
     assert await run.resume() is RunState.DONE
     assert run.prompt("c") == '{"n":1} b said'
-    assert [key for key, _ in run.world.asked] == ["a", "b", "c", "c"]
+    assert [key for key, _ in run.stub.asked] == ["a", "b", "c", "c"]
 
 
 # -- conditions
@@ -231,7 +231,7 @@ async def test_a_time_out_can_be_sent_on() -> None:
     )
     run.replies.clear()
     assert await run.resume() is RunState.DONE
-    assert [key for key, _ in run.world.asked] == ["a", "b", "b"]
+    assert [key for key, _ in run.stub.asked] == ["a", "b", "b"]
 
 
 async def test_retries_come_before_on_error() -> None:
@@ -268,7 +268,7 @@ async def test_on_error(on_error: str, status: str, reason: str, taken: list[str
     assert run.manifest["ending"]["failed_steps"] == [key]
     assert run.manifest["ending"]["partial"] is (status == "done")
     others = ["a[1]"] if within == "loop" and on_error == "continue" else []
-    assert [name for name, _ in run.world.asked] == [key, *others, *taken[1:]]
+    assert [name for name, _ in run.stub.asked] == [key, *others, *taken[1:]]
 
 
 async def test_a_continued_failure_is_told_with_what_came_of_it() -> None:
@@ -295,7 +295,7 @@ async def test_the_merge_of_the_document() -> None:
         "tools": [{"module": "tool-web-search"}],
     }
     run = await ran(recipe(step("a", agent_config=config), step("b")))
-    first, second = run.world.operations["a"], run.world.operations["b"]
+    first, second = run.stub.operations["a"], run.stub.operations["b"]
     (note,) = [event.data for event in run.disk.events if event.type == "recipe.note"]
 
     assert (first.model, first.backend, first.system) == ("claude-opus-4", second.backend, second.system)
@@ -345,7 +345,7 @@ async def test_parallel_failures_replay_alike() -> None:
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
 
         assert await again.run() is RunState.FAILED
-        assert recorded.isdisjoint(again.world.asked)
+        assert recorded.isdisjoint(again.stub.asked)
         assert again.manifest["ending"] == whole.manifest["ending"]
         assert again.slots == whole.slots
 
@@ -357,11 +357,11 @@ async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
     run = recipe_harness.Run(FAILING)
     run.replies.update(FAILURES)
     await run.run()
-    before = list(run.world.asked)
+    before = list(run.stub.asked)
     del run.replies["after"]
 
     assert await run.resume() is RunState.DONE
-    assert run.world.asked[len(before) :] == [("after", 2)]
+    assert run.stub.asked[len(before) :] == [("after", 2)]
     assert len(set(before)) == len(before)
     assert run.manifest["ending"]["failed_steps"] == ["each[2]", "more[1]", "more[3]", "scan.two", "scan.one[2]"]
 
@@ -388,9 +388,9 @@ def test_any_failures_of_a_loop_replay_alike(limit: Any, failing: set[int], cut:
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
         await again.run()
 
-        assert recorded.isdisjoint(again.world.asked)
+        assert recorded.isdisjoint(again.stub.asked)
         assert again.manifest["ending"] == whole.manifest["ending"]
-        assert again.prompt("after") == whole.prompt("after") if "after" in again.world.operations else True
+        assert again.prompt("after") == whole.prompt("after") if "after" in again.stub.operations else True
         assert again.slots == whole.slots
 
     asyncio.run(both())
@@ -441,7 +441,7 @@ async def test_a_cancel_reaches_every_branch(name: str) -> None:
     """
     branches, width = BRANCHES[name]
     made = recipe_harness.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
-    made.world.held = held = _Held()
+    made.stub.held = held = _Held()
     runner = made.runner()
     running = asyncio.create_task(runner.run())
     for _ in range(width):
@@ -450,9 +450,9 @@ async def test_a_cancel_reaches_every_branch(name: str) -> None:
     runner.cancel()
 
     assert await asyncio.wait_for(running, 60) is RunState.CANCELLED
-    assert len(made.world.asked) == width
-    assert sorted(made.world.cut) == sorted(key for key, _ in made.world.asked)
-    assert (made.world.going, made.lines()) == (0, [])
+    assert len(made.stub.asked) == width
+    assert sorted(made.stub.cut) == sorted(key for key, _ in made.stub.asked)
+    assert (made.stub.going, made.lines()) == (0, [])
 
 
 # -- values are never structure

@@ -45,7 +45,7 @@ async def test_secrets_reach_commands():
     run = await ran(document, {"one": printed(""), "two": printed("")})
     hidden = DIALECT.secrets(document)
 
-    assert (run.world.operations["one"].secrets, run.world.operations["two"].secrets) == (("A", "B"), ("A",))
+    assert (run.stub.operations["one"].secrets, run.stub.operations["two"].secrets) == (("A", "B"), ("A",))
     assert (hidden.names, hidden.texts) == ({"A", "B"}, {"text"})
 
 
@@ -117,7 +117,7 @@ async def test_replies_that_must_fit():
         later(step("a", reply_schema=schema, output="x"), step("b", prompt="{{x.n}}")), {"a": '{"n": "many"}'}
     )
 
-    assert run.world.operations["a"].reply_schema == schema
+    assert run.stub.operations["a"].reply_schema == schema
     assert (run.error["code"], run.error["key"]) == ("reply_unfit", "a")
     assert "$.n must be a whole number, not a text" in run.error["message"]
     run.replies["a"] = 'There: {"n": 3}'
@@ -128,7 +128,7 @@ async def test_replies_that_must_fit():
 async def test_long_replies_are_not_copied():
     """A prompt names a long reply by its blob."""
     run = await ran(recipe(step("a", output="x"), step("b", prompt="See {{x}}!")), {"a": LONG})
-    call = run.world.operations["b"]
+    call = run.stub.operations["b"]
 
     assert call.prompt[0] == "See "
     assert call.prompt[1]["blob"]["size_bytes"] == len(LONG)
@@ -151,7 +151,7 @@ async def test_an_undefined_variable_fails_the_step():
     assert "Undefined variable in step: {{fixes}}. Available: severity, analysis" in run.error["message"]
     assert await run.resume(args={"severity": "low", "fixes": "none"}) is RunState.DONE
     assert run.prompt("c") == "none"
-    assert [key for key, _ in run.world.asked] == ["a", "c"]
+    assert [key for key, _ in run.stub.asked] == ["a", "c"]
 
 
 # -- conditions
@@ -207,7 +207,7 @@ async def test_a_failed_step_ends_the_run():
     assert run.manifest["ending"] == {"reason": "agent_error", "partial": False, "failed_steps": ["b"]}
     run.replies["b"] = "fine"
     assert await run.resume() is RunState.DONE
-    assert [key for key, _ in run.world.asked] == ["a", "b", "b", "c"]
+    assert [key for key, _ in run.stub.asked] == ["a", "b", "b", "c"]
 
 
 async def test_continue_goes_on():
@@ -250,7 +250,7 @@ async def test_delays_of_retries(retry, delays):
 
     assert run.manifest["status"] == "failed"
     assert run.clock.slept == delays
-    assert [attempt for _, attempt in run.world.asked] == list(range(1, len(delays) + 2))
+    assert [attempt for _, attempt in run.stub.asked] == list(range(1, len(delays) + 2))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ async def test_other_errors_are_not_retried(code):
     """Failures of agents and of validation are final at once."""
     run = await ran(recipe(step("a", retry={"max_attempts": 5})), {"a": broke(code)})
 
-    assert (run.manifest["status"], len(run.world.asked)) == ("failed", 1)
+    assert (run.manifest["status"], len(run.stub.asked)) == ("failed", 1)
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, 600), ({"timeout": 300}, 300)])
@@ -278,7 +278,7 @@ async def test_time_outs(given, expected):
     """Each try has the step's time-out, ten minutes by default."""
     run = await ran(recipe(step("a", **given)))
 
-    assert run.world.operations["a"].timeout_seconds == expected
+    assert run.stub.operations["a"].timeout_seconds == expected
 
 
 # -- agents
@@ -293,7 +293,7 @@ async def test_how_an_agent_is_asked():
             step("c", provider="codex"),
         )
     )
-    asked = run.world.operations
+    asked = run.stub.operations
     (note,) = [event.data for event in run.disk.events if event.type == "recipe.note"]
 
     assert run.prompt("a") == "MODE: ANALYZE\n\nDo it."
@@ -312,9 +312,9 @@ async def test_preferences_are_tried_in_order():
     none = await ran(document, dict.fromkeys(["a", "a.preference2", "a.preference3"], broke("backend_unavailable")))
 
     assert run.slots == {"x": "second"}
-    assert [run.world.operations[key].backend for key, _ in run.world.asked] == ["one", "two"]
-    assert (bad.manifest["status"], len(bad.world.asked)) == ("failed", 1)
-    assert (none.manifest["status"], len(none.world.asked)) == ("failed", 3)
+    assert [run.stub.operations[key].backend for key, _ in run.stub.asked] == ["one", "two"]
+    assert (bad.manifest["status"], len(bad.stub.asked)) == ("failed", 1)
+    assert (none.manifest["status"], len(none.stub.asked)) == ("failed", 3)
     none.replies["a"] = "first"
     assert await none.resume() is RunState.DONE
     assert none.slots == {"x": "first"}
@@ -327,8 +327,8 @@ async def test_rate_limiting():
         later(step("a"), step("b", output="x"), rate_limiting=limits), {"b": [broke("rate_limited")] * 2 + ["fine"]}
     )
 
-    assert [key for key, _ in run.world.asked] == ["a", "b.delay", "b", "b", "b"]
-    assert run.world.operations["b.delay"].seconds == 1.5
+    assert [key for key, _ in run.stub.asked] == ["a", "b.delay", "b", "b", "b"]
+    assert run.stub.operations["b.delay"].seconds == 1.5
     assert run.clock.slept == [0.5, 1.5]
     assert run.slots == {"x": "fine"}
 
@@ -348,7 +348,7 @@ async def test_commands():
         {"a": printed("one\ntwo\n\n")},
         what='$(rm -rf /) "; ls',
     )
-    command = run.world.operations["a"]
+    command = run.stub.operations["a"]
 
     assert command.argv == ("bash", "-c", 'grep "${RECIPE_VALUE_1}" "${RECIPE_VALUE_1}" "${RECIPE_VALUE_2}"')
     assert command.env == {"OUT": '<$(rm -rf /) "; ls>', "RECIPE_VALUE_1": '$(rm -rf /) "; ls', "RECIPE_VALUE_2": "1"}
@@ -369,7 +369,7 @@ async def test_exit_codes():
 
     assert (run.manifest["status"], run.error["code"]) == ("failed", "exit_code")
     assert asked.statuses() == {"a": "done", "b": "done"}
-    assert 255 in asked.world.operations["a"].exit_codes
+    assert 255 in asked.stub.operations["a"].exit_codes
 
 
 async def test_commands_are_retried():
@@ -404,7 +404,7 @@ async def test_recipes_get_what_they_are_given_and_nothing_else():
     document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
     run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})
     final = await ran(document, {"a": _ended({"report": "fine", "final_output": '{"n": 2}'})})
-    call = run.world.operations["a"]
+    call = run.stub.operations["a"]
 
     assert (call.recipe_id, call.args) == ("other", {"target": "f.py", "all": ["a", "b"]})
     assert json.loads(run.prompt("b")) == {"report": "fine", "data": {"n": 1}}
@@ -431,7 +431,7 @@ async def test_recursion_has_limits():
     looped = step("a", foreach="{{l}}")
     many = await ran(later(looped, context={"l": [1, 2, 3]}, recursion={"max_total_steps": 2}))
 
-    assert (deep.error["code"], deep.error["key"], deep.world.asked) == ("recursion_limit", "a", [])
+    assert (deep.error["code"], deep.error["key"], deep.stub.asked) == ("recursion_limit", "a", [])
     assert (many.error["code"], many.error["key"]) == ("recursion_limit", "a[2]")
 
 
@@ -453,7 +453,7 @@ async def test_an_approval_lets_the_flow_go_on():
     run = await ran(
         STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
     )
-    gate = run.world.operations["approval:look"]
+    gate = run.stub.operations["approval:look"]
 
     assert (gate.prompt, gate.options, gate.default, gate.expires_seconds) == (
         "Go on with plan?",
@@ -463,7 +463,7 @@ async def test_an_approval_lets_the_flow_go_on():
     )
     assert gate.shown_sha256
     assert run.prompt("b") == "be quick|approve|false"
-    assert [key for key, _ in run.world.asked] == ["a", "approval:look", "b"]
+    assert [key for key, _ in run.stub.asked] == ["a", "approval:look", "b"]
 
 
 @pytest.mark.parametrize("by_default", [True, False])
@@ -476,7 +476,7 @@ async def test_a_denial_is_final(by_default):
     run.replies["approval:look"] = {"decision": "approve", "message": "", "by_default": False}
     for _ in range(2):
         assert await run.resume() is RunState.FAILED
-    assert [key for key, _ in run.world.asked] == ["a", "approval:look"]
+    assert [key for key, _ in run.stub.asked] == ["a", "approval:look"]
 
 
 async def test_where_approvals_stand():
@@ -488,9 +488,9 @@ async def test_where_approvals_stand():
             {"name": "three", "steps": [step("c")], "approval": _approval(prompt="3?", timeout=5, default="approve")},
         )
     )
-    first, third = run.world.operations["approval:one"], run.world.operations["approval:three"]
+    first, third = run.stub.operations["approval:one"], run.stub.operations["approval:three"]
 
-    assert [key for key, _ in run.world.asked] == ["approval:one", "a", "b", "c", "approval:three"]
+    assert [key for key, _ in run.stub.asked] == ["approval:one", "a", "b", "c", "approval:three"]
     assert (first.default, first.expires_seconds) == (None, None)
     assert (third.default, third.expires_seconds) == ("approve", 5.0)
     assert run.manifest["total_steps"] == 3

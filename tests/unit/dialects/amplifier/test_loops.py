@@ -65,7 +65,7 @@ async def test_very_large_lists(count, limits, status):
 
     assert run.manifest["status"] == status
     if status == "failed":
-        assert run.world.asked == []
+        assert run.stub.asked == []
         assert run.error["code"] == "too_many_iterations"
         assert f"has {count} items; max_iterations allows {limits.get('max_iterations', 100)}" in run.error["message"]
 
@@ -92,7 +92,7 @@ async def test_the_condition_comes_before_the_loop(wanted, taken):
     """Edge case 6: the condition is looked at once; if it is false the whole loop is skipped."""
     run = await ran(_over(_each(condition="{{wanted}} == 'true'"), wanted=wanted))
 
-    assert len(run.world.asked) == taken
+    assert len(run.stub.asked) == taken
     assert run.statuses().get("each") == (None if taken else "skipped")
 
 
@@ -111,7 +111,7 @@ async def test_what_is_no_list(value, told):
 
     assert (run.error["code"], run.error["key"]) == ("not_a_list", "each")
     assert told in run.error["message"]
-    assert run.world.asked == []
+    assert run.stub.asked == []
 
 
 async def test_a_long_text_is_no_list_either():
@@ -139,7 +139,7 @@ async def test_the_first_failure_ends_the_loop():
     assert (run.manifest["status"], run.error["key"]) == ("failed", "each[1]")
     run.replies["each[1]"] = "mended"
     assert await run.resume() is RunState.DONE
-    assert [key for key, _ in run.world.asked] == ["each[0]", "each[1]", "each[1]", "each[2]", "after"]
+    assert [key for key, _ in run.stub.asked] == ["each[0]", "each[1]", "each[1]", "each[2]", "after"]
     assert run.prompt("after") == '["each[0] said","mended","each[2] said"]'
 
 
@@ -181,8 +181,8 @@ async def test_time_out_and_retries_count_for_each_iteration():
     )
 
     assert run.manifest["status"] == "done"
-    assert run.world.asked == [("each[0]", 1), ("each[0]", 2), ("each[1]", 1), ("each[2]", 1), ("each[2]", 2)]
-    assert run.world.operations["each[2]"].timeout_seconds == 7
+    assert run.stub.asked == [("each[0]", 1), ("each[0]", 2), ("each[1]", 1), ("each[2]", 1), ("each[2]", 2)]
+    assert run.stub.operations["each[2]"].timeout_seconds == 7
 
 
 # -- later versions
@@ -199,7 +199,7 @@ async def test_a_loop_that_ends_early():
         {"each[0]": '{"done": true, "n": 1}', "each[1]": '{"done": true, "n": 2}'},
     )
 
-    assert [key for key, _ in run.world.asked] == ["each[0]", "each[1]", "after"]
+    assert [key for key, _ in run.stub.asked] == ["each[0]", "each[1]", "after"]
     assert run.prompt("after").startswith('2 [{"done":true,"n":1},')
 
 
@@ -278,7 +278,7 @@ async def test_a_loop_that_never_ends():
     """A condition that holds for ever fails the run at `max_iterations`."""
     run = await ran(later(step("a", while_condition="{{x}} == 'x'", max_iterations=3), context={"x": "x"}))
 
-    assert (run.error["code"], len(run.world.asked)) == ("too_many_iterations", 3)
+    assert (run.error["code"], len(run.stub.asked)) == ("too_many_iterations", 3)
 
 
 async def test_steps_in_a_loop():
@@ -318,7 +318,7 @@ async def test_parallel_steps():
     }
     run = await ran(later(group, step("after", prompt="{{found}} {{risks}} {{slow}}")), {"scan.security": "none"})
 
-    assert run.world.most == 3
+    assert run.stub.most == 3
     assert run.prompt("after") == (
         '{"security":"none","speed":"scan.speed said","style":"scan.style said"} none scan.speed said'
     )
@@ -330,11 +330,11 @@ async def test_parallel_steps_that_fail(fails):
     group = {"id": "g", "parallel": True, "continue_on_error": not fails, "substeps": [step("a"), step("b"), step("c")]}
     made = recipe_harness.Run(later(group, step("after")))
     made.replies["g.b"] = broke()
-    made.world.held = {"g.c": asyncio.Event()} if fails else {}
+    made.stub.held = {"g.c": asyncio.Event()} if fails else {}
     await made.run()
 
     assert made.manifest["status"] == ("failed" if fails else "done")
-    assert made.world.cut == (["g.c"] if fails else [])
+    assert made.stub.cut == (["g.c"] if fails else [])
     assert made.manifest["ending"]["failed_steps"] == ["g.b"]
 
 
@@ -348,7 +348,7 @@ async def test_twenty_iterations_four_at_a_time():
         )
     )
 
-    assert run.world.most == 4
+    assert run.stub.most == 4
     assert json.loads(run.prompt("after")) == [f"each[{number}] said" for number in range(20)]
 
 
@@ -360,20 +360,20 @@ async def test_a_failure_cancels_the_other_iterations():
         later(_each(parallel=4, collect="all"), step("after", prompt="{{all}}"), context={"files": list(range(20))})
     )
     made.replies["each[5]"] = broke()
-    made.world.held = {f"each[{number}]": asyncio.Event() for number in (6, 7, 8, 9, 10, 11)}
+    made.stub.held = {f"each[{number}]": asyncio.Event() for number in (6, 7, 8, 9, 10, 11)}
     await made.run()
     done = {key for key, status in made.statuses().items() if status == "done"}
 
     assert made.manifest["status"] == "failed"
-    assert made.world.cut
-    assert set(made.world.cut) <= set(made.world.held)
+    assert made.stub.cut
+    assert set(made.stub.cut) <= set(made.stub.held)
     assert {f"each[{number}]" for number in range(4)} <= done
-    assert len(made.world.asked) < 10
-    made.world.held.clear()
+    assert len(made.stub.asked) < 10
+    made.stub.held.clear()
     made.replies["each[5]"] = "mended"
-    first = len(made.world.asked)
+    first = len(made.stub.asked)
     assert await made.resume() is RunState.DONE
-    assert done.isdisjoint(key for key, _ in made.world.asked[first:])
+    assert done.isdisjoint(key for key, _ in made.stub.asked[first:])
     assert json.loads(made.prompt("after"))[5] == "mended"
 
 
@@ -385,7 +385,7 @@ async def test_agents_at_a_time(parallel, limit, most):
     limits = {"max_concurrent_llm": limit} if limit else {}
     run = await ran(later(_each(parallel=parallel), rate_limiting=limits, context={"files": list(range(8))}))
 
-    assert run.world.most == most
+    assert run.stub.most == most
 
 
 async def test_agents_at_a_time_in_nested_loops():
@@ -399,8 +399,8 @@ async def test_agents_at_a_time_in_nested_loops():
         )
     )
 
-    assert run.world.most <= 4
-    assert len(run.world.asked) == 25
+    assert run.stub.most <= 4
+    assert len(run.stub.asked) == 25
 
 
 async def test_conditions_end_parallel_runs():

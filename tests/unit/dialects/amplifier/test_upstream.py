@@ -381,4 +381,4 @@ async def test_the_time_of_a_recipe_step() -> None:
     """The time-out of a step that runs a recipe is that of the run."""
     run = await ran(later({"id": "a", "type": "recipe", "recipe": "other", "timeout": 30}))
 
-    assert run.world.operations["a"] == operations.ChildRun(recipe_id="other", timeout_seconds=30)
+    assert run.stub.operations["a"] == operations.ChildRun(recipe_id="other", timeout_seconds=30)

@@ -33,7 +33,7 @@ LOOPS = {"foreach": "{{x}}", "nested_foreach": {"foreach": "{{y}}", "nested_fore
         {},
     ],
 )
-def test_both_walks_come_to_the_same_steps(document: dict[str, Any]) -> None:
+def test_both_ways_come_to_the_same_steps(document: dict[str, Any]) -> None:
     """Every step is met once at its place, those inside of others too, in the order of the flow."""
     spots = [spot for spot in walk.spots(document) if isinstance(spot, walk.Spot) and not spot.inner]
 

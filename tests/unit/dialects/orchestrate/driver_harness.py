@@ -1,4 +1,4 @@
-"""A workflow on a stage: the real dialect and the real runner, with a world of files and programs that are tables."""
+"""A workflow on a stage: the real dialect and the real runner, with a stub of files and programs that are tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Died(BaseException):
     """The process is gone."""
 
 
-class World:
+class StubWork:
     """Files by path, programs by name; keeps what was asked."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Play:
                 **(given | facts),
             )
         )
-        self.world = World()
+        self.stub = StubWork()
         self.clock = clock.FakeClock()
         self.last: Any = None
 
@@ -170,7 +170,7 @@ class Play:
         """Take the run up and go on until it rests."""
         kinds = ("command", "find_files", "read_files", "wait_for_files", "move_file")
         performers: dict[str, Any] = {
-            **dict.fromkeys(kinds, self.world),
+            **dict.fromkeys(kinds, self.stub),
             "refusal": refusals.RefusalPerformer(),
             "skip": Skipping(),
         }

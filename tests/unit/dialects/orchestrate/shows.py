@@ -30,8 +30,8 @@ def queue() -> Play:
         context={"who": "me", "on": True},
         strict_flow=False,
     )
-    play.world.files = {"in/a": "", "in/b": "", "p.md": "Do it. " * 10_000, "doc/x": "X", "doc/y": "Y"}
-    play.world.results["Each[1].Assert"] = [1]
+    play.stub.files = {"in/a": "", "in/b": "", "p.md": "Do it. " * 10_000, "doc/x": "X", "doc/y": "Y"}
+    play.stub.results["Each[1].Assert"] = [1]
     return play
 
 
@@ -55,7 +55,7 @@ def winding() -> Play:
         context={},
         options={"max_retries": 2, "retry_delay_ms": 0},
     )
-    play.world.results = {
+    play.stub.results = {
         "A": [1, 1, 0],
         "Out[0].In[1].S": [1],
         "Out[1].In[0].U": [1, 124, 0],
@@ -69,7 +69,7 @@ def winding() -> Play:
 def failing() -> Play:
     """Return a loop whose second item ends the run."""
     play = Play(loop("Each", step("S", command=["echo", "${context.who}"]), step("T")), context={"who": "me"})
-    play.world.results["Each[1].S"] = [9]
+    play.stub.results["Each[1].S"] = [9]
     return play
 
 
@@ -85,9 +85,9 @@ def names() -> Play:
         context={"who": "me", "on": True},
         driver_version=2,
     )
-    play.world.files = {"in/a[1]": "", "in/a1": "", "in/b*": "", "p.md": "Do it."}
-    play.world.programs["gemini"] = play.world.programs["echo"]
-    play.world.results["Each[0].Ask"] = [1, 0]
+    play.stub.files = {"in/a[1]": "", "in/a1": "", "in/b*": "", "p.md": "Do it."}
+    play.stub.programs["gemini"] = play.stub.programs["echo"]
+    play.stub.results["Each[0].Ask"] = [1, 0]
     return play
 
 

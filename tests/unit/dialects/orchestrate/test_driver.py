@@ -49,7 +49,7 @@ async def test_a_failure_ends_the_run():
     play = Play(step("A", command=["exit", "3"]), step("B"))
 
     assert await play.run() is RunState.FAILED
-    assert play.world.order() == ["A"]
+    assert play.stub.order() == ["A"]
     assert play.state["status"] == "failed"
     assert play.state["steps"]["A"]["status"] == "failed"
     assert play.state["steps"]["A"]["error"] == {
@@ -88,11 +88,11 @@ async def test_jumps_back_and_forth():
         step("Make", command=["true"], on={"success": goto("Check")}),
         step("Use", command=["echo", "${steps.Check.output}"]),
     )
-    play.world.files["n"] = "yes"
-    play.world.results["Check"] = [1]
+    play.stub.files["n"] = "yes"
+    play.stub.results["Check"] = [1]
 
     assert await play.run() is RunState.DONE
-    assert play.world.order() == ["Check.input", "Check", "Make", "Check#2.input", "Check#2", "Use"]
+    assert play.stub.order() == ["Check.input", "Check", "Make", "Check#2.input", "Check#2", "Use"]
     assert play.state["steps"]["Use"]["output"] == "yes\n"
 
 
@@ -101,7 +101,7 @@ async def test_end_is_a_target():
     play = Play(step("A", command=["false"], on={"always": goto("_end")}), step("B"))
 
     assert await play.run() is RunState.DONE
-    assert play.world.order() == ["A"]
+    assert play.stub.order() == ["A"]
     assert play.ended["ending"]["partial"] is False
 
 
@@ -112,7 +112,7 @@ async def test_a_flow_that_runs_in_circles(monkeypatch):
 
     assert await play.run() is RunState.FAILED
     assert play.ended["error"]["code"] == "runs_in_circles"
-    assert len(play.world.asked) == 5
+    assert len(play.stub.asked) == 5
 
 
 # -- conditions, dependencies, prompts
@@ -127,7 +127,7 @@ async def test_conditions():
         step("D", when={"equals": {"left": "${context.n}", "right": "2"}}),
         context={"n": 2},
     )
-    play.world.files = {"a/x": ""}
+    play.stub.files = {"a/x": ""}
 
     assert await play.run() is RunState.DONE
     statuses = {name: result["status"] for name, result in play.state["steps"].items()}
@@ -144,12 +144,12 @@ async def test_missing_dependencies():
         step("C"),
         context={"f": "x"},
     )
-    play.world.files = {"x": ""}
+    play.stub.files = {"x": ""}
 
     assert await play.run() is RunState.DONE
     assert play.state["steps"]["A"]["exit_code"] == 2
     assert play.state["steps"]["A"]["error"]["context"] == {"failed_deps": ["in/*.csv"]}
-    assert play.world.order() == ["A.files", "C"]
+    assert play.stub.order() == ["A.files", "C"]
 
 
 async def test_an_injected_prompt():
@@ -159,9 +159,9 @@ async def test_an_injected_prompt():
         step("A", provider="echo", input_file="p.md", depends_on={"required": ["doc/*"], "inject": True}),
         step("B", provider="cat", input_file="p.md", depends_on=needs),
     )
-    play.world.files = {"p.md": "Do ${context.x}", "doc/a": "AAA", "doc/b": "BBB"}
+    play.stub.files = {"p.md": "Do ${context.x}", "doc/a": "AAA", "doc/b": "BBB"}
     await play.run()
-    asked: dict[str, Any] = dict(play.world.asked)
+    asked: dict[str, Any] = dict(play.stub.asked)
 
     assert asked["A"].argv[1] == (
         "The following files are required inputs for this task:\n- doc/a\n- doc/b\n\nDo ${context.x}"
@@ -195,12 +195,12 @@ async def test_a_missing_prompt():
 async def test_steps_that_cannot_be_begun(made, context):
     """Nothing is run where variables stand for nothing, paths lead out, or the prompt is too long for an argument."""
     play = Play(step("A", **made), context={"up": "..", "root": "/"})
-    play.world.files["big"] = "x" * 100_001
+    play.stub.files["big"] = "x" * 100_001
 
     assert await play.run() is RunState.FAILED
     assert play.state["steps"]["A"]["exit_code"] == 2
     assert play.state["steps"]["A"]["error"]["context"] == context
-    assert "A" not in play.world.order()
+    assert "A" not in play.stub.order()
 
 
 async def test_artifacts():
@@ -216,7 +216,7 @@ async def test_waiting():
         step("A", wait_for={"glob": "in/*", "timeout_sec": 9}),
         step("B", wait_for={"glob": "in/*", "min_count": 2}, on={"failure": goto("_end")}),
     )
-    play.world.files = {"in/x": ""}
+    play.stub.files = {"in/x": ""}
     await play.run()
     a, b = play.state["steps"]["A"], play.state["steps"]["B"]
 
@@ -242,10 +242,10 @@ async def test_retries():
         options={"max_retries": 1, "retry_delay_ms": 0},
         strict_flow=False,
     )
-    play.world.results = {"A": [1, 0], "B": [7, 2], "C": [1]}
+    play.stub.results = {"A": [1, 0], "B": [7, 2], "C": [1]}
 
     assert await play.run() is RunState.DONE
-    assert play.world.order() == ["A", "A", "B", "B", "C"]
+    assert play.stub.order() == ["A", "A", "B", "B", "C"]
     assert [play.state["steps"][name]["exit_code"] for name in "ABC"] == [0, 2, 1]
     assert play.ended["ending"]["failed_steps"] == ["B", "C"]
 
@@ -271,7 +271,7 @@ async def test_a_loop():
     assert [turn["One"]["output"] for turn in play.state["steps"]["Each"]] == ["a 0/2\n", "b 1/2\n"]
     assert play.state["steps"]["Each"][1]["Two"]["output"] == 'b 1/2\n["a","b"]\n'
     assert play.state["for_each"] == {"Each": {"items": ["a", "b"], "completed_indices": [0, 1], "current_index": None}}
-    assert play.world.order() == ["List", "Each[0].One", "Each[0].Two", "Each[1].One", "Each[1].Two", "End"]
+    assert play.stub.order() == ["List", "Each[0].One", "Each[0].Two", "Each[1].One", "Each[1].Two", "End"]
     assert list(play.last.view().board.slots) == [
         "List", "Each[0].One", "Each[0].Two", "Each[1].One", "Each[1].Two", "End",
     ]  # fmt: skip
@@ -292,7 +292,7 @@ async def test_loops_in_loops():
 async def test_a_failing_item_stops_the_run():
     """The state shows how far the loop came."""
     play = Play(loop("Each", step("S", command=["true"])))
-    play.world.results["Each[1].S"] = [4]
+    play.stub.results["Each[1].S"] = [4]
 
     assert await play.run() is RunState.FAILED
     assert play.state["for_each"]["Each"] == {"items": ["x", "y"], "completed_indices": [0], "current_index": 1}
@@ -321,7 +321,7 @@ async def test_a_jump_out_of_a_loop():
     )
     await play.run()
 
-    assert play.world.order() == ["Each[0].S", "End"]
+    assert play.stub.order() == ["Each[0].S", "End"]
 
 
 # -- lifecycle
@@ -338,26 +338,26 @@ def queue(*steps, **more):
 async def test_files_of_items_are_moved():
     """Success moves to one folder, a failure that nothing catches to the other; the state tells both."""
     play = Play(queue(step("S"), step("T")), strict_flow=False)
-    play.world.files = {"in/a": "", "in/b": ""}
-    play.world.results["Q[1].S"] = [1]
+    play.stub.files = {"in/a": "", "in/b": ""}
+    play.stub.results["Q[1].S"] = [1]
     await play.run()
 
-    assert set(play.world.files) == {"ok/0/a", "bad/b"}
+    assert set(play.stub.files) == {"ok/0/a", "bad/b"}
     assert [turn["lifecycle"] for turn in play.state["steps"]["Q"]] == [
         {"result": "success", "action": "move", "from": "in/a", "to": "ok/0/a", "action_applied": True, "error": None},
         {"result": "failure", "action": "move", "from": "in/b", "to": "bad/b", "action_applied": True, "error": None},
     ]
-    assert play.world.order()[-1] == "Q.moved[1]"
+    assert play.stub.order()[-1] == "Q.moved[1]"
 
 
 async def test_a_failure_that_is_caught_is_a_success():
     """What a handler inside of the loop catches does not count."""
     play = Play(queue(step("S", on={"failure": goto("T")}), step("T")))
-    play.world.files = {"in/a": "", "in/b": ""}
-    play.world.results["Q[0].S"] = [1]
+    play.stub.files = {"in/a": "", "in/b": ""}
+    play.stub.results["Q[0].S"] = [1]
 
     assert await play.run() is RunState.DONE
-    assert set(play.world.files) == {"ok/0/a", "ok/1/b"}
+    assert set(play.stub.files) == {"ok/0/a", "ok/1/b"}
 
 
 @pytest.mark.parametrize(
@@ -371,28 +371,28 @@ async def test_a_failure_that_is_caught_is_a_success():
 async def test_jumps_out_of_an_item(steps, results, moved):
     """A jump out of a loop before its end is a failure of the item; one after its last step is not."""
     play = Play(queue(*steps), step("End"))
-    play.world.files = {"in/a": "", "in/b": ""}
-    play.world.results = results
+    play.stub.files = {"in/a": "", "in/b": ""}
+    play.stub.results = results
 
     assert await play.run() is RunState.DONE
-    assert set(play.world.files) == {moved, "in/b"}
+    assert set(play.stub.files) == {moved, "in/b"}
 
 
 async def test_a_failure_that_ends_the_run_moves_first():
     """The file of the item that failed is moved before the run ends."""
     play = Play(queue(step("S")))
-    play.world.files = {"in/a": "", "in/b": ""}
-    play.world.results["Q[0].S"] = [1]
+    play.stub.files = {"in/a": "", "in/b": ""}
+    play.stub.results["Q[0].S"] = [1]
 
     assert await play.run() is RunState.FAILED
-    assert set(play.world.files) == {"bad/a", "in/b"}
+    assert set(play.stub.files) == {"bad/a", "in/b"}
     assert play.ended["error"]["key"] == "Q[0].S"
 
 
 async def test_a_move_that_fails_changes_nothing():
     """A file that is gone is told as an error of the lifecycle, and the item stays what it was."""
     play = Play(queue(step("S")))
-    play.world.files = {"in/b": ""}
+    play.stub.files = {"in/b": ""}
 
     assert await play.run() is RunState.DONE
     told = play.state["steps"]["Q"][0]["lifecycle"]
@@ -409,11 +409,11 @@ async def test_debugging():
     steps = (step("A", provider="echo", input_file="p", provider_params={"unused": 1}),)
     quiet, debugged = Play(*steps), Play(*steps, options={"debug": True})
     for play in (quiet, debugged):
-        play.world.files["p"] = "Hi"
+        play.stub.files["p"] = "Hi"
         await play.run()
 
     assert "debug" not in quiet.state["steps"]["A"]
     assert debugged.state["steps"]["A"]["debug"] == {
         "command": ["echo", "Hi"], "cwd": "/workspace", "ignored_params": ["unused"], "env_count": 3,
     }  # fmt: skip
-    assert quiet.world.asked == debugged.world.asked
+    assert quiet.stub.asked == debugged.stub.asked

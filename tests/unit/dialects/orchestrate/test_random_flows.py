@@ -30,14 +30,14 @@ def make(seed: int) -> driver_harness.Play | None:
         play = driver_harness.Play(document=json.dumps(chance.workflow()), options=chance.options())
     except errors.RecipeInvalid:
         return None
-    play.world.files |= {"f1": "one", "f2": "two"}
-    play.world.programs["chance"] = chance.program
+    play.stub.files |= {"f1": "one", "f2": "two"}
+    play.stub.programs["chance"] = chance.program
     return play
 
 
 def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
-    """Return key and attempt of some tries that the world took part in, spread over the run."""
-    asked = {key for key, _ in play.world.asked}
+    """Return key and attempt of some tries that the stub took part in, spread over the run."""
+    asked = {key for key, _ in play.stub.asked}
     lines: list[Any] = [json.loads(line) for line in play.disk.steps]
     tries = [(line["key"], line["attempt"]) for line in lines if line["key"] in asked]
     return tries[:: max(len(tries) // CUTS, 1)][:CUTS]
@@ -61,13 +61,13 @@ async def test_they_end_as_they_must() -> None:
         for dying in performed(whole):
             play = make(seed)
             assert play is not None
-            play.world.dying = dying
+            play.stub.dying = dying
             with pytest.raises(driver_harness.Died):
                 await play.run()
-            play.world.dying = None
+            play.stub.dying = None
 
             assert await play.run() is ended, (seed, dying)
             assert driver_harness.lines(play) == driver_harness.lines(whole), (seed, dying)
             assert driver_harness.told(dict(play.state)) == driver_harness.told(dict(whole.state)), (seed, dying)
-            assert play.world.files == whole.world.files, (seed, dying)
+            assert play.stub.files == whole.stub.files, (seed, dying)
     assert judged > 120

@@ -22,17 +22,17 @@ async def test_cut_off_before_any_step(make):
     assert len(tries) > 2
     for dying in tries:
         play = make()
-        play.world.dying = dying
+        play.stub.dying = dying
         with pytest.raises(driver_harness.Died):
             await play.run()
             raise driver_harness.Died
-        play.world.dying = None
+        play.stub.dying = None
         state = await play.run()
 
         assert state is ended
         assert driver_harness.lines(play) == driver_harness.lines(whole)
         assert driver_harness.told(dict(play.state)) == driver_harness.told(dict(whole.state))
-        assert play.world.files == whole.world.files
+        assert play.stub.files == whole.stub.files
 
 
 async def test_the_way_it_goes():
@@ -58,8 +58,8 @@ async def test_resuming_a_failure():
     play.disk.control.append(
         json.dumps({"kind": "resumed", "at": ended["at"], "dead": [[at, at] for at in ended["causes"]]}).encode()
     )
-    play.world.asked.clear()
+    play.stub.asked.clear()
 
     assert await play.run() is RunState.DONE
-    assert play.world.order() == ["Each[1].S", "Each[1].T"]
+    assert play.stub.order() == ["Each[1].S", "Each[1].T"]
     assert play.state["for_each"]["Each"]["completed_indices"] == [0, 1]

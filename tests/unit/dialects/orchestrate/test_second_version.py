@@ -18,7 +18,7 @@ DECOYS = {"in/a1.csv": "", "in/bb.csv": "", "in/cc.csv": ""}
 
 def commands(play: Play) -> list[operations.Command]:
     """Return what was called, in order."""
-    return [operation for _, operation in play.world.asked if isinstance(operation, operations.Command)]
+    return [operation for _, operation in play.stub.asked if isinstance(operation, operations.Command)]
 
 
 def argv(play: Play) -> list[tuple[str, ...]]:
@@ -29,8 +29,8 @@ def argv(play: Play) -> list[tuple[str, ...]]:
 def asking(name: str = "claude", **more: Any) -> Play:
     """Return a step that asks a provider, in the second version."""
     play = Play(step("A", provider=name, input_file="p.md", **more), driver_version=2)
-    play.world.files = {"p.md": "Do it."}
-    play.world.programs |= dict.fromkeys(("claude", "gemini", "codex", "mine"), lambda command: (0, ""))
+    play.stub.files = {"p.md": "Do it."}
+    play.stub.programs |= dict.fromkeys(("claude", "gemini", "codex", "mine"), lambda command: (0, ""))
     return play
 
 
@@ -56,8 +56,8 @@ async def test_a_declared_provider_replaces_a_built_in_one() -> None:
     """Nothing of the built-in template is left, not even its defaults."""
     document = '{"version": "1.1", "providers": {"claude": {"command": ["mine", "${PROMPT}"]}}, "steps": [%s]}'
     play = Play(document=document % '{"name": "A", "provider": "claude", "input_file": "p.md"}', driver_version=2)
-    play.world.files = {"p.md": "Do it."}
-    play.world.programs = {"mine": lambda command: (0, "")}
+    play.stub.files = {"p.md": "Do it."}
+    play.stub.programs = {"mine": lambda command: (0, "")}
 
     assert await play.run() is RunState.DONE
     assert argv(play) == [("mine", "Do it.")]
@@ -71,7 +71,7 @@ async def test_parameters_are_merged_within_objects(version: int, call: tuple[st
         {"name": "A", "provider": "mine", "provider_params": {"o": {"b": 2, "in": {"y": 3}}}}], "providers": {"mine":
         {"command": ["mine", "${o.a}-${o.b}-${o.in.y}"], "defaults": {"o": {"a": 1, "b": 0, "in": {"x": 0}}}}}}"""
     play = Play(document=document, driver_version=version)
-    play.world.programs = {"mine": lambda command: (0, "")}
+    play.stub.programs = {"mine": lambda command: (0, "")}
     await play.run()
 
     assert argv(play) == ([] if call is None else [call])
@@ -89,7 +89,7 @@ def over_names(items: list[str], **facts: Any) -> Play:
 async def test_names_with_wildcards_stand_for_themselves() -> None:
     """Brackets, stars and question marks in an item's name fit that file alone, in conditions, too."""
     play = over_names(list(NAMES), driver_version=2)
-    play.world.files = NAMES | DECOYS
+    play.stub.files = NAMES | DECOYS
     state = await play.run()
     prompts = [str(command.stdin) for command in commands(play)]
 
@@ -110,7 +110,7 @@ async def test_a_missing_name_is_told_as_it_is_written() -> None:
 async def test_a_pattern_in_a_variable_is_still_one() -> None:
     """Where no file has that very name, the wildcards count."""
     play = over_names(["in/*.csv"], driver_version=2)
-    play.world.files = DECOYS
+    play.stub.files = DECOYS
     state = await play.run()
 
     assert state is RunState.DONE
@@ -120,9 +120,9 @@ async def test_a_pattern_in_a_variable_is_still_one() -> None:
 async def test_runs_of_the_first_version_ask_as_they_did() -> None:
     """Their operations have the patterns as they were filled in, and no more."""
     play = over_names(["in/a[1].csv"], driver_version=1)
-    play.world.files = NAMES | DECOYS
+    play.stub.files = NAMES | DECOYS
     await play.run()
-    asked = [operation for _, operation in play.world.asked if isinstance(operation, file_operations.FindFiles)]
+    asked = [operation for _, operation in play.stub.asked if isinstance(operation, file_operations.FindFiles)]
 
     assert [operation.patterns for operation in asked] == [("in/a[1].csv",)] * 2
 
@@ -130,9 +130,9 @@ async def test_runs_of_the_first_version_ask_as_they_did() -> None:
 async def test_attempts_are_counted_and_their_time_is_added_up() -> None:
     """A step that was tried again tells how often, when it began, and how long all tries took together."""
     play = Play(step("A", retries={"max": 2, "delay_ms": 0}), step("B"), driver_version=2)
-    play.world.results = {"A": [1, 1, 0]}
+    play.stub.results = {"A": [1, 1, 0]}
     took = iter([0.25, 0.5, 1.0, 0.125])
-    play.world.programs["true"] = lambda command: (play.clock.advance(next(took)), (0, ""))[1]  # type: ignore[func-returns-value]
+    play.stub.programs["true"] = lambda command: (play.clock.advance(next(took)), (0, ""))[1]  # type: ignore[func-returns-value]
     await play.run()
     a, b = play.state["steps"]["A"], play.state["steps"]["B"]
 

@@ -1,0 +1,68 @@
+"""Retired words: what the code is called in is the field's language, and no private word comes back."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.architecture import sources
+
+RULES = tomllib.loads((Path(__file__).parent / "retired_words.toml").read_text(encoding="utf-8"))
+RETIRED = {word: instead for instead, words in RULES["retired"].items() for word in words}
+"""Each retired word with the word to use instead."""
+VERBS = {"stay"}
+"""Retired nouns that are verbs in the name of a test, which is a sentence."""
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def test_no_retired_word_is_an_identifier() -> None:
+    """No identifier or module of app and tests is called by a retired word, except those listed with a reason."""
+    found = {
+        name: f"{module}: {name}; use {RETIRED[word]}"
+        for module, name in _identifiers()
+        for word in _parts(name)
+        if word in RETIRED and not (name.startswith("test_") and word in VERBS)
+    }
+
+    assert sorted(message for name, message in found.items() if name not in RULES["exceptions"]) == []
+    assert sorted(set(RULES["exceptions"]) - set(found)) == [], "these exceptions are not needed any more"
+    assert all(reason.strip() for reason in RULES["exceptions"].values())
+
+
+def test_words_that_are_being_retired_do_not_grow() -> None:
+    """The number of identifiers of app that use these words does not exceed what it was."""
+    ceilings = RULES["no_more_than"]
+    names = [name for module, name in _identifiers() if module.startswith("app.")]
+    counts = {word: sum(word in _parts(name) for name in names) for word in ceilings}
+
+    assert {word: count for word, count in counts.items() if count > ceilings[word]} == {}
+
+
+@cache
+def _identifiers() -> frozenset[tuple[str, str]]:
+    return frozenset(_found())
+
+
+def _found() -> Iterator[tuple[str, str]]:
+    for module in (*sources.modules(sources.APP), *sources.modules(sources.TESTS)):
+        yield module.name, module.path.stem
+        for node in ast.walk(module.tree):
+            yield from ((module.name, name) for name in _names(node))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            yield asname or name.rpartition(".")[2]
+
+
+def _parts(name: str) -> set[str]:
+    return {part.lower() for part in PART.findall(name)}
