@@ -1,3 +1,33 @@
-"""Control Room: a durable run manager for agent recipes."""
+"""Control Room: a durable run manager for agent recipes.
+
+The packages, in reading order:
+
+- `domain`: values and states: run, step, operation, record, gate, plan, event.
+- `engine`: the core. Drivers request operations; the engine records and replays them.
+- `worker`: the embedded engine: pool, active runs, capacity, commands, eviction, recovery.
+- `storage`: journals, run folders, the index, the disk.
+- `dialects`: the four recipe languages, a folder each; `flows`: built-in drivers.
+- `agents`: backends and conversations; `tools`: performers without a model; `processes`: child processes.
+- `services`: use cases, independent of the caller.
+- `api`, `cli`: two faces over `services`; `crash_lab`: the crash laboratory.
+- `bootstrap`: the only place where concrete classes meet.
+
+Read these files first; they explain the rest, in at most 2,000 lines:
+
+- `app/domain/states.py`: the states of a run, and every transition.
+- `app/domain/operations.py`: what a driver can request.
+- `app/engine/driver_context.py`: what a driver sees of the engine.
+- `app/engine/replay.py`: how a driver is answered from the journal after a restart.
+- `app/engine/runner.py`: one run from its journal to its end.
+- `app/engine/step_executor.py`: one step from its start to its journal line.
+- `app/engine/step_decisions.py`: retry and rescue, decided without a journal.
+- `app/domain/inputs.py`: what is delivered to a run from outside, such as the answer of a gate.
+- `app/storage/journal/journal.py`: the journal: chained lines, many to one sync.
+- `app/worker/recovery.py`: what a start does with unfinished runs.
+- `app/api/polling.py`: how a poll is answered.
+- `app/dialects/registry.py`: the recipe languages, one line each.
+
+docs/explanation/architecture.md follows a step through them.
+"""
 
 __version__ = "0.1.0"

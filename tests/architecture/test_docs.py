@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,25 @@ def test_the_index_leads_to_every_page() -> None:
     assert pages - {"README.md"} == set(re.findall(r"\]\(([^)#]+)\)", index)) - {"decisions/README.md"}
 
 
+def test_the_map_names_what_exists() -> None:
+    """Each file and function that the maps name is there: app/__init__.py and docs/explanation/architecture.md."""
+    map_ = (sources.APP / "__init__.py").read_text("utf-8") + (DOCS / "explanation/architecture.md").read_text("utf-8")
+    named = re.findall(r"`((?:app|tests|scripts)/[\w/]+(?:\.py)?)`(?:\s`([A-Za-z_.]+)`)?", map_)
+    absent = [f"{path} {name}" for path, name in named if not _exists(sources.ROOT / path, name)]
+
+    assert len(named) > 60
+    assert absent == []
+
+
+def test_what_a_newcomer_reads_is_short() -> None:
+    """The dozen files that app/__init__.py names have at most 2,000 lines together."""
+    first = re.findall(r"^- `(app/\S+\.py)`", (sources.APP / "__init__.py").read_text("utf-8"), flags=re.MULTILINE)
+    lines = sum(len((sources.ROOT / path).read_text("utf-8").splitlines()) for path in first)
+
+    assert len(first) == 12
+    assert lines <= 2000
+
+
 def test_readme_has_two_commands() -> None:
     """README.md offers exactly one command for the main job and one for all checks."""
     commands = re.findall(r"^python3 scripts/\w+\.py$", README, flags=re.MULTILINE)
@@ -51,6 +72,18 @@ def test_documents_link_to_what_exists() -> None:
     ]
 
     assert broken == []
+
+
+def _exists(path: Path, name: str) -> bool:
+    if not name or not path.is_file():
+        return path.exists()
+    body = ast.parse(path.read_text("utf-8")).body
+    for part in name.split("."):
+        found = [node for node in body if getattr(node, "name", None) == part]
+        if not found:
+            return False
+        body = getattr(found[0], "body", [])
+    return True
 
 
 @pytest.mark.parametrize("path", sorted(DECISIONS.glob("[0-9]*.md")), ids=lambda path: path.stem)

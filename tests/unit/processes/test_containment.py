@@ -371,7 +371,7 @@ class TestNamespaces:
 
         assert ended.stdout.content == b"True True True b''\n"
 
-    async def test_neither_launcher_nor_warden_can_be_killed(self, alone: supervisor.Supervisor) -> None:
+    async def test_neither_launcher_nor_namespace_init_can_be_killed(self, alone: supervisor.Supervisor) -> None:
         """A program that kills all it can leaves its launcher, its init and its exit code as they are."""
         await alone.run(request("/bin/true"))
         launcher = alone.launcher_pid
@@ -503,7 +503,7 @@ class TestChoosing:
 
             assert (refused.value.code, other.exit_code) == ("containment_missing", 0)
 
-    async def test_a_world_that_cannot_be_settled_is_a_refusal(
+    async def test_a_namespace_that_cannot_be_made_is_a_refusal(
         self, namespaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What worked when it was tried out and does not now is said, and nothing runs without its walls."""

@@ -26,14 +26,14 @@ async def helper() -> AsyncIterator[helper_process.HelperProcess]:
     await started.end()
 
 
-async def test_a_companion_answers_one_question_after_another(helper: helper_process.HelperProcess) -> None:
+async def test_a_helper_answers_one_question_after_another(helper: helper_process.HelperProcess) -> None:
     """Each question gets its own answer, whatever characters it holds."""
     answers = [await helper.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
 
     assert [answer["heard"]["say"] for answer in answers] == ["hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000]
 
 
-async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
+async def test_a_helper_gets_its_arguments_and_hardly_any_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Secrets of the service's environment do not reach a helper, and it holds no folder of the project."""
@@ -47,7 +47,7 @@ async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
     assert told["cwd"] == "/"
 
 
-async def test_a_companion_that_ends_tells_why(helper: helper_process.HelperProcess) -> None:
+async def test_a_helper_that_ends_tells_why(helper: helper_process.HelperProcess) -> None:
     """A helper that ends in place of an answer is an error with its exit code and its last words."""
     with pytest.raises(helper_process.HelperProcessLost) as lost:
         await helper.ask({"do": "complain and leave"})
@@ -56,7 +56,7 @@ async def test_a_companion_that_ends_tells_why(helper: helper_process.HelperProc
     assert not helper.alive
 
 
-async def test_a_question_to_a_dead_companion_fails(helper: helper_process.HelperProcess) -> None:
+async def test_a_question_to_a_dead_helper_fails(helper: helper_process.HelperProcess) -> None:
     """A helper killed from outside is noticed at the next question at the latest."""
     os.kill(helper.pid, signal.SIGKILL)
 
@@ -65,7 +65,7 @@ async def test_a_question_to_a_dead_companion_fails(helper: helper_process.Helpe
     assert lost.value.detail["exit_code"] == -signal.SIGKILL
 
 
-async def test_end_kills_a_companion_that_hangs(helper: helper_process.HelperProcess) -> None:
+async def test_end_kills_a_helper_that_hangs(helper: helper_process.HelperProcess) -> None:
     """A helper that never answers is gone when `end` returns, and ending it again does nothing."""
     asking = asyncio.ensure_future(helper.ask({"do": "hang"}))
     await helper.end()
@@ -76,7 +76,7 @@ async def test_end_kills_a_companion_that_hangs(helper: helper_process.HelperPro
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_signals_that_end_a_service_are_not_for_companions(
+async def test_signals_that_end_a_service_are_not_for_helpers(
     helper: helper_process.HelperProcess, ending: signal.Signals
 ) -> None:
     """Whoever signals a whole group of processes leaves it to the service what becomes of its helpers."""
@@ -101,7 +101,7 @@ asyncio.run(main())
 """
 
 
-def test_a_companion_dies_with_a_service_that_is_killed() -> None:
+def test_a_helper_dies_with_a_service_that_is_killed() -> None:
     """SIGKILL of the service, which no code of it sees, ends its helper too, hanging or not."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert service.stdout is not None
@@ -113,7 +113,7 @@ def test_a_companion_dies_with_a_service_that_is_killed() -> None:
     os.close(handle)
 
 
-def test_a_companion_whose_parent_is_gone_already_ends_at_once() -> None:
+def test_a_helper_whose_parent_is_gone_already_ends_at_once() -> None:
     """A helper that finds another parent than the one it was started by does nothing."""
     orphan = subprocess.run(
         [sys.executable, "-m", ECHO, "1"],

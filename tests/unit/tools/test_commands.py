@@ -60,7 +60,7 @@ def shell(script: str, **given: Any) -> operations.Command:
 
 def test_the_document_names_every_field() -> None:
     """What an operation can say, and what a record says, stands in docs/reference/programs.md."""
-    given = DOCUMENT.split("## What a command is given")[1].split("## What comes of it")[0]
+    given = DOCUMENT.split("## Fields")[1].split("## Results")[0]
     fields = {field.name for field in dataclasses.fields(operations.Command)}
 
     assert fields - set(re.findall(r"`(\w+)`", given)) == set()
