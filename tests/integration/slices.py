@@ -123,7 +123,7 @@ def watching(project: Project, **overrides: Any) -> Iterator[Watched]:
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
     try:
-        with httpx.Client(base_url=address.result(served.PATIENCE_SECONDS), timeout=300, verify=False) as http:
+        with httpx.Client(base_url=address.result(served.WAIT_SECONDS), timeout=300, verify=False) as http:
             yield Watched(http, slices)
     finally:
         stop.set()
