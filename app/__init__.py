@@ -24,7 +24,7 @@ Read these files first; they explain the rest, in at most 2,000 lines:
 - `app/domain/inputs.py`: what is delivered to a run from outside, such as the answer of a gate.
 - `app/storage/journal/journal.py`: the journal: chained lines, many to one sync.
 - `app/worker/recovery.py`: what a start does with unfinished runs.
-- `app/api/polling.py`: how a poll is answered.
+- `app/engine/probes.py`: named points at which tests await, hold or kill.
 - `app/dialects/registry.py`: the recipe languages, one line each.
 
 docs/explanation/architecture.md follows a step through them.

@@ -1,6 +1,6 @@
 """Shapes: values that are published, each with one definition of its fields, its JSON and its schema."""
 
-# docs/decisions/0270: one class in place of a value, its `to_json` and a model for the OpenAPI document.
+# docs/decisions/0271: one class in place of a value, its `to_json` and a model for the OpenAPI document.
 
 from __future__ import annotations
 

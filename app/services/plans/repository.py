@@ -95,7 +95,7 @@ class PlanRepository:
             errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
             errors.StorageFault: something could not be made durable.
         """
-        for issue in _new_failures(known, renewed, self._masker):
+        for issue in _new_troubles(known, renewed, self._masker):
             await self._open(issue)
         for task in _newly_done(known, renewed):
             await self._close_troubles(renewed, task)
