@@ -19,7 +19,7 @@ from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.programs import conversations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
-from app.engine import conversation_claims, interruptions, ports
+from app.engine import conversation_claims, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
@@ -67,7 +67,7 @@ class AgentPerformer:
         try:
             reply = await self._asked(operation.backend, prompt, call)
         except commands.LauncherLost as lost:
-            raise interruptions.Interrupted(lost) from lost
+            raise ports.Interrupted(lost) from lost
         await call.write_log(_log_name(call, "reply"), reply.text)
         return await _result(reply, operation, text, call.place.instructions)
 

@@ -204,6 +204,14 @@ Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]
 """Gives an input its value from within, unless a delivery comes first; the input is open while this waits."""
 
 
+class Interrupted(BaseException):
+    """The process of a try was killed while the service continued: as after a crash, a further try is made."""
+
+    def __init__(self, cause: errors.ControlRoomError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
 class Performer(Protocol):
     """Perform operations of one kind."""
 

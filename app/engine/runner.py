@@ -19,8 +19,8 @@ from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.equipment import Equipment, Parked
 from app.engine.evicted_runs import EvictedRun
-from app.engine.exchanges import Exchanges
 from app.engine.missing_lines import MissingLines, unled
+from app.engine.replay import Exchanges
 from app.engine.run_projection import RunProjection
 from app.engine.space_retry import RetryUntilSpace
 from app.engine.step_attempt import StepAttempt

@@ -14,7 +14,7 @@ from app import clock, errors
 from app.domain import plain
 from app.domain.events import EventType
 from app.domain.records import BlobRef
-from app.engine.light_event import LightEvent
+from app.engine.aio import LightEvent
 from app.engine.stores import RunLog
 
 _FIRST_WAIT_SECONDS = 0.25

@@ -18,7 +18,7 @@ from app.domain.events import EventType
 from app.domain.records import BLOB_BYTES, BlobRef, Record, Result
 from app.domain.runs import RunStart
 from app.domain.states import StepState
-from app.engine import interruptions, journal_lines, ports, step_decisions, workspace_faults
+from app.engine import journal_lines, ports, step_decisions, workspace_faults
 from app.engine.driver_scheduler import Ask
 from app.engine.equipment import Equipment, Parked
 from app.engine.run_writer import RunWriter, StepOwner
@@ -184,7 +184,7 @@ class StepExecutor:
             if (result.status is StepState.FAILED) != (result.error is not None):
                 result = step_decisions.unsound(result)
             return self._masked(result)
-        except interruptions.Interrupted as cut:
+        except ports.Interrupted as cut:
             _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine

@@ -16,8 +16,7 @@ from app.storage.index.index_port import Index
 from app.storage.index.index_queue import IndexQueue
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.opener import Adopt
-from app.storage.storage_context import StorageContext
-from app.storage.write_throttle import WriteThrottle
+from app.storage.storage_context import StorageContext, WriteThrottle
 
 _PAUSE_SECONDS = 0.05
 _NO_PROBES = probes.NoProbes()

@@ -15,8 +15,7 @@ from app.storage.disk.worker_threads import Inline
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.opener import Adopt
-from app.storage.storage_context import StorageContext
-from app.storage.write_throttle import WriteThrottle
+from app.storage.storage_context import StorageContext, WriteThrottle
 
 _IDENTITY = "memory"
 _NO_PROBES = probes.NoProbes()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app import errors, settings
 from app.domain import operations, plain, records
-from app.engine import interruptions, ports
+from app.engine import ports
 from app.processes import commands, environments
 from app.tools import captures, command_paths, command_results
 from app.tools.workspace import Workspaces
@@ -79,7 +79,7 @@ class CommandPerformer:
         try:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin, withheld))
         except commands.LauncherLost as lost:
-            raise interruptions.Interrupted(lost) from lost
+            raise ports.Interrupted(lost) from lost
         return await _result(call, operation, ended, wanted, masker, len(variables))
 
     def _env(self, call: ports.Call, operation: operations.Command) -> dict[str, str]:

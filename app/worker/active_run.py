@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.domain import states, views
-from app.engine import evicted_runs, light_event, runner, stores
+from app.engine import aio, evicted_runs, runner, stores
 from app.worker.capacity import CapacityRequest, WorkerCapacity
 
 
@@ -32,7 +32,7 @@ class ActiveRun:
     """How it was shown last, once it has left."""
     failure: BaseException | None = None
     """Why it could not be loaded."""
-    opened: light_event.LightEvent = field(default_factory=light_event.LightEvent)
+    opened: aio.LightEvent = field(default_factory=aio.LightEvent)
     """Set when loading is over, well or not."""
     evicted: evicted_runs.EvictedRun | None = None
     """What is kept of it while it is let go of; its next runner takes that over."""

@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping
 from app import errors
 from app.domain import states, views
 from app.engine import evicted_runs, ports, runner, stores
+from app.engine.aio import BackgroundTasks, GracePeriod, KeyedLock
 from app.worker.active_run import ActiveRun, Reservation
-from app.worker.background_tasks import BackgroundTasks
 from app.worker.capacity import CapacityRequest, WorkerCapacity, nobody
 from app.worker.eviction import IdleEvictor
-from app.worker.grace_period import GracePeriod
-from app.worker.keyed_lock import KeyedLock
 from app.worker.lineage import Lineage
 from app.worker.loading import Loader, Reloads, is_passing
 from app.worker.run_versions import RunVersions

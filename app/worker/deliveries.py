@@ -14,9 +14,9 @@ from app.domain import decisions, gates, inputs, plain, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
 from app.engine import stores
+from app.engine.aio import BackgroundTasks
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
-from app.worker.background_tasks import BackgroundTasks
 from app.worker.inputs import InputRegister, Taken
 
 

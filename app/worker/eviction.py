@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from app import clock
+from app.engine.aio import BackgroundTasks
 from app.worker.active_run import ActiveRun
-from app.worker.background_tasks import BackgroundTasks
 
 WALK_SECONDS = 1.0
 """Pause between two walks, and the shortest time that a run must be quiet."""

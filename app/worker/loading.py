@@ -5,18 +5,38 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from app import clock, errors
-from app.domain import states
+from app.domain import runs, states
 from app.engine import ports, runner, stores
+from app.engine.aio import BackgroundTasks
 from app.worker.active_run import ActiveRun, Reservation
-from app.worker.background_tasks import BackgroundTasks
-from app.worker.unknown_dialect import UNSPOKEN
 
 RELOAD_SECONDS = 5.0
 """Wait before a run whose folder could not be taken is queued again."""
 
 _log = logging.getLogger(__name__)
+
+
+class UnknownDialect:
+    """A dialect that can only park its runs; they can still be cancelled."""
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Refuse.
+
+        Raises:
+            errors.DriverFault: `unknown_dialect`.
+        """
+        raise errors.DriverFault(
+            f"this version does not speak {ctx.run.dialect!r}; one that does continues the run",
+            code="unknown_dialect",
+            detail={"dialect": ctx.run.dialect},
+        )
+
+
+UNSPOKEN = cast(ports.Driver, UnknownDialect())
+"""In place of a dialect that is missing."""
 
 
 class Loader:

@@ -12,9 +12,9 @@ from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain import operations, records, runs, states, views
 from app.engine import ports, run_engine, runner, stores
+from app.engine.aio import BackgroundTasks
 from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
-from app.worker.background_tasks import BackgroundTasks
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
 from app.worker.run_commands import RunCommands

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import decisions, events, plain, runs, slots, views
-from app.engine import dry_replay, ports, resumption, run_engine, stores
+from app.engine import dry_replay, ports, run_engine, step_decisions, stores
 
 Dialects = Mapping[str, ports.Driver]
 
@@ -21,7 +21,7 @@ async def resume(
         errors.RequestInvalid: there is no such step; `recipe_differs`, the steps it keeps do not fit the overrides.
         errors.StorageFault: it could not be made durable.
     """
-    dead = resumption.dead_positions(log.loaded, how.from_key)
+    dead = step_decisions.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
     if how.overrides:
         await _make_sure_it_replays(sent_on, dialects, log)

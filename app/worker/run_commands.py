@@ -13,10 +13,10 @@ from typing import Any
 from app import clock, errors
 from app.domain import decisions, events, plain, runs, states
 from app.engine import ports, run_engine, runner, stores
+from app.engine.aio import BackgroundTasks
 from app.worker import resuming
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
-from app.worker.background_tasks import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from app import clock, errors
 from app.domain import unreadable as unreadables
-from app.engine import light_event
+from app.engine import aio
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 
@@ -66,8 +66,8 @@ class ReadFaults:
         self._held: dict[str, errors.Unreadable] = {}
         self._restoring = ("", 0)
         self._guard = threading.Lock()
-        self._news = light_event.LightEvent()
-        self._readable = light_event.LightEvent()
+        self._news = aio.LightEvent()
+        self._readable = aio.LightEvent()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: Workers | None = None
         self._task: asyncio.Task[None] | None = None

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from app import errors
 from app.domain import plain
@@ -30,6 +31,24 @@ class Placed:
     """Its number, from 0."""
     ending: dict[str, plain.Json]
     """The fields that were added to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalPosition:
+    """The end of a run's files. Where they still end there, nobody else has written, and nothing
+    needs to be repaired.
+    """
+
+    steps: int
+    """Lines of steps.jsonl."""
+    control: int
+    """Lines of control.jsonl."""
+    event: int
+    """Number of the last event."""
+
+
+Released: TypeAlias = Callable[[str, JournalPosition | None], None]
+"""Told that a run is closed, and where it ends if it was set aside."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

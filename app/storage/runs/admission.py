@@ -11,8 +11,7 @@ from app.domain import runs, states
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
-from app.storage.disk.worker_threads import Workers
-from app.storage.folder_locks import FolderLocks
+from app.storage.disk.worker_threads import FolderLock, Workers
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.runs import creation
@@ -37,7 +36,7 @@ class Admission:
         self._identity = identity
         self._reconciliation = reconciliation
         self._new_runs = new_runs
-        self._locks = FolderLocks(context.disk, layout.RUNS, context.workers)
+        self._locks = FolderLock(context.disk, layout.RUNS, context.workers)
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
         """Make a run durable, unless its key finds one or another is in its way.

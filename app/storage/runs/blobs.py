@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from app import errors
 from app.domain import plain, records
+from app.engine import aio
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
@@ -83,3 +86,25 @@ def _make_durable(files: Disk, folder: str, place: str) -> None:
 
 def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:
     return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256
+
+
+class BlobLocks:
+    """Lets one branch at a time write blobs that may be the same, which have one file; the first of all is alone."""
+
+    def __init__(self) -> None:
+        self._first = asyncio.Lock()
+        self._there = False
+        self._of_length = aio.KeyedLock()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, size_bytes: int) -> AsyncIterator[None]:
+        """Write a blob of a length. For work that is not cancelled, since its thread continues."""
+        if not self._there:
+            async with self._first:
+                if not self._there:
+                    # Its folder is new, and goes again if it cannot be made durable.
+                    yield
+                    self._there = True
+                    return
+        async with self._of_length.of(size_bytes):
+            yield

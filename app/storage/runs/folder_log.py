@@ -19,13 +19,11 @@ from app.engine import missing_lines
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Lock
-from app.storage.journal.journal import Journal, Placed
+from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
 from app.storage.runs import blobs
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
-from app.storage.runs.blob_locks import BlobLocks
 from app.storage.runs.events_file import Written
-from app.storage.runs.journal_positions import JournalPosition, Released
 from app.storage.runs.projections import EventQueue, Projections
 from app.storage.storage_context import StorageContext
 
@@ -84,7 +82,7 @@ class FolderLog:
         self.refresh = self._projections.refresh
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
-        self._blob_locks: BlobLocks | None = None
+        self._blob_locks: blobs.BlobLocks | None = None
         self._ending = False
         self._owed: runs.Transition | None = None
         self._closed = self._aside = False
@@ -260,7 +258,7 @@ class FolderLog:
         self._events.continue_from(self.loaded.decisions.taken, journal_position.event)
 
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
-        self._blob_locks = self._blob_locks or BlobLocks()
+        self._blob_locks = self._blob_locks or blobs.BlobLocks()
         reach = self._context.probes.reach
         async with self._blob_locks.taken(len(content)):
             return await self._written(

@@ -16,10 +16,10 @@ from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk.disk_port import Lock
 from app.storage.journal import chain, damage
+from app.storage.journal.journal import JournalPosition
 from app.storage.runs import adoption, authority, census, opening
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.folder_log import FolderLog
-from app.storage.runs.journal_positions import JournalPosition
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.opening import Opening
 from app.storage.runs.rechecks import Rechecks

@@ -15,11 +15,11 @@ from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk, Lock
 from app.storage.index.index_port import ReceiptPlace
 from app.storage.journal.chain import Reading, Verdict
+from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 from app.storage.runs.folder_log import Opened
-from app.storage.runs.journal_positions import JournalPosition
 from app.storage.storage_context import StorageContext
 
 _TOLD = {

@@ -10,7 +10,7 @@ import pytest
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
 from app.domain import operations, records
-from app.engine import interruptions, ports
+from app.engine import ports
 from app.processes import commands
 from tests.unit.agents import around
 from tests.unit.calls import Harness
@@ -50,7 +50,7 @@ async def asked(harness: Harness, backends: Breaking, **given: Any) -> records.R
 async def test_an_agent_that_was_cut_off_is_told(harness: Harness) -> None:
     """The engine decides whether the prompt goes out anew: here nothing is repeated."""
     backends = Breaking(losses=2)
-    with pytest.raises(interruptions.Interrupted):
+    with pytest.raises(ports.Interrupted):
         await asked(harness, backends)
 
     assert backends.attempts == [1]

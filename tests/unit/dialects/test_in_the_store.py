@@ -10,7 +10,7 @@ from app import clock
 from app.domain import plain
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine import probes, refusals, resumption, runner
+from app.engine import probes, refusals, runner, step_decisions
 from app.storage import memory_store
 from app.tools import issue_performer
 from tests.unit.dialects import bench
@@ -47,7 +47,7 @@ class Stored:
     async def resume(self, from_key: str | None = None) -> RunState:
         """Send the ended run on."""
         log = await self.store.open(self.start.run_id)
-        dead = resumption.dead_positions(log.loaded, from_key)
+        dead = step_decisions.dead_positions(log.loaded, from_key)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
         await log.close()
         self.tables.asked.clear()

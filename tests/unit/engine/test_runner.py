@@ -13,7 +13,7 @@ from app import clock, errors
 from app.domain import operations, records, runs, slots
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState, StepState
-from app.engine import interruptions, step_decisions, workspace_faults
+from app.engine import ports, step_decisions, workspace_faults
 from tests.unit.engine import logs, samples
 
 
@@ -577,7 +577,7 @@ async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, stat
 
     bench = logs.Bench(drive)
     lost = errors.ControlRoomError("the launcher ended")
-    bench.performers.results["a"] = [interruptions.Interrupted(lost) for _ in range(cuts)]
+    bench.performers.results["a"] = [ports.Interrupted(lost) for _ in range(cuts)]
 
     assert await bench.run() is status
 

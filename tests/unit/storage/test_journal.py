@@ -22,8 +22,7 @@ from app.storage.disk.worker_threads import Inline, Threads
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.journal import chain
 from app.storage.journal.journal import Journal
-from app.storage.storage_context import StorageContext
-from app.storage.write_throttle import WriteThrottle
+from app.storage.storage_context import StorageContext, WriteThrottle
 
 ANCHOR = plain.labelled_sha256(b"{}\n")
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from app.domain.events import EventType
-from app.storage import write_throttle
+from app.storage import storage_context
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN
 from tests.unit.storage import writer_processes
@@ -51,7 +51,7 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
     await store.close()
 
     assert written >= 1
-    assert share <= write_throttle.LARGEST_SHARE + 0.02
+    assert share <= storage_context.LARGEST_SHARE + 0.02
     assert last == {"changes": changes}
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from app import clock, errors
 from app.domain import operations, plain, states
-from app.engine import interruptions
+from app.engine import ports
 from app.processes import commands as processes
 from app.processes import supervisor
 from app.tools import command_results
@@ -411,7 +411,7 @@ class TestLostLaunchers:
         await process_families.until(lambda: tries.exists() and bool(tries.read_text()))
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
-        with pytest.raises(interruptions.Interrupted):
+        with pytest.raises(ports.Interrupted):
             await work
 
         assert process_families.living({"first": int(tries.read_text())}) == set()

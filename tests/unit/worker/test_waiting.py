@@ -10,8 +10,8 @@ import pytest
 
 from app import clock
 from app.domain import operations, records, states
-from app.engine import ports
-from app.worker import grace_period, waiting_performers
+from app.engine import aio, ports
+from app.worker import waiting_performers
 from tests.unit.engine import samples
 
 
@@ -54,7 +54,7 @@ async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float)
 async def test_patience_ends_with_what_it_waits_for() -> None:
     """A stop whose runs come to rest does not use up its grace."""
     time = clock.FakeClock()
-    grace = grace_period.GracePeriod(time)
+    grace = aio.GracePeriod(time)
     grace.limit(10)
     await grace.wait_for(asyncio.create_task(asyncio.sleep(0)))
 
@@ -64,7 +64,7 @@ async def test_patience_ends_with_what_it_waits_for() -> None:
 async def test_patience_can_be_cut_short() -> None:
     """A second limit that is nearer ends the grace earlier."""
     time = clock.FakeClock()
-    grace = grace_period.GracePeriod(time)
+    grace = aio.GracePeriod(time)
     grace.limit(10)
     busy: asyncio.Task[Any] = asyncio.create_task(asyncio.Event().wait())
     waits = asyncio.create_task(grace.wait_for(busy))

@@ -12,7 +12,7 @@ from app import clock, errors
 from app.dialects.amplifier import Amplifier, parse, walk
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, resumption, runner
+from app.engine import ports, probes, refusals, runner, step_decisions
 from app.services import arguments as control_arguments
 from tests.unit.engine import logs, samples
 
@@ -193,7 +193,7 @@ class Run:
     async def resume(self, **overrides: Any) -> RunState:
         """Send the ended run on, as a person does."""
         log = logs.ListLog(self.disk)
-        dead = sorted(resumption.dead_positions(log.loaded, None))
+        dead = sorted(step_decisions.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": overrides}
         await log.decide(decisions.DecisionKind.RESUMED, facts)
         self.disk.row = RunState.PENDING

@@ -11,7 +11,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusals, resumption, runner
+from app.engine import ports, probes, refusals, runner, step_decisions
 from app.flows import conference
 from app.flows.conference import schema
 from tests.unit.engine import logs, samples
@@ -219,7 +219,7 @@ class Held:
     async def resume(self) -> RunState:
         """Send the ended run on, as a person does."""
         log = logs.ListLog(self.disk)
-        dead = sorted(resumption.dead_positions(log.loaded, None))
+        dead = sorted(step_decisions.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": {}}
         await log.decide(decisions.DecisionKind.RESUMED, facts)
         self.disk.row = RunState.PENDING

@@ -15,7 +15,7 @@ from app.agents.performer import AgentPerformer
 from app.domain import library, operations, plain, records
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine import ports, probes, resumption, runner
+from app.engine import ports, probes, runner, step_decisions
 from app.flows import decomposition
 from app.flows.registry import DRIVERS
 from tests.unit.agents import around
@@ -207,7 +207,7 @@ class Split:
     async def resume(self) -> RunState:
         """Send the failed run on."""
         log: Any = logs.ListLog(self.disk)
-        dead = resumption.dead_positions(log.loaded, None)
+        dead = step_decisions.dead_positions(log.loaded, None)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
         self.disk.row = RunState.PENDING
         self.asked.clear()

@@ -1,0 +1,126 @@
+"""Helpers over asyncio that the engine, the worker and storage share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from app import clock
+
+T = TypeVar("T")
+
+
+class LightEvent:
+    """An `asyncio.Event` of a tenth of its size; thousands of runs that wait have one each."""
+
+    __slots__ = ("_given", "_waiting")
+
+    def __init__(self) -> None:
+        self._given = False
+        self._waiting: Sequence[asyncio.Future[None]] = ()
+
+    def is_given(self) -> bool:
+        """Tell whether it is set."""
+        return self._given
+
+    def give(self) -> None:
+        """Set it, and wake all who wait."""
+        self._given = True
+        waiting, self._waiting = self._waiting, ()
+        for woken in waiting:
+            if not woken.done():
+                woken.set_result(None)
+
+    def take_back(self) -> None:
+        """Reset it."""
+        self._given = False
+
+    def given(self) -> asyncio.Future[None]:
+        """Return a future that is done once it is set."""
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._given:
+            woken.set_result(None)
+        else:
+            self._waiting = (*(other for other in self._waiting if not other.done()), woken)
+        return woken
+
+
+class KeyedLock:
+    """A lock for each key, in the order of asking; it exists only while it is wanted."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._wanted: dict[Hashable, int] = {}
+
+    @asynccontextmanager
+    async def of(self, key: Hashable) -> AsyncIterator[None]:
+        """Hold the lock of a key for the block."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        self._wanted[key] = self._wanted.get(key, 0) + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._wanted[key] -= 1
+            if not self._wanted[key]:
+                del self._wanted[key], self._locks[key]
+
+
+class BackgroundTasks:
+    """Tasks that continue although their caller may be cancelled; none is lost, and failures are reported."""
+
+    def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Start a task."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    async def carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """Start a task and wait for it; it continues if the caller is cancelled."""
+        return await asyncio.shield(self.begin(work, name))
+
+    async def settled(self) -> None:
+        """Wait until no task is left."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def give_up(self) -> None:
+        """Cancel all tasks."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._failed is not None and not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+
+class GracePeriod:
+    """The time that a stop waits for open steps; it can be cut short while it runs."""
+
+    def __init__(self, time: clock.Clock) -> None:
+        self._clock = time
+        self._lost = asyncio.Event()
+        self._limits: set[asyncio.Task[None]] = set()
+
+    def limit(self, seconds: float) -> None:
+        """End it in so many seconds from now, unless an earlier call ends it sooner."""
+        self._limits.add(asyncio.create_task(self._lose(seconds)))
+
+    async def wait_for(self, resting: asyncio.Task[None]) -> None:
+        """Wait until the task has ended or the period is over."""
+        lost = asyncio.create_task(self._lost.wait())
+        await asyncio.wait((resting, lost), return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (lost, *self._limits):
+            waiting.cancel()
+
+    async def _lose(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._lost.set()
