@@ -1,4 +1,4 @@
-"""Settlement: how a run comes to rest, and what is written then."""
+"""Completion: ends, parks, pauses or releases a run, and writes what shows it."""
 
 from __future__ import annotations
 

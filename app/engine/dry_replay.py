@@ -1,4 +1,4 @@
-"""Review: a run at rest, shown by replaying its driver over its journal without performing anything."""
+"""Dry replay: shows a run at rest by replaying its driver over its journal without performing anything."""
 
 from __future__ import annotations
 

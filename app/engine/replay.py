@@ -1,4 +1,4 @@
-"""Replay: hand the journal's living lines to a driver, forward and once, and find it asking for something else."""
+"""Replay: hands the journal's living lines to a driver, forward and once, and detects nondeterminism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The portrait of a living run: what its views, its snapshots and its row in the index show."""
+"""The projection of a loaded run: what its views, its snapshots and its row in the index show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durability: repeat a write that failed until there is room again, while its result waits in memory."""
+"""Retry until there is space: a failed write is repeated, while its result waits in memory."""
 
 # Only steps without effects outside are attempted again after a storage fault; an issue's id follows from run and
 # key, and a lookup changes nothing. Agents, commands, commits and moves may have been paid for or be visible, so a

@@ -1,4 +1,4 @@
-"""Verdicts: small decisions about steps, testable without a journal."""
+"""Decisions about steps: rescue, retry, and the lines that a resume sets aside; testable without a journal."""
 
 # A graceful stop writes `released`, and attempts that were open then do not count as interrupted: three upgrades in
 # a day are not a crash loop. A person's `unpaused` forgives attempts in the same way.

@@ -1,4 +1,4 @@
-"""Means: what every log of a store shares."""
+"""The storage context: what every log of a store shares, and the throttle of its projections."""
 
 from __future__ import annotations
 

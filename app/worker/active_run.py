@@ -1,4 +1,4 @@
-"""Stays: a run in the pool, from its queueing to its unloading."""
+"""An active run, from its queueing to its unloading, and its hold on the pool's capacity."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from app.worker.capacity import CapacityRequest, WorkerCapacity
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ActiveRun:
-    """One run while the pool has it."""
+    """One run that the pool has."""
 
     run_id: str
     """The run."""
-    ticket: CapacityRequest
-    """Its first request for a seat."""
+    request: CapacityRequest
+    """Its first request for capacity."""
     left: asyncio.Future[states.RunState]
-    """How it stood when it left."""
+    """Its state when it left the pool."""
     log: stores.RunLog | None = None
     """Its folder; None until it is loaded."""
     runner: runner.Runner | None = None
@@ -29,17 +29,17 @@ class ActiveRun:
     task: asyncio.Task[None] | None = None
     """The task that loads and runs it; None while it is only queued."""
     last: views.RunView | None = None
-    """How it was shown last, once it has left."""
+    """Its last view, once it has left."""
     failure: BaseException | None = None
     """Why it could not be loaded."""
     opened: aio.LightEvent = field(default_factory=aio.LightEvent)
-    """Set when loading is over, well or not."""
+    """Set when loading has ended or failed."""
     evicted: evicted_runs.EvictedRun | None = None
-    """What is kept of it while it is let go of; its next runner takes that over."""
+    """What stays in memory while it is evicted; its next runner takes that over."""
     loading: bool = False
     """Whether it is being loaded."""
     turns: int = -1
-    """Turns of its runner at the last walk that found it quiet; -1: it was not."""
+    """Turns of its runner when the evictor last found it quiet; -1: it was not."""
     quiet_since: float = 0.0
     """When it was first found so, in seconds of a clock that never runs backwards."""
     sent_on: bool = False
@@ -47,25 +47,25 @@ class ActiveRun:
 
 
 class Reservation:
-    """One run's hold on a seat: `ports.Slots` over the pool's `Seats`."""
+    """One run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""
 
-    def __init__(self, capacity: WorkerCapacity, ticket: CapacityRequest, arrival: Callable[[], int]) -> None:
+    def __init__(self, capacity: WorkerCapacity, request: CapacityRequest, arrival: Callable[[], int]) -> None:
         self._capacity = capacity
         self.holders = capacity.seated
-        self._ticket = ticket
+        self._request = request
         self._arrival = arrival
         self._coming: list[asyncio.Future[None]] = []
 
     async def enter(self) -> None:
-        """Wait for the seat, in the same queue as every run; several steps of the run may wait for it together."""
-        run_id = self._ticket.run_id
-        if self._capacity.is_seated(run_id):
+        """Wait for capacity in the queue of all runs; several steps of the run may wait together."""
+        run_id = self._request.run_id
+        if self._capacity.has_capacity(run_id):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coming.append(granted)
         try:
             if not self._capacity.is_queued(run_id):
-                self._capacity.join(dataclasses.replace(self._ticket, arrival=self._arrival(), granted=self._let_in))
+                self._capacity.join(dataclasses.replace(self._request, arrival=self._arrival(), granted=self._let_in))
             await granted
         finally:
             self._coming.remove(granted)
@@ -73,8 +73,8 @@ class Reservation:
                 self._capacity.withdraw(run_id)
 
     def leave(self) -> None:
-        """Give the seat back."""
-        self._capacity.free(self._ticket.run_id)
+        """Release the capacity."""
+        self._capacity.free(self._request.run_id)
 
     def _let_in(self) -> None:
         for granted in self._coming:

@@ -1,4 +1,4 @@
-"""The house: every run that the pool has, each loaded when it gets a seat and unloaded when it comes to rest."""
+"""The runs that the pool has: queued, loaded when they get capacity, evicted while they only wait, unloaded at rest."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from app.worker.loading import Loader, Reloads, is_passing
 from app.worker.run_versions import RunVersions
 from app.worker.workspace_reservations import LockWorkspace
 
-_MOST_WOKEN = 16
-_VISIT_SECONDS = 1.0
+_MOST_LOADS_AT_ONCE = 16
+_LOOK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class ActiveRuns:
-    """Keep the stays of runs."""
+    """Move runs between the queue, memory and their folders.
+
+    Nothing here survives a crash: recovery queues every unfinished run again.
+    """
 
     def __init__(
         self,
@@ -40,81 +43,81 @@ class ActiveRuns:
         left: Callable[[str, states.RunState], None],
         died: Callable[[BaseException], None],
     ) -> None:
-        self._tell_left = left
-        self._tell_died = died
+        self._report_left = left
+        self._report_died = died
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._arrivals = itertools.count()
         self.changes = RunVersions()
-        """Numbers for polls."""
+        """Change numbers of runs."""
         self.capacity = WorkerCapacity(limit, self.changes.note)
-        """The bounded places."""
+        """The pool's bounded capacity."""
         self.locks = KeyedLock()
-        """One decision at a time for each run."""
+        """A lock for each run: commands about one run are carried out one after the other."""
         self.lineage = Lineage()
-        """Who started whom."""
+        """Parents of runs."""
         self.active_runs: dict[str, ActiveRun] = {}
         """Runs that are queued or loaded."""
         self.parked: dict[str, views.RunView] = {}
-        """Runs that a fault parked without a line in a journal, as they stood then."""
+        """Last views of runs that a fault parked without a journal line."""
         self.stopping = False
-        """Whether no step is begun any more."""
+        """Whether the pool is stopping, so that no step begins."""
         self.ended: set[str] | None = set()
-        """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
+        """Runs that ended while recovery read rows that may be older; None once recovery has finished."""
         self.expected: set[str] | None = set()
-        """Runs that were made here while rows were read; None once nobody reads such rows."""
+        """Runs that were created while recovery read rows; None once recovery has finished."""
         self._loader = Loader(store, dialects, equipment, self._reservation, self.changes.note)
-        self._walks = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
-        self._doors = asyncio.Semaphore(_MOST_WOKEN)
+        self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
+        self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
-        self._farewells = BackgroundTasks()
-        self._visits = BackgroundTasks(died)
-        self._visiting = False
+        self._abandoned = BackgroundTasks()
+        self._lookers = BackgroundTasks(died)
+        self._looking = False
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
-        """Runs that are queued as soon as their folder can be taken."""
+        """Runs that are queued again as soon as their folder can be opened."""
         self._grace = GracePeriod(equipment.clock)
 
-    # -- coming in
+    # -- queue
 
     def queue(self, *summaries: stores.RunSummary) -> None:
-        """Queue runs for a seat, in this order; those that are here already stay as they are."""
+        """Queue runs for capacity, in this order; active runs are unchanged."""
         fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.active_runs]
         for summary in summaries:
             self.wake(summary.run_id)
         for _ in fresh:
             self._reach("pool.queued")
-        self.capacity.join(*(active_run.ticket for active_run in fresh))
+        self.capacity.join(*(active_run.request for active_run in fresh))
 
     def admit(self, summary: stores.RunSummary) -> ActiveRun:
-        """Begin a run's stay, neither queued nor loaded."""
+        """Add a run, neither queued nor loaded."""
         self.lineage.note(summary)
         left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
-        active_run = ActiveRun(run_id=summary.run_id, ticket=self._ticket(summary), left=left)
-        active_run.ticket.granted = lambda: self._begin(active_run)
+        active_run = ActiveRun(run_id=summary.run_id, request=self._request(summary), left=left)
+        active_run.request.granted = lambda: self._begin(active_run)
         self.active_runs[active_run.run_id] = active_run
         self.parked.pop(active_run.run_id, None)
         self.changes.note(active_run.run_id)
         return active_run
 
     def know_found(self) -> None:
-        """Take note that all rows have been read that tell what earlier processes left."""
+        """Note that recovery has read all rows that earlier processes left."""
         self.capacity.know_workspaces()
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
-        """Give a run that was found begun its workspace, if it holds one alone."""
+        """Give a begun run its workspace, if it holds one alone."""
         workspace = _workspace(summary)
         if workspace is not None:
             self.capacity.hold(workspace, summary.run_id)
 
     def guard(self, lock: LockWorkspace) -> None:
-        """Lock workspaces against other processes, and ask again for those that one has."""
+        """Lock workspaces against other processes, and retry those that another process holds."""
         self.capacity.guard(lock, self._wait_for_others)
 
-    # -- while it is here
+    # -- active runs
 
     def state(self, run_id: str) -> states.RunState:
-        """Tell where a run in the house stands."""
+        """Return the state of an active run."""
         view = self.view(run_id)
         if view is not None:
             return view.status
@@ -123,18 +126,18 @@ class ActiveRuns:
         return states.RunState.PENDING if self.active_runs[run_id].task is None else states.RunState.RUNNING
 
     def view(self, run_id: str) -> views.RunView | None:
-        """Return a loaded run, or one that a fault parked, as it stands."""
+        """Return the view of a loaded or parked run."""
         active_run = self.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:
             return self.parked.get(run_id)
         view = active_run.runner.view()
-        if view.status is states.RunState.PENDING and self.capacity.is_seated(run_id):
-            # Whoever was told that it runs must not hear otherwise until its journal says so too.
+        if view.status is states.RunState.PENDING and self.capacity.has_capacity(run_id):
+            # A caller that was answered `running` must not see `pending` until the journal says so.
             return dataclasses.replace(view, status=states.RunState.RUNNING)
         return view
 
     async def take_up(self, active_run: ActiveRun) -> stores.RunLog:
-        """Load a run if it is not loaded, out of the queue, so that something can be decided about it in its turn.
+        """Load a run if it is not loaded, ahead of the queue, so that a command can be written.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
@@ -151,27 +154,27 @@ class ActiveRuns:
         return active_run.log
 
     def go_on(self, active_run: ActiveRun) -> None:
-        """Run a loaded run that has no task yet; its runner sees by itself whether it must settle, rest or go on."""
+        """Run a loaded run that has no task yet; its runner decides whether it settles, rests or continues."""
         if active_run.task is None:
             active_run.task = asyncio.create_task(self._live(active_run), name=f"run {active_run.run_id}")
             active_run.task.add_done_callback(self._watch)
 
     def wake(self, run_id: str) -> None:
-        """Load a run that is asleep and let it go on; nothing if it is being loaded, or is not asleep."""
+        """Load an evicted run and continue it; nothing if it is being loaded, or is not evicted."""
         active_run = self.active_runs.get(run_id)
         if active_run is not None and active_run.evicted is not None and not active_run.loading:
             self._reach("pool.woken")
             self.go_on(active_run)
 
-    # -- the end of the house
+    # -- stop
 
     async def close(self, grace_seconds: float) -> None:
-        """Let every loaded run come to rest: no new steps, a grace for those in flight, then an interruption."""
+        """Stop every loaded run: no new steps, a grace period for open ones, then an interruption."""
         self.stopping = True
         self.capacity.close()
         self.reloads.give_up()
-        self._walks.give_up()
-        await self._walks.settled()
+        self._evictor.give_up()
+        await self._evictor.settled()
         for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
             self._detach_writer(active_run)
         for running in self._runners():
@@ -183,28 +186,28 @@ class ActiveRuns:
         for running in self._runners():
             running.interrupt()
         await resting
-        self._visits.give_up()
-        await self._visits.settled()
-        await self._farewells.settled()
+        self._lookers.give_up()
+        await self._lookers.settled()
+        await self._abandoned.settled()
         self.capacity.clear()
         self.changes.wake_all()
 
     def hurry(self, grace_seconds: float) -> None:
-        """Cut the grace of a stop short."""
+        """Shorten the grace period of a stop."""
         self._grace.limit(grace_seconds)
 
     def _detach_writer(self, active_run: ActiveRun) -> None:
         if active_run.evicted is None:
             self._leave(active_run, states.RunState.PENDING)
         elif active_run.evicted.idle:
-            # What only waits is not interrupted, so that nothing about it need be written down.
+            # Steps that only wait are not interrupted, so nothing must be written.
             self._give_up(active_run.evicted)
             self._leave(active_run, active_run.evicted.status, keeps_workspace=True)
         else:
             self.go_on(active_run)
 
     def _give_up(self, evicted: evicted_runs.EvictedRun) -> None:
-        self._farewells.begin(asyncio.wait(evicted.give_up()), "farewell")
+        self._abandoned.begin(asyncio.wait(evicted.give_up()), "farewell")
 
     async def _all_left(self) -> None:
         while tasks := [
@@ -221,13 +224,13 @@ class ActiveRuns:
 
     def _begin(self, active_run: ActiveRun) -> None:
         self._reach("pool.granted")
-        active_run.ticket.granted = nobody
+        active_run.request.granted = nobody
         self.changes.note(active_run.run_id)
         self.go_on(active_run)
 
     async def _live(self, active_run: ActiveRun) -> None:
         if active_run.log is None and active_run.evicted is not None:
-            async with self._doors:
+            async with self._loads_at_once:
                 await self._load(active_run, again=True)
         elif active_run.log is None:
             await self._load(active_run, again=True)
@@ -236,7 +239,7 @@ class ActiveRuns:
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._tell_died(error)
+            self._report_died(error)
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
         try:
@@ -244,7 +247,7 @@ class ActiveRuns:
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             _log.error("not loaded: %s", failure.message, extra={"run_id": active_run.run_id, "code": failure.code})
             self._leave_unloaded(active_run, failure, again)
-        self._walks.begin()
+        self._evictor.begin()
         if active_run.runner is not None and self.stopping:
             active_run.runner.stop()
             if self._interrupts:
@@ -254,7 +257,7 @@ class ActiveRuns:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
         if active_run.evicted is not None:
             if passing and not self.stopping:
-                # Its steps are under way, and what comes of them waits until the folder can be taken again.
+                # Its steps are open, and their results wait until the folder can be opened again.
                 active_run.task = None
                 active_run.opened.take_back()
                 self.reloads.begin(active_run.run_id)
@@ -270,7 +273,7 @@ class ActiveRuns:
         assert active_run.runner is not None
         state = await self._run(active_run.runner, active_run.run_id)
         if active_run.evicted is not None:
-            return await self._lies_down(active_run, active_run.evicted)
+            return await self._finish_eviction(active_run, active_run.evicted)
         self.capacity.free(active_run.run_id)
         async with self.locks.of(active_run.run_id):
             decisions, on = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
@@ -287,7 +290,7 @@ class ActiveRuns:
             self.reloads.make_sure(active_run.run_id)
         return on
 
-    async def _put_to_sleep(self, active_run: ActiveRun) -> None:
+    async def _evict(self, active_run: ActiveRun) -> None:
         async with self.locks.of(active_run.run_id):
             running, log = active_run.runner, active_run.log
             if running is None or log is None:
@@ -301,7 +304,7 @@ class ActiveRuns:
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
                 active_run.evicted = running.evict(self.wake)
 
-    async def _lies_down(self, active_run: ActiveRun, evicted: evicted_runs.EvictedRun) -> bool:
+    async def _finish_eviction(self, active_run: ActiveRun, evicted: evicted_runs.EvictedRun) -> bool:
         assert active_run.log is not None
         async with self.locks.of(active_run.run_id):
             decisions = active_run.log.loaded.decisions
@@ -343,23 +346,23 @@ class ActiveRuns:
                 self.ended.add(active_run.run_id)
         active_run.left.set_result(state)
         self.changes.note(active_run.run_id)
-        self._tell_left(active_run.run_id, state)
+        self._report_left(active_run.run_id, state)
 
     # -- other processes
 
     def _wait_for_others(self) -> None:
-        if not self._visiting:
-            self._visiting = True
-            self._visits.begin(self._visit(), "visit")
+        if not self._looking:
+            self._looking = True
+            self._lookers.begin(self._look_for_workspaces(), "visit")
 
-    async def _visit(self) -> None:
+    async def _look_for_workspaces(self) -> None:
         waits = True
         while waits and not self.stopping:
-            await self._clock.sleep(_VISIT_SECONDS)
+            await self._clock.sleep(_LOOK_SECONDS)
             waits = self.capacity.look_again()
-        self._visiting = False
+        self._looking = False
 
-    def _ticket(self, summary: stores.RunSummary) -> CapacityRequest:
+    def _request(self, summary: stores.RunSummary) -> CapacityRequest:
         return CapacityRequest(
             run_id=summary.run_id,
             priority=summary.priority,
@@ -370,7 +373,7 @@ class ActiveRuns:
         )
 
     def _reservation(self, active_run: ActiveRun) -> Reservation:
-        return Reservation(self.capacity, active_run.ticket, lambda: next(self._arrivals))
+        return Reservation(self.capacity, active_run.request, lambda: next(self._arrivals))
 
 
 def _workspace(summary: stores.RunSummary) -> str | None:

@@ -1,4 +1,4 @@
-"""Seats: the bounded places of the pool, and the queue for them."""
+"""Capacity: how many runs execute at a time, and the queue of those that wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservatio
 
 
 def nobody(*_: object) -> None:
-    """Stand in for whoever is to be told, where nobody is."""
+    """Ignore a call: the default of callbacks."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CapacityRequest:
-    """A run's request for a seat."""
+    """A run's request for capacity."""
 
     run_id: str
     """Run that asks."""
@@ -28,7 +28,7 @@ class CapacityRequest:
     ancestors: frozenset[str]
     """Runs above it, whose workspace it may hold too."""
     granted: Callable[[], None]
-    """Told when the seat is its own."""
+    """Called when it is granted."""
 
     def __lt__(self, other: CapacityRequest) -> bool:
         return (-self.priority, self.arrival) < (-other.priority, other.arrival)
@@ -36,29 +36,29 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why others are let past a request."""
+    """Why a request is passed over."""
 
     reason: str
-    """`workspace_busy`, or `recovering` while it is not known yet who holds what."""
+    """`workspace_busy`, or `recovering` until all holders are known."""
     holder: str | None = None
-    """Run that holds the workspace; None if that is another process's affair."""
+    """Run that holds the workspace; None if another process does."""
 
 
 class WorkerCapacity:
-    """Grant at most so many seats, by priority and then by arrival.
+    """Grants capacity to a limited number of runs, by priority and then by arrival.
 
-    A request whose workspace is held stands aside until it is free; it holds up nobody behind it.
+    A request whose workspace is held waits aside until it is free, and does not block those behind it.
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
-        """Args: changed: Told of each run that waits for a workspace when its obstacle may have become another one."""
+        """Args: changed: Called with each run that waits for a workspace when its obstacle may have changed."""
         self.limit = limit
         self._changed = changed
         self._workspaces = WorkspaceReservations()
         self._workspaces_known = False
         self._open = True
         self.seated: set[str] = set()
-        """Runs that hold a place."""
+        """Runs that hold capacity."""
         self._queued: dict[str, CapacityRequest] = {}
         self._wanting: dict[str, dict[str, None]] = {}
         self._line: list[CapacityRequest] = []
@@ -77,7 +77,7 @@ class WorkerCapacity:
         self._tell_elsewhere = elsewhere
 
     def look_again(self) -> bool:
-        """Grant what other processes have given back; tell whether requests still stand aside for them."""
+        """Grant what other processes have released; return whether requests still wait for them."""
         waited, self._elsewhere = self._elsewhere, set()
         for workspace in waited:
             self._call_back(workspace)
@@ -86,7 +86,7 @@ class WorkerCapacity:
 
     @property
     def taken(self) -> int:
-        """Return the number of seats taken."""
+        """Return the number of runs that hold capacity."""
         return len(self.seated)
 
     @property
@@ -94,21 +94,21 @@ class WorkerCapacity:
         """Return the number of requests that wait."""
         return len(self._queued)
 
-    def is_seated(self, run_id: str) -> bool:
-        """Tell whether a run has a seat."""
+    def has_capacity(self, run_id: str) -> bool:
+        """Tell whether a run holds capacity."""
         return run_id in self.seated
 
     def is_queued(self, run_id: str) -> bool:
         """Tell whether a run waits for one."""
         return run_id in self._queued
 
-    def join(self, *tickets: CapacityRequest) -> None:
+    def join(self, *requests: CapacityRequest) -> None:
         """Queue requests, and grant what can be granted."""
-        for ticket in tickets:
-            self._queued[ticket.run_id] = ticket
-            if ticket.workspace is not None:
-                self._wanting.setdefault(ticket.workspace, {})[ticket.run_id] = None
-            heapq.heappush(self._line, ticket)
+        for request in requests:
+            self._queued[request.run_id] = request
+            if request.workspace is not None:
+                self._wanting.setdefault(request.workspace, {})[request.run_id] = None
+            heapq.heappush(self._line, request)
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
@@ -117,7 +117,7 @@ class WorkerCapacity:
             self._take_out(run_id)
 
     def free(self, run_id: str) -> None:
-        """Take a seat back, and grant it to the next; the run's workspace stays its own."""
+        """Release a run's capacity and grant it to the next; the run keeps its workspace."""
         if run_id in self.seated:
             self.seated.discard(run_id)
             self._grant()
@@ -130,7 +130,7 @@ class WorkerCapacity:
         self._tell(workspace)
 
     def know_workspaces(self) -> None:
-        """Say that every holder found at the start is noted: from now on workspaces are granted."""
+        """Note that all holders found at the start are known: from now on workspaces are granted."""
         self._workspaces_known = True
         for workspace in list(self._aside):
             self._call_back(workspace)
@@ -139,7 +139,7 @@ class WorkerCapacity:
             self._tell(workspace)
 
     def release(self, run_id: str) -> None:
-        """Take a run's workspace back, and grant what waited for it."""
+        """Release a run's workspace, and grant what waited for it."""
         workspace = self._workspaces.release(run_id)
         if workspace is not None:
             self._call_back(workspace)
@@ -147,52 +147,52 @@ class WorkerCapacity:
             self._tell(workspace)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
-        """Return why others are let past a waiting run; None where only its turn is not there yet."""
-        ticket = self._queued.get(run_id)
-        return self._obstacle(ticket) if ticket is not None else None
+        """Return why a waiting run is passed over; None if it only waits for its turn."""
+        request = self._queued.get(run_id)
+        return self._obstacle(request) if request is not None else None
 
     def close(self) -> None:
         """Grant nothing more."""
         self._open = False
 
     def clear(self) -> None:
-        """Let other processes have the workspaces that were held here."""
+        """Release all workspaces to other processes."""
         self._workspaces.close()
 
     def _grant(self) -> None:
-        while self._open and len(self.seated) < self.limit and (ticket := self._next()) is not None:
-            self._take_out(ticket.run_id)
-            self.seated.add(ticket.run_id)
-            if ticket.workspace is not None:
-                self._workspaces.hold(ticket.workspace, ticket.run_id)
-                self._tell(ticket.workspace)
-            ticket.granted()
+        while self._open and len(self.seated) < self.limit and (request := self._next()) is not None:
+            self._take_out(request.run_id)
+            self.seated.add(request.run_id)
+            if request.workspace is not None:
+                self._workspaces.hold(request.workspace, request.run_id)
+                self._tell(request.workspace)
+            request.granted()
         for workspace in self._elsewhere ^ self._told_elsewhere:
             self._tell(workspace)
         self._told_elsewhere = set(self._elsewhere)
 
     def _next(self) -> CapacityRequest | None:
         while self._line:
-            ticket = heapq.heappop(self._line)
-            if self._queued.get(ticket.run_id) is not ticket:
+            request = heapq.heappop(self._line)
+            if self._queued.get(request.run_id) is not request:
                 continue
-            if ticket.workspace is None:
-                return ticket
-            if self._obstacle(ticket) is None:
-                if self._workspaces.lock(ticket.workspace):
-                    return ticket
-                self._elsewhere.add(ticket.workspace)
+            if request.workspace is None:
+                return request
+            if self._obstacle(request) is None:
+                if self._workspaces.lock(request.workspace):
+                    return request
+                self._elsewhere.add(request.workspace)
                 self._tell_elsewhere()
-            self._aside.setdefault(ticket.workspace, []).append(ticket)
+            self._aside.setdefault(request.workspace, []).append(request)
         return None
 
-    def _obstacle(self, ticket: CapacityRequest) -> Obstacle | None:
-        if ticket.workspace is None:
+    def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
+        if request.workspace is None:
             return None
         if not self._workspaces_known:
             return Obstacle(reason="recovering")
-        holder = self._workspaces.holder(ticket.workspace, ticket.run_id, ticket.ancestors)
-        busy = holder is not None or ticket.workspace in self._elsewhere
+        holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
+        busy = holder is not None or request.workspace in self._elsewhere
         return Obstacle(reason="workspace_busy", holder=holder) if busy else None
 
     def _take_out(self, run_id: str) -> None:
@@ -208,5 +208,5 @@ class WorkerCapacity:
             self._changed(run_id)
 
     def _call_back(self, workspace: str) -> None:
-        for ticket in self._aside.pop(workspace, ()):
-            heapq.heappush(self._line, ticket)
+        for request in self._aside.pop(workspace, ()):
+            heapq.heappush(self._line, request)

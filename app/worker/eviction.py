@@ -1,4 +1,4 @@
-"""Walks through the house, again and again, that let quiet runs fall asleep while many are loaded."""
+"""Eviction: runs that only wait leave memory while many are loaded."""
 
 # Why: docs/decisions/0077.
 
@@ -11,14 +11,14 @@ from app import clock
 from app.engine.aio import BackgroundTasks
 from app.worker.active_run import ActiveRun
 
-WALK_SECONDS = 1.0
-"""Pause between two walks, and the shortest time that a run must be quiet."""
+PAUSE_SECONDS = 1.0
+"""Pause between two rounds, and the shortest time that a run must be quiet."""
 
-HURRIED_SECONDS = 0.1
-"""The same while several times as many runs are loaded as are kept so."""
+BUSY_PAUSE_SECONDS = 0.1
+"""The same while several times as many runs are loaded as stay loaded."""
 
 KEPT_LOADED = 32
-"""Runs that stay loaded however quiet they are, so that a small service never pays for a reload."""
+"""Runs that stay loaded however quiet they are, so that a small service never reloads one."""
 
 _CROWD = 4
 _AT_A_TIME = 32
@@ -26,53 +26,51 @@ _SECONDS_A_LINE = 0.05
 
 
 class IdleEvictor:
-    """Find the runs that have been quiet for longest. A long run must be quiet for longer, since
-    waking it costs more.
-    """
+    """Evicts the runs that have been quiet for longest; a long run later, since loading it costs more."""
 
     def __init__(
         self,
         time: clock.Clock,
         loaded: Mapping[str, ActiveRun],
         kept: int,
-        put_to_sleep: Callable[[ActiveRun], Awaitable[None]],
+        evict: Callable[[ActiveRun], Awaitable[None]],
         died: Callable[[BaseException], None],
     ) -> None:
         self._clock = time
         self._loaded = loaded
         self._kept = kept
-        self._put_to_sleep = put_to_sleep
+        self._evict = evict
         self._background_tasks = BackgroundTasks(died)
-        self._walking = self._over = False
+        self._running = self._over = False
 
     def begin(self) -> None:
-        """Walk for as long as more runs are loaded than are kept so."""
-        if not (self._walking or self._over) and len(self._loaded) > self._kept:
-            self._walking = True
-            self._background_tasks.begin(self._walk(), "walk")
+        """Evict for as long as more runs are loaded than stay loaded."""
+        if not (self._running or self._over) and len(self._loaded) > self._kept:
+            self._running = True
+            self._background_tasks.begin(self._evict_quiet(), "walk")
 
     def give_up(self) -> None:
-        """Walk no more."""
+        """Evict no more."""
         self._over = True
         self._background_tasks.give_up()
 
     async def settled(self) -> None:
-        """Wait until nobody walks."""
+        """Wait until no round is under way."""
         await self._background_tasks.settled()
 
-    async def _walk(self) -> None:
+    async def _evict_quiet(self) -> None:
         try:
             while len(self._loaded) > self._kept:
                 await self._clock.sleep(self._pause_seconds)
                 quiet = self._quiet()[: max(0, len(self._loaded) - self._kept)]
                 for first in range(0, len(quiet), _AT_A_TIME):
-                    await asyncio.gather(*map(self._put_to_sleep, quiet[first : first + _AT_A_TIME]))
+                    await asyncio.gather(*map(self._evict, quiet[first : first + _AT_A_TIME]))
         finally:
-            self._walking = False
+            self._running = False
 
     @property
     def _pause_seconds(self) -> float:
-        return HURRIED_SECONDS if len(self._loaded) > _CROWD * self._kept else WALK_SECONDS
+        return BUSY_PAUSE_SECONDS if len(self._loaded) > _CROWD * self._kept else PAUSE_SECONDS
 
     def _quiet(self) -> list[ActiveRun]:
         now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Loading: a run's folder is opened and its runner made when its turn has come, and let go of when it rests."""
+"""Loading: opens a run's folder and makes its runner, and closes both when the run rests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.engine.aio import BackgroundTasks
 from app.worker.active_run import ActiveRun, Reservation
 
 RELOAD_SECONDS = 5.0
-"""Wait before a run whose folder could not be taken is queued again."""
+"""Wait before a run whose folder could not be opened is queued again."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ UNSPOKEN = cast(ports.Driver, UnknownDialect())
 
 
 class Loader:
-    """Load runs into their stays, and unload them."""
+    """Load and unload active runs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Loader:
         self._reservation = reservation
         self._changed = changed
         self.loaded: dict[str, ActiveRun] = {}
-        """Stays of the runs that are loaded."""
+        """Active runs that are loaded."""
 
     async def load(self, active_run: ActiveRun) -> None:
         """Open a run's folder and make its runner.
@@ -84,7 +84,7 @@ class Loader:
             active_run.opened.give()
 
     async def unload(self, active_run: ActiveRun) -> None:
-        """Let go of a run's folder, for a while if it is asleep."""
+        """Close a run's folder; that of an evicted run is set aside."""
         assert active_run.log is not None
         try:
             await (active_run.log.close() if active_run.evicted is None else active_run.log.set_aside())
@@ -102,7 +102,7 @@ class Loader:
 
 
 class Reloads:
-    """Queue runs again whose folder could not be taken now."""
+    """Queue runs again whose folder could not be opened."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Reloads:
         queue: Callable[[stores.RunSummary], None],
         release: Callable[[str], None],
     ) -> None:
-        """Args: release: Takes the workspace of a run back that nobody here continues."""
+        """Args: release: Releases the workspace of a run that this pool does not continue."""
         self._store = store
         self._clock = time
         self._queue = queue
@@ -162,5 +162,5 @@ class Reloads:
 
 
 def is_passing(failure: BaseException) -> bool:
-    """Tell whether a folder that could not be taken may be free or readable again later."""
+    """Tell whether a folder that could not be opened may be free or readable later."""
     return isinstance(failure, errors.StorageFault) or getattr(failure, "code", None) == "run_busy"

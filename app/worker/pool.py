@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pool:
-    """Execute runs on one event loop: `pool_port.RunEngine` over any run store."""
+    """Execute runs on one event loop: `run_engine.RunEngine` over any run store."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Pool:
         self._grace_seconds = stop_grace_seconds
         self._inputs = inputs.InputRegister(equipment.clock, equipment.sources)
         self._children = ChildRuns(
-            start_child, self.ended, lambda runs: self._orders.cancel_all(runs), store, dialects, equipment.clock
+            start_child, self.ended, lambda runs: self._commands.cancel_all(runs), store, dialects, equipment.clock
         )
         equipment = self._equipped(equipment)
         self._clock = equipment.clock
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
-        self._orders = RunCommands(store, dialects, equipment, self._active)
+        self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = BackgroundTasks(self._died)
         self._recovery: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Pool:
     # -- start and stop
 
     def start(self, *, recover: bool = True, lock: LockWorkspace | None = None) -> None:
-        """Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started
+        """Begin to grant capacity, and to queue unfinished runs; the pool is ready at once. Nothing when started
         already.
 
         Args:
@@ -102,7 +102,7 @@ class Pool:
     # -- runs
 
     def expect(self, run_id: str) -> None:
-        """Take note of a run that is about to be made."""
+        """Note that a run is about to be created."""
         if self._active.expected is not None:
             self._active.expected.add(run_id)
 
@@ -130,23 +130,23 @@ class Pool:
 
     async def cancel(self, run_id: str) -> states.RunState:
         """Ask for a run's end."""
-        return await self._orders.cancel(run_id)
+        return await self._commands.cancel(run_id)
 
     async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""
-        return await self._orders.pause(run_id, interrupt=interrupt)
+        return await self._commands.pause(run_id, interrupt=interrupt)
 
     async def unpause(self, run_id: str) -> states.RunState:
-        """Let a paused or parked run go on."""
-        return await self._orders.unpause(run_id)
+        """Continue a paused or parked run."""
+        return await self._commands.unpause(run_id)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        """Send a failed or cancelled run on."""
-        return await self._orders.resume(run_id, how)
+        """Continue a failed or cancelled run."""
+        return await self._commands.resume(run_id, how)
 
     async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or asleep, because its folder was changed."""
-        await self._orders.reload(run_id)
+        """Load a run that is queued or evicted, because its folder was changed."""
+        await self._commands.reload(run_id)
 
     # -- inputs
 
@@ -170,11 +170,11 @@ class Pool:
     # -- what is seen of it
 
     def view(self, run_id: str) -> views.RunView | None:
-        """Return a loaded run as it stands."""
+        """Return the view of a loaded run."""
         return self._active.view(run_id)
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
-        """Tell how a run stands that is not loaded."""
+        """Return the standing of a run that is not loaded."""
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or active_run.runner is not None:
             return None
@@ -256,9 +256,9 @@ class Pool:
             return
         unseen = self._children.take_unfinished(run_id)
         if unseen:
-            self._helpers.begin(self._orders.cancel_all(unseen), f"cancel what {run_id} waited for")
+            self._helpers.begin(self._commands.cancel_all(unseen), f"cancel what {run_id} waited for")
         if state is states.RunState.CANCELLED:
-            self._helpers.begin(self._orders.cancel_children(run_id), f"cancel the children of {run_id}")
+            self._helpers.begin(self._commands.cancel_children(run_id), f"cancel the children of {run_id}")
 
     def _died(self, error: BaseException) -> None:
         _log.critical("the pool stops: a helper died", exc_info=error)
@@ -276,7 +276,7 @@ class Pool:
         self._active.stopping = True
         self._helpers.give_up()
         try:
-            await self._orders.settled()
+            await self._commands.settled()
             await self._deliveries.settled()
             await self._active.close(grace_seconds)
         finally:

@@ -1,4 +1,4 @@
-"""Orders: what people decide about a run, each durable before it is answered."""
+"""Commands: cancel, pause, unpause and resume, each durable before it is answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunCommands:
-    """Give orders about runs; an order once begun is carried out, even if whoever gave it goes away."""
+    """Carry out commands about runs; once begun, a command finishes even if its caller disconnects."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class RunCommands:
         return await self._carry_out(run_id, self._pause(run_id, interrupt))
 
     async def unpause(self, run_id: str) -> states.RunState:
-        """Let a paused or parked run go on."""
+        """Continue a paused or parked run."""
         return await self._carry_out(run_id, self._unpause(run_id))
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        """Send an ended run on."""
+        """Continue an ended run."""
         with _no_space():
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
     async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or asleep, because its folder was changed."""
+        """Load a run that is queued or evicted, because its folder was changed."""
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
             await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
 
@@ -85,7 +85,7 @@ class RunCommands:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
     async def settled(self) -> None:
-        """Wait until every order given is carried out; those that wait for a file are given up."""
+        """Wait until every command has finished; those that wait for a file are cancelled."""
         self._later.give_up()
         await self._given.settled()
 

@@ -1,4 +1,4 @@
-"""Changes: numbers by which a poll learns that a run has moved on."""
+"""Run versions: the numbers by which a poll learns that a run has changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunVersions:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     def note(self, run_id: str) -> None:
-        """Say that a run has changed."""
+        """Note that a run has changed."""
         self._latest += 1
         self._numbers[run_id] = self._latest
         self._numbers.move_to_end(run_id)
@@ -39,7 +39,7 @@ class RunVersions:
         return number
 
     def wake_all(self) -> None:
-        """Let every run seem changed, so that nobody goes on waiting."""
+        """Let every run seem changed, so that no poll waits."""
         self._latest += 1
         self._floor = self._latest
         self._numbers.clear()

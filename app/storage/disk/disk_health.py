@@ -1,4 +1,4 @@
-"""Room: whether the data directory takes writes, as the last of them showed."""
+"""Disk health: whether the data directory takes writes, as the last of them showed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nursery: runs that are being made here, or were just now and are not opened yet."""
+"""New runs: runs that are being created, or are created and not opened yet."""
 
 from __future__ import annotations
 

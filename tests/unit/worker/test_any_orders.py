@@ -110,7 +110,7 @@ class Turmoil:
     async def doze(self) -> None:
         """Let so much time pass that quiet runs fall asleep, or just begin to."""
         for _ in range(self.chance.randint(1, 3)):
-            self.bench.advance(eviction.HURRIED_SECONDS)
+            self.bench.advance(eviction.BUSY_PAUSE_SECONDS)
             for _ in range(self.chance.choice([0, 1, 2, 3, 5, 8, 30])):
                 await asyncio.sleep(0)
 

@@ -314,7 +314,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
     await there.shown(run_id, RunState.WAITING)
     disk.full = True
     for _ in range(20):
-        there.advance(eviction.HURRIED_SECONDS)
+        there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
 
     assert not there.is_evicted(run_id)
@@ -334,11 +334,11 @@ async def test_few_runs_stay_loaded() -> None:
     for _ in range(4):
         run_ids.append(await there.submit(*ASKING))
         await there.shown(run_ids[-1], RunState.WAITING)
-        there.advance(eviction.WALK_SECONDS)
+        there.advance(eviction.PAUSE_SECONDS)
         await pools.idle()
     await there.advance_until(lambda: there.is_evicted(run_ids[1]))
     for _ in range(20):
-        there.advance(eviction.WALK_SECONDS)
+        there.advance(eviction.PAUSE_SECONDS)
         await pools.idle()
 
     assert [there.is_evicted(run_id) for run_id in run_ids] == [True, True, False, False]
@@ -399,7 +399,7 @@ async def _die_at(point: str, nth: int) -> None:
     run_id = await there.submit(*ASKING)
     await there.until(lambda: bool(there.pool.open_gates(run_id)) or left.done())
     for _ in range(4):
-        there.advance(eviction.HURRIED_SECONDS)
+        there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
     answer = asyncio.create_task(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.bury(left)
@@ -470,7 +470,7 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
 async def _move_on(there: Bench, *, sleeps: bool) -> None:
     # One thing at a time, so that both lives see the same order.
     for _ in range(6 if sleeps else 0):
-        there.advance(eviction.HURRIED_SECONDS)
+        there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
     held = sorted(
         key for key, event in there.toolbox._held.items() if not event.is_set() and f"{key}/1" in there.toolbox.executed
