@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 
 from app import errors
 from app.domain import states, views
-from app.engine import evicted_runs, ports, runner, stores
-from app.engine.aio import BackgroundTasks, GracePeriod, KeyedLock
+from app.engine import aio, evicted_runs, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 from app.worker.capacity import CapacityRequest, WorkerCapacity, nobody
 from app.worker.eviction import IdleEvictor
@@ -52,7 +51,7 @@ class ActiveRuns:
         """Change numbers of runs."""
         self.capacity = WorkerCapacity(limit, self.changes.note)
         """The pool's bounded capacity."""
-        self.locks = KeyedLock()
+        self.locks = aio.KeyedLock()
         """A lock for each run: commands about one run are carried out one after the other."""
         self.lineage = Lineage()
         """Parents of runs."""
@@ -70,12 +69,12 @@ class ActiveRuns:
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
-        self._abandoned = BackgroundTasks()
-        self._lookers = BackgroundTasks(died)
+        self._abandoned = aio.BackgroundTasks()
+        self._lookers = aio.BackgroundTasks(died)
         self._looking = False
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
         """Runs that are queued again as soon as their folder can be opened."""
-        self._grace = GracePeriod(equipment.clock)
+        self._grace = aio.GracePeriod(equipment.clock)
 
     # -- queue
 

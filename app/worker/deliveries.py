@@ -13,8 +13,7 @@ from app import errors
 from app.domain import decisions, gates, inputs, plain, records
 from app.domain.gates import Answer
 from app.domain.inputs import Delivery
-from app.engine import stores
-from app.engine.aio import BackgroundTasks
+from app.engine import aio, stores
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 from app.worker.inputs import InputRegister, Taken
@@ -27,7 +26,7 @@ class Deliveries:
         self._register = register
         self._store = store
         self._active = active
-        self._loading = BackgroundTasks()
+        self._loading = aio.BackgroundTasks()
 
     async def deliver(
         self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None

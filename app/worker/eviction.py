@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from app import clock
-from app.engine.aio import BackgroundTasks
+from app.engine import aio
 from app.worker.active_run import ActiveRun
 
 PAUSE_SECONDS = 1.0
@@ -40,7 +40,7 @@ class IdleEvictor:
         self._loaded = loaded
         self._kept = kept
         self._evict = evict
-        self._background_tasks = BackgroundTasks(died)
+        self._background_tasks = aio.BackgroundTasks(died)
         self._running = self._over = False
 
     def begin(self) -> None:

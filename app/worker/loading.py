@@ -9,8 +9,7 @@ from typing import cast
 
 from app import clock, errors
 from app.domain import runs, states
-from app.engine import ports, runner, stores
-from app.engine.aio import BackgroundTasks
+from app.engine import aio, ports, runner, stores
 from app.worker.active_run import ActiveRun, Reservation
 
 RELOAD_SECONDS = 5.0
@@ -116,7 +115,7 @@ class Reloads:
         self._clock = time
         self._queue = queue
         self._release = release
-        self._background_tasks = BackgroundTasks()
+        self._background_tasks = aio.BackgroundTasks()
 
     def begin(self, run_id: str) -> None:
         """Queue a run again after a while, as often as it takes."""

@@ -11,8 +11,7 @@ from app import errors
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
 from app.domain import operations, records, runs, states, views
-from app.engine import ports, run_engine, runner, stores
-from app.engine.aio import BackgroundTasks
+from app.engine import aio, ports, run_engine, runner, stores
 from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
@@ -55,7 +54,7 @@ class Pool:
         self._active = ActiveRuns(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
         self._commands = RunCommands(store, dialects, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
-        self._helpers = BackgroundTasks(self._died)
+        self._helpers = aio.BackgroundTasks(self._died)
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
         self._death: BaseException | None = None

@@ -12,8 +12,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import decisions, events, plain, runs, states
-from app.engine import ports, run_engine, runner, stores
-from app.engine.aio import BackgroundTasks
+from app.engine import aio, ports, run_engine, runner, stores
 from app.worker import resuming
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
@@ -36,8 +35,8 @@ class RunCommands:
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._active = active
-        self._given = BackgroundTasks()
-        self._later = BackgroundTasks()
+        self._given = aio.BackgroundTasks()
+        self._later = aio.BackgroundTasks()
 
     async def cancel(self, run_id: str) -> states.RunState:
         """End a run, whatever it is doing."""
