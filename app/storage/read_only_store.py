@@ -20,8 +20,7 @@ from app.storage.disk.worker_threads import InlineWorker, Threads
 from app.storage.index import read_only_index
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.opener import Adopt
-from app.storage.storage_context import StorageContext
-from app.storage.write_throttle import WriteThrottle
+from app.storage.storage_context import StorageContext, WriteThrottle
 
 
 class ReadOnlyDisk(OsDisk):
