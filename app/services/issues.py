@@ -145,7 +145,6 @@ class Issues:
         # First of all, since what it names may be gone by the time that it is repeated.
         if request_sha256 is not None and (known := await self._found(issue_id)) is not None:
             return Added(issue=_repeated(known, request_sha256), existed=True)
-        session_id = await self._session(new)
         record: Any = issues.made(
             issue_id,
             clock.stamp(self._clock.now()),
@@ -154,7 +153,7 @@ class Issues:
             kind=new.kind,
             severity=new.severity,
             run_id=new.run_id,
-            session_id=session_id,
+            session_id=await self._session(new),
             receipts=list(dict.fromkeys(new.receipts)),
             request_sha256=request_sha256,
         )
@@ -193,18 +192,16 @@ class Issues:
     async def _session(self, new: NewIssue) -> str | None:
         """Return the session of a new issue; everything that it names must be there, and belong together."""
         session_id = new.session_id
-        if session_id is not None and not await self._knows_session(session_id):
-            raise _unknown("session", "session_id", session_id)
+        if session_id is not None:
+            formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)
+            if formed is None or not await self._issues.knows_session(session_id):
+                raise _unknown("session", "session_id", session_id)
         if new.run_id is not None:
             session_id = _agreed(session_id, await self._session_of_run(new.run_id), "$.run_id")
         for index, receipt_id in enumerate(dict.fromkeys(new.receipts)):
             place = f"$.receipts[{index}]"
             session_id = _agreed(session_id, await self._session_of_receipt(receipt_id, place), place)
         return session_id
-
-    async def _knows_session(self, session_id: str) -> bool:
-        formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)
-        return formed is not None and await self._issues.knows_session(session_id)
 
     async def _session_of_run(self, run_id: str) -> str:
         try:
@@ -284,6 +281,5 @@ def _flaw(name: str, message: str) -> errors.Flaw:
 
 
 def _refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:
-    found = list(flaws)
-    if found:
+    if found := list(flaws):
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)

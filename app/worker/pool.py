@@ -253,8 +253,7 @@ class Pool:
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         if not state.finished or self._active.stopping:
             return
-        unseen = self._children.take_unfinished(run_id)
-        if unseen:
+        if unseen := self._children.take_unfinished(run_id):
             self._helpers.begin(self._commands.cancel_all(unseen), f"cancel what {run_id} waited for")
         if state is states.RunState.CANCELLED:
             self._helpers.begin(self._commands.cancel_children(run_id), f"cancel the children of {run_id}")
