@@ -52,7 +52,7 @@ def demo(model: bool, project: Path | None, port: int, ends: bool) -> int:
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
-    with _interrupted_by_sigterm():
+    with _interrupted_by_signals():
         recipe_id = _prepare(folder, model=model)
         terminal.say(f"== Control Room demo, in {folder}")
         packages = weights.fetch() if model else None
@@ -104,9 +104,13 @@ def _write(target: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the service is stopped in each case."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+def _interrupted_by_signals() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the service is stopped in each case.
+
+    A shell starts background commands with SIGINT ignored; `serve` heeds it all the same, and so does the demo.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
