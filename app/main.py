@@ -154,7 +154,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         runs=application.runs,
         gates=application.gates,
         issues=application.issues,
-        talks=application.talks,
+        conversation_service=application.conversation_service,
         plans=application.plans,
         conferences=application.conferences,
         max_message_bytes=server.max_body_bytes,

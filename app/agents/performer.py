@@ -153,7 +153,7 @@ class AgentPerformer:
         return self._turns.setdefault(prompt.agent_session_id, asyncio.Lock())
 
 
-def _outside(limit: asyncio.Timeout, insist: ports.Patience) -> ports.Patience:
+def _outside(limit: asyncio.Timeout, insist: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
     async def insisted(write: Callable[[], Awaitable[T]]) -> T:
         due, began = limit.when(), _now()
         if due is None or limit.expired():

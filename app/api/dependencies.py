@@ -36,7 +36,7 @@ class Services:
     """Questions to people."""
     issues: issues.Issues
     """What was found and written down."""
-    talks: conversations.ConversationService
+    conversation_service: conversations.ConversationService
     """Recipes and prompts in conversations."""
     plans: plans.Plans
     """Session plans."""

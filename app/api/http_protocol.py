@@ -63,7 +63,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._quiet = self._found = self._begun = 0
         self._in_head = self._in_body = self._moved = self._parting = False
         self._stage = (_HEAD, 0)
-        self._patience: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._stall = connections.StallWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -260,15 +260,15 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             self._wait(self._limits.body_seconds)
 
     def _wait(self, seconds: float) -> None:
-        self._patience = self.loop.call_later(seconds, self._lose_patience)
+        self._timer = self.loop.call_later(seconds, self._time_out)
 
     def _trust(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _lose_patience(self) -> None:
-        self._patience = None
+    def _time_out(self) -> None:
+        self._timer = None
         if self._parting or self._no_space is not None:
             self.transport.abort()
         elif self._in_body:

@@ -28,7 +28,7 @@ async def converse(socket: WebSocket) -> None:
         await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
         return
     await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
-    await Connection(socket, services.talks, clock.RandomIds(), services.max_message_bytes).serve()
+    await Connection(socket, services.conversation_service, clock.RandomIds(), services.max_message_bytes).serve()
 
 
 @router.get(PATH, include_in_schema=False)

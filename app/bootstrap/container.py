@@ -39,7 +39,7 @@ from app.services import (
     runs,
     starting,
 )
-from app.services import conversations as control_talks
+from app.services import conversations as conversation_services
 from app.services import gates as control_gates
 from app.services import issues as control_issues
 from app.services import maintenance as control_upkeep
@@ -65,7 +65,7 @@ class Application:
     """Use cases of gates."""
     issues: control_issues.Issues
     """Use cases of issues."""
-    talks: control_talks.ConversationService
+    conversation_service: conversation_services.ConversationService
     """Use cases of conversations with agents."""
     plans: control_plans.Plans
     """Use cases of session plans."""
@@ -122,12 +122,12 @@ async def build(
             agents.backends, surroundings_of(chosen, platform.clock, processes, sessions)
         )
         closing.push_async_callback(agent_backends.close)
-        talks = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
+        claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
-        performer = agent_performer.AgentPerformer(agent_backends, talks, workspaces.check)
+        performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
-        application = _application(chosen, platform, definitions, equipment, store, talks, sessions)
+        application = _application(chosen, platform, definitions, equipment, store, claims, sessions)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
         application.engine.start(
@@ -287,7 +287,7 @@ def _application(
     definitions: Definitions,
     equipment: runner.Equipment,
     store: Store,
-    talks: conversation_claims.ConversationClaims,
+    claims: conversation_claims.ConversationClaims,
     sessions: agent_sessions.StoredAgentSessions,
 ) -> Application:
     metrics, run_listeners = telemetry.Metrics(), runs.RunStartedListeners()
@@ -301,7 +301,7 @@ def _application(
         store=store,
         engine=engine,
         starter=definitions.starter,
-        joining=conversation_binding.ConversationBinding(store, engine, talks),
+        binding=conversation_binding.ConversationBinding(store, engine, claims),
         dialects=platform.drivers,
         clock=platform.clock,
         started_listeners=run_listeners,
@@ -318,7 +318,7 @@ def _application(
         runs=use_cases,
         gates=_gates(use_cases, store, engine, platform, equipment.masker),
         issues=_issues(store, platform, equipment.masker),
-        talks=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
+        conversation_service=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,
         planner=planner,
         conferences=conferences.Conferences(runs=use_cases, store=store, library=definitions.definition_cache.library),
@@ -331,7 +331,7 @@ def _application(
         masker=equipment.masker,
         upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
         store=store,
-        conversations=talks,
+        conversations=claims,
         engine=engine,
     )
 
@@ -377,8 +377,8 @@ def _conversation_service(
     definitions: Definitions,
     run_listeners: runs.RunStartedListeners,
     platform: Platform,
-) -> control_talks.ConversationService:
-    return control_talks.ConversationService(
+) -> conversation_services.ConversationService:
+    return conversation_services.ConversationService(
         runs=use_cases,
         store=store,
         sessions=sessions,

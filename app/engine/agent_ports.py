@@ -13,7 +13,7 @@ from app.domain.records import BlobRef, Finish, StepError, Usage
 T = TypeVar("T")
 
 
-class Patience(Protocol):
+class RetryUntilSpace(Protocol):
     """Wait until a write for which there is no room comes through."""
 
     async def __call__(self, write: Callable[[], Awaitable[T]]) -> T:
@@ -79,7 +79,7 @@ class AgentPrompt:
     """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
     recorded: tuple[int, ...] = ()
     """Earlier tries of the step that left a line there."""
-    insist: Patience = field(default=impatiently, compare=False, repr=False)
+    insist: RetryUntilSpace = field(default=impatiently, compare=False, repr=False)
     """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
 
 

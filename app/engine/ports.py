@@ -13,9 +13,9 @@ from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
 from app.domain.runs import Ending, RunStart
 from app.domain.slots import Progress, Projection, Slot
-from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, Patience, impatiently
+from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, impatiently
 
-__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "Patience", "impatiently"]
+__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "impatiently"]
 
 _NO_SECRETS = plain.Masker()
 
@@ -190,7 +190,7 @@ class Call:
     """Keep a text (name, text) under `logs/`, masked."""
     asked_at: str | None = None
     """When a gate was asked first; the same after a restart."""
-    insist: Patience = impatiently
+    insist: RetryUntilSpace = impatiently
     """Write what is kept beside the run's folder, however long it takes."""
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in what is cut or parsed before the engine sees it."""

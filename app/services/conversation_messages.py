@@ -153,7 +153,7 @@ class Narrator:
         if note is None:
             return []
         # What a driver notes on its way to a step that is not performed any more has not begun.
-        return [messages for messages in note(self, data) if not (self._cancelled and messages.type in _BEGINNINGS)]
+        return [messages for messages in note(self, data) if not (self._cancelled and messages.type in _STARTED)]
 
     def _recipe_started(self, data: _Object) -> list[Message]:
         self._recipe = {"recipe_id": data.get("recipeId"), "recipe_label": data.get("recipeLabel")}
@@ -218,7 +218,7 @@ class Narrator:
 
 _NO_OUTCOME: dict[str, plain.Json] = {"outcome": None, "other_description": None}
 
-_BEGINNINGS = ("recipe_started", "recipe_step_started")
+_STARTED = ("recipe_started", "recipe_step_started")
 
 _EVENTS: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
     events.EventType.RECIPE_NOTE: Narrator._noted,

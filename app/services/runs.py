@@ -51,14 +51,14 @@ class Runs(RunQueries):
         store: stores.RunStore,
         engine: run_engine.RunEngine,
         starter: Starter,
-        joining: ConversationBinding,
+        binding: ConversationBinding,
         dialects: Mapping[str, ports.Driver],
         clock: clock.Clock,
         started_listeners: RunStartedListeners | None = None,
     ) -> None:
         super().__init__(store=store, engine=engine, dialects=dialects, clock=clock)
         self._starter = starter
-        self._joining = joining
+        self._conversation_binding = binding
         self._started_listeners = started_listeners or RunStartedListeners()
 
     async def start(self, request: StartRequest, own: RecipeVersion | None = None) -> Started:
@@ -79,7 +79,7 @@ class Runs(RunQueries):
         start = await self._starter.prepared(request, await self._parent(request), own)
         self._engine.expect(start.run_id)
         with faults.as_errors():
-            created = await self._joining.create(start, request)
+            created = await self._conversation_binding.create(start, request)
         if created.existed:
             return await self._found(created.run_id)
         status = await self._engine.submit(created.run_id)
@@ -168,7 +168,7 @@ class Runs(RunQueries):
             overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}
         how = run_engine.Resume(from_key=request.from_key, overrides=overrides)
         with faults.as_errors():
-            await self._joining.resume(run_id, view, how)
+            await self._conversation_binding.resume(run_id, view, how)
         self._started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
 

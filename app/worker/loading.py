@@ -34,7 +34,7 @@ class UnknownDialect:
         )
 
 
-UNSPOKEN = cast(ports.Driver, UnknownDialect())
+UNKNOWN_DIALECT = cast(ports.Driver, UnknownDialect())
 """In place of a dialect that is missing."""
 
 
@@ -95,7 +95,7 @@ class Loader:
 
     def _runner(self, active_run: ActiveRun, log: stores.RunLog) -> runner.Runner:
         run_id = active_run.run_id
-        dialect = self._dialects.get(log.loaded.start.dialect, UNSPOKEN)
+        dialect = self._dialects.get(log.loaded.start.dialect, UNKNOWN_DIALECT)
         changed = functools.partial(self._changed, run_id)
         return runner.Runner(log, dialect, self._equipment, self._reservation(active_run), changed, active_run.evicted)
 

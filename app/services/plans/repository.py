@@ -95,10 +95,10 @@ class PlanRepository:
             errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
             errors.StorageFault: something could not be made durable.
         """
-        for issue in _new_troubles(known, renewed, self._masker):
+        for issue in _new_failures(known, renewed, self._masker):
             await self._open(issue)
         for task in _newly_done(known, renewed):
-            await self._close_troubles(renewed, task)
+            await self._close_failures(renewed, task)
         try:
             await self._kept.put(renewed, known)
         finally:
@@ -130,7 +130,7 @@ class PlanRepository:
         except errors.Conflict as error:
             _log.error("not opened: %s", error.message, extra={"code": error.code})
 
-    async def _close_troubles(self, plan: plans.Plan, task: plans.Task) -> None:
+    async def _close_failures(self, plan: plans.Plan, task: plans.Task) -> None:
         note = f"Task {task.id} of the plan {plan.session_id} is done now."
         for run_id in dict.fromkeys([*task.earlier_runs, task.run_id]):
             if run_id is None:
@@ -163,7 +163,7 @@ def _newly_done(known: plans.Plan, changed: plans.Plan) -> Iterator[plans.Task]:
     yield from (task for task in tried if task.status is plans.TaskState.DONE and task.id not in before)
 
 
-def _new_troubles(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:
+def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:
     before = {task.id for task in known.tasks if task.status is plans.TaskState.FAILED}
     for task in changed.tasks:
         if task.status is plans.TaskState.FAILED and task.id not in before:

@@ -208,7 +208,7 @@ def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
     assert second["recipe_sha256"] == plain.sha256(plain.canonical(second["recipe"]))
 
 
-def test_an_edition_is_of_one_recipe_beside_one_library(project: Project) -> None:
+def test_a_version_is_of_one_recipe_beside_one_library(project: Project) -> None:
     """A changed recipe makes another edition, and so does a changed prompt, tool or agent."""
     project.add("draft", label="Before")
     before = project.catalogue.get("draft")

@@ -186,8 +186,8 @@ class Bench:
 
     def is_evicted(self, run_id: str) -> bool:
         """Tell whether a run was let go of while its open steps are under way."""
-        stay = self.pool._active.active_runs.get(run_id)
-        return stay is not None and stay.evicted is not None and stay.task is None
+        loaded = self.pool._active.active_runs.get(run_id)
+        return loaded is not None and loaded.evicted is not None and loaded.task is None
 
     def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
         """Return the stays of runs."""

@@ -21,7 +21,7 @@ PROGRAM: tuple[toys.Step, ...] = (
 )
 
 
-async def test_a_queued_run_is_cancelled_without_a_seat() -> None:
+async def test_a_queued_run_is_cancelled_without_capacity() -> None:
     """A run that waits for its turn ends at once, and nothing of it is performed."""
     bench = await Bench(limit=1).open()
     keeper = await bench.keep_busy(1)

@@ -113,7 +113,7 @@ def test_a_held_workspace_holds_up_nobody_else() -> None:
     assert line.granted[-1] == "other"
 
 
-def test_a_workspace_outlives_the_seat() -> None:
+def test_a_workspace_outlives_the_capacity() -> None:
     """A run that gives its seat back keeps its workspace, and comes back to it."""
     line = Line(4)
     line.join("holder", 0, "/w")
@@ -336,7 +336,7 @@ def test_a_lock_is_given_back_with_the_workspace() -> None:
     assert outside.ours == []
 
 
-def test_no_lock_is_taken_before_a_seat_is_free() -> None:
+def test_no_lock_is_taken_before_capacity_is_free() -> None:
     """A run that waits for its turn keeps no other process out."""
     outside = Outside()
     line, _ = guarded(1, outside)

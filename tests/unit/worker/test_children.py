@@ -17,7 +17,7 @@ def child(key: str, *program: toys.Step, **fields: object) -> toys.Step:
     return {"child": key, "program": list(program), **fields}
 
 
-async def test_a_parent_waits_for_its_child_without_a_seat() -> None:
+async def test_a_parent_waits_for_its_child_without_capacity() -> None:
     """With a single seat the child runs while its parent waits, and its slots are the step's output."""
     bench = await Bench(limit=1).open()
     run_id = await bench.submit(child("sub", *toys.tools("one")), {"tool": "two"})

@@ -81,7 +81,7 @@ async def test_its_time_counts_while_its_process_lives(bench: Bench, tmp_path: P
     await bench.close()
 
 
-async def test_who_waits_holds_no_seat(bench: Bench, tmp_path: Path) -> None:
+async def test_a_waiting_run_holds_no_capacity(bench: Bench, tmp_path: Path) -> None:
     """With one seat for all, the run that brings the file goes by the one that waits for it; a cancel ends a wait."""
     waits = [await bench.submit(WAIT, working_dir=str(tmp_path)) for _ in range(2)]
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]

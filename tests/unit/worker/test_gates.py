@@ -329,7 +329,7 @@ async def test_what_happens_at_a_gate_is_told() -> None:
     await bench.close()
 
 
-async def test_time_runs_out_though_every_seat_is_taken() -> None:
+async def test_time_runs_out_though_all_capacity_is_taken() -> None:
     """After a restart a gate whose time is over takes its default at once, however long others keep the seats."""
     bench = await Bench(limit=1).open()
     run_id = await asked(bench, {"gate": "ask", "default": "deny", "expires_seconds": 100})

@@ -45,7 +45,7 @@ async def test_a_run_goes_from_pending_to_done(bench: Bench) -> None:
     ]
 
 
-async def test_without_a_free_seat_a_run_is_pending(bench: Bench) -> None:
+async def test_without_free_capacity_a_run_is_pending(bench: Bench) -> None:
     """The run beyond the limit waits unloaded, and is taken when a seat is given back."""
     for key in ("a", "b"):
         bench.toolbox.hold(key)
@@ -195,7 +195,7 @@ async def test_a_pause_survives_a_restart(bench: Bench) -> None:
     assert bench.toolbox.executed == ["one/1", "two/1"]
 
 
-async def test_an_idle_run_holds_no_seat(bench: Bench) -> None:
+async def test_an_idle_run_holds_no_capacity(bench: Bench) -> None:
     """Runs that only wait for time let others run; they come back through the queue."""
     waiting = [await bench.submit({"timer": "wait", "seconds": 60}, *toys.tools("after")) for _ in range(5)]
     run_id = await bench.submit(*toys.tools("one"))

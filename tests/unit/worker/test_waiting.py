@@ -51,7 +51,7 @@ async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float)
     assert (await waits).status is states.StepState.DONE
 
 
-async def test_patience_ends_with_what_it_waits_for() -> None:
+async def test_a_grace_period_ends_with_what_it_waits_for() -> None:
     """A stop whose runs come to rest does not use up its grace."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)
@@ -61,7 +61,7 @@ async def test_patience_ends_with_what_it_waits_for() -> None:
     assert time.monotonic() == 0
 
 
-async def test_patience_can_be_cut_short() -> None:
+async def test_a_grace_period_can_be_cut_short() -> None:
     """A second limit that is nearer ends the grace earlier."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)

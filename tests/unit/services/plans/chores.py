@@ -20,7 +20,7 @@ Tried = tuple[int, str, str, int]
 """Task, run, key and attempt."""
 
 FETCH, WORK = "fetch", "work"
-SEAT_SECONDS = 60
+CAPACITY_SECONDS = 60
 """Time within which a chore must begin."""
 
 
@@ -124,7 +124,7 @@ class Toolbox:
 
     async def begun(self, *tasks: int) -> None:
         """Wait until the `work` of tasks is under way."""
-        async with asyncio.timeout(SEAT_SECONDS), self._news:
+        async with asyncio.timeout(CAPACITY_SECONDS), self._news:
             await self._news.wait_for(lambda: self.busy.issuperset(tasks))
 
     def tries(self, task: int, key: str = WORK) -> list[tuple[str, int]]:

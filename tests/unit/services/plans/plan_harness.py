@@ -218,10 +218,10 @@ class Harness:
         pool = dataclasses.replace(place.chosen.pool, max_running=self.limit)
         chosen = dataclasses.replace(place.chosen, pool=pool)
         platform = dataclasses.replace(chores.platform(self.toolbox), clock=self.clock, probes=self.probes)
-        talks = conversation_claims.ConversationClaims(self.sessions, self.store, platform.drivers)
+        conversations = conversation_claims.ConversationClaims(self.sessions, self.store, platform.drivers)
         programs = supervisor.Supervisor(place.project.data / "processes", platform.ids, {})
         around = catalogue.surroundings_of(chosen, self.clock, programs, self.sessions)
-        asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
+        asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), conversations)
         performers: dict[str, ports.Performer] = {
             operations.ToolCall.kind: Tools(self.toolbox, self.door),
             operations.AgentCall.kind: asking,
@@ -229,7 +229,9 @@ class Harness:
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
         )
-        return container._application(chosen, platform, place.reference, equipment, self.store, talks, self.sessions)
+        return container._application(
+            chosen, platform, place.reference, equipment, self.store, conversations, self.sessions
+        )
 
 
 def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:

@@ -28,7 +28,7 @@ from tests.unit.services.plans import chores
 
 LIMIT = 2
 MOST = 6
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 GOES_ON = ("running", "pending", "needs_scoping")
 _NEXT = {"draft": "approve", "approved": "start", "paused": "resume"}
 AT_WORK = ("running", "failed", "done")
@@ -148,7 +148,7 @@ class StoreHarness:
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
         """Let everything go on, and time pass, until something holds; tell whether it came to hold."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while not await holds():
             if asyncio.get_running_loop().time() > deadline:
                 return False

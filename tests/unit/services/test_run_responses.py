@@ -81,7 +81,12 @@ CHANGES = st.lists(
 @given(CHANGES)
 def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[str, Any]]) -> None:
     """Whatever happens to a run between two polls, the bytes are those of the whole value in its order."""
-    sheet, lines, opened, filled = run_reader.RunResponseCache(), list[records.Record](), 0, dict[str, slots.Slot]()
+    run_response, lines, opened, filled = (
+        run_reader.RunResponseCache(),
+        list[records.Record](),
+        0,
+        dict[str, slots.Slot](),
+    )
     for kind, amount in changes:
         if kind == "step":
             lines += [record(len(lines) + number, output_preview='ü"\n') for number in range(amount)]
@@ -95,7 +100,7 @@ def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[s
             lines = [record(number, output_preview="anew") for number in range(max(0, len(lines) - amount))]
         shown = view(lines, opened, filled)
 
-        assert sheet.encoded(shown, "other") == plainly(shown, "other")
+        assert run_response.encoded(shown, "other") == plainly(shown, "other")
 
 
 def _error() -> dict[str, Any]:
@@ -122,16 +127,16 @@ def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return encode(value)
 
     monkeypatch.setattr(plain, "encode", noted)
-    sheet, lines, filled = (
+    run_response, lines, filled = (
         run_reader.RunResponseCache(),
         [record(number) for number in range(1000)],
         {"a": slot("first")},
     )
-    sheet.encoded(view(lines, counted=lines, filled=filled), None)
+    run_response.encoded(view(lines, counted=lines, filled=filled), None)
     asked.clear()
     lines.append(record(1000))
     filled |= {"b": slot("second")}
-    sheet.encoded(view(lines, counted=lines, filled=filled), None)
+    run_response.encoded(view(lines, counted=lines, filled=filled), None)
 
     encoded = [value for value in asked if isinstance(value, dict) and ("key" in value or "b" in value or "a" in value)]
     assert [value.get("key") for value in encoded] == ["step-1000", None]

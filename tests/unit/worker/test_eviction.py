@@ -120,7 +120,7 @@ async def test_nothing_is_seen_of_it() -> None:
     await there.close()
 
 
-async def test_a_slow_step_goes_on_while_its_run_is_asleep() -> None:
+async def test_a_slow_step_continues_while_its_run_is_evicted() -> None:
     """A tool that takes its time keeps its seat, is not begun again, and its result is recorded when it is there."""
     there = await bench(limit=1).open()
     held = there.toolbox.hold("slow")
@@ -155,7 +155,7 @@ async def test_a_timer_wakes_its_run() -> None:
     await there.close()
 
 
-async def test_a_gate_takes_its_default_though_its_run_is_asleep() -> None:
+async def test_a_gate_takes_its_default_though_its_run_is_evicted() -> None:
     """A time-out answers as a person does."""
     there, run_id = await evicted([{"gate": "ask", "default": "deny", "expires_seconds": 100}])
     there.advance(100)
@@ -348,7 +348,7 @@ async def test_few_runs_stay_loaded() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 @pytest.mark.parametrize("order", ["decide", "cancel", "pause", "stop"])
-async def test_an_order_in_the_moment_of_falling_asleep(order: str, turns: int) -> None:
+async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> None:
     """Whenever it comes, it is carried out, once, and nothing is lost."""
     there = await bench(grace_seconds=0).open()
     run_id = await there.submit(*ASKING)
@@ -380,7 +380,7 @@ async def test_an_order_in_the_moment_of_falling_asleep(order: str, turns: int) 
     await there.close()
 
 
-async def test_a_kill_at_every_point_of_falling_asleep_and_waking() -> None:
+async def test_a_kill_at_every_point_of_eviction_and_loading() -> None:
     """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
     there, run_id = await evicted()
     began = len(there.probes.story)
