@@ -8,6 +8,7 @@ import dataclasses
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from app import bootstrap, errors
@@ -110,7 +111,8 @@ async def outcome(application: bootstrap.Application, asked: Asked, name: str) -
 
 async def _plan_rests(application: bootstrap.Application, session_id: str, pause: Pause) -> None:
     while True:
-        plan = await application.plans.rested(session_id)
+        # A plan that cannot be read now is asked for again.
+        plan = await _tried(lambda: application.plans.rested(session_id), pause)
         running = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
         running += [plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else []
         if running:
@@ -118,7 +120,7 @@ async def _plan_rests(application: bootstrap.Application, session_id: str, pause
             if not any(ended):
                 return
             # The plan hears of it by itself.
-            await application.plans.wait(session_id, _WAIT_SECONDS, plan.revision)
+            await _tried(partial(application.plans.wait, session_id, _WAIT_SECONDS, plan.revision), pause)
         elif plan.status is plans.PlanState.DRAFT and plan.tasks:
             await _tried(lambda: application.plans.approve(session_id), pause)
         elif plan.status is plans.PlanState.APPROVED:

@@ -192,16 +192,17 @@ class PlanInputs:
         return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
 
     async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
-        waiting.heard.update(
-            {run_id: task.result() for run_id, task in waiting.endings.items() if task.done() and not task.cancelled()}
-        )
-        waiting.endings = {run_id: task for run_id, task in waiting.endings.items() if not task.done()}
+        for run_id, ending in [each for each in waiting.endings.items() if each[1].done()]:
+            # One that could not be known is asked for again.
+            del waiting.endings[run_id]
+            if not ending.cancelled():
+                waiting.heard[run_id] = ending.result()
         asked = running(plan) if waiting.rests else []
         waiting.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
         facts = await self._facts.of(plan, waiting.heard)
         if plan.chief_run_id is not None and not plan.tasks:
-            ending = waiting.heard.get(plan.chief_run_id)
-            facts[plan.chief_run_id] = await self._facts.of_run(plan.chief_run_id, ending=ending)
+            known = waiting.heard.get(plan.chief_run_id)
+            facts[plan.chief_run_id] = await self._facts.of_run(plan.chief_run_id, ending=known)
         return facts
 
     def _scoped(self, plan: plans.Plan, unscoped: list[plans.Task]) -> plans.Plan:
@@ -243,6 +244,9 @@ class PlanInputs:
 
     async def _rest(self, waiting: Waiting, pause: float | None) -> None:
         watched = [*waiting.endings.values(), *waiting.rests.values()]
+        if pause is not None:
+            # What is over already was seen before the fault, and must not cut the pause short.
+            watched = [each for each in watched if not each.done()]
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(waiting.bell.wait())]
         if pause is not None:
             waits.append(asyncio.ensure_future(self._clock.sleep(pause)))

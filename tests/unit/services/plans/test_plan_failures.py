@@ -9,6 +9,7 @@ import pytest
 
 from app import clock, errors
 from app.domain import plans
+from app.flows.session_plan import rules
 from app.services.plans import plan_inputs, requests
 from app.storage import memory_store
 from tests.unit.services.plans import plan_harness
@@ -129,6 +130,34 @@ async def test_the_pauses_grow_to_a_limit(harness: plan_harness.Harness, caplog:
 
     assert len(caplog.records) == 1 + len([1, 2, 4, 8, 16, 30, 30])
     assert (await ended(harness, session_id)).status is plans.PlanState.DONE
+
+
+async def test_an_end_that_cannot_be_read_is_awaited_again(
+    harness: plan_harness.Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the storage while a run is awaited costs one pause, and no turn of the loop more."""
+    facts, calls = harness.application.planner.inputs._facts, []
+    ending = facts.ending
+
+    async def faulty(run_id: str) -> rules.RunFact:
+        calls.append(run_id)
+        if len(calls) == 1:
+            raise errors.Unreadable("it cannot be read now")
+        return await ending(run_id)
+
+    facts.ending = faulty  # type: ignore[method-assign]
+    harness.toolbox.hold(1)
+    with caplog.at_level(logging.WARNING, "app.services.plans.plan_inputs"):
+        session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
+        await harness.toolbox.begun(1)
+        await pools.idle()
+        advance(harness, plan_inputs.FIRST_PAUSE_SECONDS)
+        await pools.idle()
+        harness.toolbox.release(1)
+        plan = await ended(harness, session_id)
+
+    assert (plan.status, len(caplog.records)) == (plans.PlanState.DONE, 1)
+    assert len(calls) == 1 + len(plan.tasks)
 
 
 async def test_a_task_whose_run_is_refused_fails(harness: plan_harness.Harness) -> None:
