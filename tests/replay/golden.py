@@ -27,6 +27,7 @@ from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 from tests.unit.flows.conference import round_table
 from tests.unit.flows.decomposition import splitting
+from tests.unit.flows.session_plan import scripted
 
 FOLDER = Path(__file__).parent
 
@@ -265,6 +266,9 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),
     "orchestrate/names": lambda project: shows.names(),
+    "session_plan/tasks": lambda project: scripted.Scripted(scripted.DRAFT, *scripted.CHANGES, *scripted.DELETED),
+    "session_plan/chief": lambda project: scripted.Scripted(scripted.ASKED, *scripted.FOUND, *scripted.DELETED),
+    "session_plan/continued": lambda project: scripted.Scripted(scripted.DRAFT, {"kind": "continue"}),
 }
 """Every run that is recorded, and how it was made."""
 

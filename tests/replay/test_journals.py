@@ -18,6 +18,7 @@ from app.flows import registry as flows
 from tests.replay import golden
 from tests.unit.dialects import prompting
 from tests.unit.engine import logs
+from tests.unit.flows.session_plan import scripted
 
 DRIVERS = {**registry.DIALECTS, **flows.DRIVERS}
 """Everything that drives runs."""
@@ -30,6 +31,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "decomposition": {"args": {"intent": "Something else"}},
     "prompt": {"args": prompting.ARGS | {"text": "Something else."}},
     "orchestrate": {"args": {"who": "else", "on": True}},
+    "session_plan": {"args": {"plan": dataclasses.replace(scripted.DRAFT, intent="something else").to_json()}},
 }
 """A fact of the start that each dialect's operations hold, changed."""
 

@@ -12,12 +12,10 @@ from app.domain.states import RunState
 from app.engine import ports, stores
 from app.flows import session_plan
 from app.flows.session_plan import driver
-from tests.unit.services.plans import given
+from tests.unit.flows.session_plan.scripted import DRAFT, STARTED, look
 from tests.unit.worker import pools
 
 RUN = "sp_1"
-DRAFT = given.plan(given.task(1), given.task(2, 1), status=plans.PlanState.APPROVED)
-STARTED = dataclasses.replace(DRAFT, status=plans.PlanState.RUNNING, revision=2)
 
 
 class Performer:
@@ -78,12 +76,6 @@ def shown(bench: pools.Bench, number: int) -> plans.Plan:
     """Return what the plan shows with an input."""
     call: Any = bench.pool._inputs._open[RUN][f"input#{number}"].call
     return plan_files.from_json(call.operation.shown["plan"])
-
-
-def look(*facts: tuple[str, RunState | None], limit: int = 8) -> dict[str, Any]:
-    """Return what is seen of runs."""
-    seen = {run_id: {"status": status, "error": None, "ended_at": given.LATER} for run_id, status in facts}
-    return {"kind": "look", "facts": seen, "limit": limit, "scoped": None}
 
 
 async def test_a_plan_from_its_start_to_its_end() -> None:
