@@ -12,6 +12,7 @@ from app.domain.inputs import Delivery
 from app.domain.records import Record
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
+from app.errors import StorageFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,14 @@ class RunEngine(Protocol):
         """Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`)."""
 
     async def wake(self, run_id: str) -> None:
-        """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes now."""
+        """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes and reads now.
+
+        Raises:
+            errors.StorageFault, errors.Conflict: it cannot be loaded now.
+        """
+
+    def obstacle(self, run_id: str) -> StorageFault | None:
+        """Return the fault of the data directory that a run waits out now, whether it is loaded or not."""
 
     def view(self, run_id: str) -> RunView | None:
         """Return a loaded run as it stands, None for one that is not loaded."""

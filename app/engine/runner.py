@@ -135,7 +135,7 @@ class Runner:
         self._projection.tell()
 
     def hurry(self) -> None:
-        """Try again now to write what waits for room."""
+        """Repeat now what could not be written or read."""
         self.durability.hurry()
 
     def stop(self) -> None:

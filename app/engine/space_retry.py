@@ -36,6 +36,12 @@ class RetryUntilSpace:
         self._hurried = LightEvent()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
+        self._unreadable: errors.Unreadable | None = None
+
+    @property
+    def obstacle(self) -> errors.StorageFault | None:
+        """Return the failed write or read of the data directory that the run waits out now."""
+        return self._unreadable if isinstance(self.fault, errors.WorkspaceFault) else self.fault or self._unreadable
 
     async def retry(self, fault: errors.StorageFault, write: Callable[[], Awaitable[T]]) -> T:
         """Heal and write again after a write that failed, for as long as it takes."""
@@ -44,11 +50,16 @@ class RetryUntilSpace:
 
     async def commit(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write, and after a failure heal and write again, for as long as it takes."""
-        while True:
-            try:
-                return await write()
-            except errors.StorageFault as fault:
-                await self.heal(fault)
+        try:
+            while True:
+                try:
+                    return await write()
+                except errors.StorageFault as fault:
+                    await self.heal(fault)
+        finally:
+            if self._unreadable is not None:
+                self._unreadable = None
+                self._changed()
 
     async def heal(self, fault: errors.StorageFault) -> None:
         """Wait until there is room again after a write that failed, or a while after a read that did.
@@ -96,7 +107,7 @@ class RetryUntilSpace:
         self._abandoned.give()
 
     def hurry(self) -> None:
-        """Try again now to write what waits for room."""
+        """Repeat now what could not be written or read."""
         self._hurried.give()
 
     def cancel(self) -> None:
@@ -107,9 +118,11 @@ class RetryUntilSpace:
         # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
         if not self._cancelled.is_given():
             self._log.wait_for(fault)
+            self._unreadable = fault
             self._changed()
             seconds = min(float(fault.detail.get("retry_after_seconds", 1)), _LONGEST_WAIT_SECONDS)
-            await self._wait(seconds, self._cancelled)
+            await self._wait(seconds, self._cancelled, self._hurried)
+            self._hurried.take_back()
         if self._cancelled.is_given():
             raise fault
 

@@ -135,6 +135,17 @@ class ActiveRuns:
             return dataclasses.replace(view, status=states.RunState.RUNNING)
         return view
 
+    def obstacle(self, run_id: str) -> errors.StorageFault | None:
+        """Return the fault of the data directory that a run waits out now, whether it is loaded or not."""
+        active_run = self.active_runs.get(run_id)
+        if active_run is None:
+            view = self.parked.get(run_id)
+            parked = view is not None and view.reason == errors.StorageFault.default_code
+            return errors.StorageFault("the run is parked until its folder can be written") if parked else None
+        if active_run.runner is not None:
+            return active_run.runner.durability.obstacle
+        return active_run.failure if isinstance(active_run.failure, errors.StorageFault) else None
+
     async def take_up(self, active_run: ActiveRun) -> stores.RunLog:
         """Load a run if it is not loaded, ahead of the queue, so that a command can be written.
 
@@ -259,6 +270,7 @@ class ActiveRuns:
                 # Its steps are open, and their results wait until the folder can be opened again.
                 active_run.task = None
                 active_run.opened.take_back()
+                self.changes.note(active_run.run_id)
                 self.reloads.begin(active_run.run_id)
                 return
             self._give_up(active_run.evicted)

@@ -51,10 +51,22 @@ class Deliveries:
         gates is kept however busy the others are.
         """
         for run_id in run_ids:
-            active_run = self._active.active_runs.get(run_id)
-            if active_run is not None and active_run.task is None and active_run.evicted is None:
-                with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
-                    await self._let_in(active_run)
+            with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+                await self.load(run_id)
+
+    async def load(self, run_id: str) -> None:
+        """Load a run that waits in the queue, or was evicted and could not be loaded.
+
+        Raises:
+            errors.ControlRoomError, errors.StorageFault: it cannot be loaded now.
+        """
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is not None and active_run.runner is None and active_run.evicted is not None:
+            if active_run.failure is not None:
+                self._active.wake(run_id)
+                await self._active.take_up(active_run)
+        elif active_run is not None and active_run.task is None:
+            await self._let_in(active_run)
 
     async def settled(self) -> None:
         """Wait until no run is being loaded for its inputs."""
@@ -75,9 +87,30 @@ class Deliveries:
             return await self._recorded(run_id, key, delivery)
         if active_run.task is None and active_run.evicted is None:
             await self._let_in(active_run)
-        else:
-            await self._active.changes.differs(run_id, number)
+            return None
+        await self._refuse_hindered(active_run, key)
+        await self._active.changes.differs(run_id, number)
         return None
+
+    async def _refuse_hindered(self, active_run: ActiveRun, key: str) -> None:
+        """Refuse to wait for a run that waits for the data directory; an evicted one is tried again first.
+
+        Raises:
+            errors.DiskFull, errors.Unreadable: it cannot be written or read now.
+        """
+        try:
+            # Another process that has the folder only delays a delivery.
+            if active_run.evicted is not None and isinstance(active_run.failure, errors.StorageFault):
+                await self.load(active_run.run_id)
+        except errors.Unreadable:
+            raise
+        except errors.StorageFault as fault:
+            raise _unwritable(key) from fault
+        obstacle = self._active.obstacle(active_run.run_id) if active_run.runner is not None else None
+        if isinstance(obstacle, errors.Unreadable):
+            raise obstacle
+        if obstacle is not None:
+            raise _unwritable(key) from obstacle
 
     async def _let_in(self, active_run: ActiveRun) -> None:
         await self._loading.carry_out(self._take_up(active_run), f"questions of {active_run.run_id}")
@@ -132,8 +165,8 @@ class Deliveries:
             return line
         elif self._register.is_refused(run_id, key, taken):
             raise errors.DiskFull("the delivery could not be written down", key=key)
-        elif active_run.runner.view().reason == errors.StorageFault.default_code:
-            raise errors.DiskFull("the delivery cannot be written down now", key=key)
+        if active_run is not None:
+            await self._refuse_hindered(active_run, key)
         await self._active.changes.differs(run_id, number)
         return None
 
@@ -165,6 +198,10 @@ def _is_repeated(line: records.Record, delivery: Answer | Delivery) -> bool:
 def _decided(delivery: Answer | Delivery, key: str) -> errors.Conflict:
     kind = delivery.of.kind
     return errors.Conflict(f"the {kind} {key!r} is decided", code=f"{kind}_decided", key=key)
+
+
+def _unwritable(key: str) -> errors.DiskFull:
+    return errors.DiskFull("the delivery cannot be written down now", key=key)
 
 
 def _stopping() -> errors.Unavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping
@@ -121,11 +122,17 @@ class Pool:
         active_run = self._active.active_runs.get(run_id)
         if active_run is not None and active_run.runner is not None:
             active_run.runner.hurry()
-        elif active_run is None and not self._active.stopping:
+            return
+        if active_run is None and not self._active.stopping:
             row = await self._store.summary(run_id)
             if run_id not in self._active.active_runs:
                 self._active.admit(row)
-        await self._deliveries.let_ask([run_id])
+        with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
+            await self._deliveries.load(run_id)
+
+    def obstacle(self, run_id: str) -> errors.StorageFault | None:
+        """Return the fault of the data directory that a run waits out now."""
+        return self._active.obstacle(run_id)
 
     async def cancel(self, run_id: str) -> states.RunState:
         """Ask for a run's end."""

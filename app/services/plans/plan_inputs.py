@@ -236,7 +236,7 @@ class PlanInputs:
             if session_id not in self._damaged:
                 _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
             self._damaged.add(session_id)
-        elif isinstance(error, errors.Conflict):
+        elif isinstance(error, errors.Conflict) and error.code != "run_busy":
             raise error
         else:
             _log.warning("the plan waits: %s", error.message, extra=facts)

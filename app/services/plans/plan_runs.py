@@ -12,6 +12,7 @@ from app import clock, errors
 from app.domain import inputs, plain, plans, runs, states
 from app.engine import run_engine, stores
 from app.flows import session_plan
+from app.services import aio
 
 _LONGEST = 50
 _DIGITS = 24
@@ -47,21 +48,48 @@ class PlanRuns:
         """
         await self._ensured(plan, adopted=True)
 
+    async def wake(self, session_id: str) -> None:
+        """Load the run of a plan that has not ended; a loaded one repeats failed writes and reads now.
+
+        Raises:
+            errors.StorageFault, errors.Conflict: it cannot be loaded now.
+        """
+        run_id, exists = await self._find(session_id)
+        if exists:
+            await self._engine.wake(run_id)
+
     async def renew(self, plan: plans.Plan) -> None:
         """Continue a plan in a further run from its file, because its run cannot continue."""
         run_id = self.run_id(plan.session_id)
         with contextlib.suppress(errors.WrongState):
             await self._engine.cancel(run_id)
-        await self._engine.ended(run_id)
+        if self._engine.obstacle(run_id) is None:
+            await aio.wait_first(self._engine.ended(run_id), self._hindered(run_id))
+        if (fault := self._engine.obstacle(run_id)) is not None:
+            raise fault
         await self.ensure(plan)
 
     async def ended(self, session_id: str) -> None:
         """Wait until the present run of a plan has ended."""
         await self._engine.ended(self.run_id(session_id))
 
+    def obstacle(self, session_id: str) -> errors.StorageFault | None:
+        """Return the fault of the data directory that the run of a plan waits out now."""
+        return self._engine.obstacle(self.run_id(session_id))
+
+    def is_away(self, session_id: str) -> bool:
+        """Tell whether the engine does not have the run of a plan: it was not loaded, or has ended."""
+        run_id = self.run_id(session_id)
+        return self._engine.view(run_id) is None and self._engine.standing(run_id) is None
+
     async def deliver(self, session_id: str, key: str, delivery: inputs.Delivery) -> None:
         """Deliver an input to the present run of a plan."""
         await self._engine.deliver(self.run_id(session_id), key, delivery)
+
+    async def _hindered(self, run_id: str) -> None:
+        number = self._engine.change_number(run_id)
+        while self._engine.obstacle(run_id) is None:
+            number = await self._engine.changed(run_id, number)
 
     async def _ensured(self, plan: plans.Plan, *, adopted: bool) -> None:
         async with self._locks.setdefault(plan.session_id, asyncio.Lock()):

@@ -8,10 +8,11 @@ import logging
 from typing import Any
 
 from app import clock, errors
-from app.domain import plans, runs, states
+from app.domain import plans, runs
 from app.engine import run_engine
 from app.services import aio
-from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, OpenPlan, PlanInputs, Waiting, longer
+from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, PlanInputs, longer
+from app.services.plans.plan_orders import Order, PlanOrders
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository
 from app.services.runs import RunStartedListeners
@@ -39,7 +40,9 @@ class Planner:
         self._plan_runs = plan_runs
         self.inputs = self._inputs = inputs
         """What the runs of plans are given."""
-        self._engine = engine
+        self.orders = PlanOrders(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
+        """What waits for plans on behalf of orders."""
+        self.check = self.orders.check
         self._started_listeners = started_listeners
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,92 +91,6 @@ class Planner:
     def let_begin(self, session_id: str) -> None:
         """Let tasks of a plan begin here, and its chief be asked."""
         self._inputs.begins.add(session_id)
-
-    def check(self, session_id: str | None = None) -> None:
-        """Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
-
-        Raises:
-            errors.Unavailable: `planner_broken`; the log tells more.
-        """
-        broken = self._inputs.broken if session_id is None else self._inputs.broken.keys() & {session_id, ""}
-        if broken:
-            names = ", ".join(sorted(name or "all plans" for name in broken))
-            raise errors.Unavailable(f"the planner broke over {names}; see the log", code="planner_broken")
-
-    async def opened(self, session_id: str) -> OpenPlan:
-        """Return a plan that takes its next input, as its file has it now.
-
-        Raises:
-            errors.NotFound, errors.Conflict: there is no such plan, or its file cannot be read.
-            errors.NoRoom: it cannot be written now.
-            errors.Unavailable: `planner_broken`.
-        """
-        self._inputs.begins.add(session_id)
-        self._inputs.broken.pop(session_id, None)
-        while True:
-            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
-            kept = await self._repository.get(session_id)
-            known = waiting.open if waiting is not None else None
-            if known is not None and known.plan == kept:
-                return known
-            if waiting is None:
-                await self._plan_runs.ensure(kept)
-            else:
-                self._refuse(session_id, waiting)
-                waiting.open = None
-                waiting.bell.set()
-            await self._news(session_id, news)
-
-    async def shown(self, session_id: str) -> OpenPlan:
-        """Return a plan once its run has written its file; as `opened`, of a plan that has just been made."""
-        while True:
-            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
-            if waiting is not None and waiting.open is not None:
-                return waiting.open
-            if waiting is not None:
-                self._refuse(session_id, waiting)
-            await self._news(session_id, news)
-
-    async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
-        """Return the plan that comes of an input, as its file has it then.
-
-        Raises:
-            errors.NotFound, errors.Conflict, errors.NoRoom, errors.Unavailable: as `opened`.
-        """
-        while not following.done():
-            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
-            if waiting is not None and waiting.key != opened.key and waiting.open is None:
-                await self._repository.get(session_id)
-                self._refuse(session_id, waiting)
-            if not following.done():
-                await self._news(session_id, news)
-        return following.result()
-
-    def _refuse(self, session_id: str, waiting: Waiting) -> None:
-        self.check(session_id)
-        if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
-            raise errors.DiskFull(f"it cannot be written down now: {waiting.fault.message}")
-
-    async def _news(self, session_id: str, news: asyncio.Event) -> None:
-        run_id = self._plan_runs.run_id(session_id)
-        if self._lacks_space(run_id):
-            number = self._engine.change_number(run_id)
-            await self._engine.wake(run_id)
-            await aio.wait_first(self._engine.changed(run_id, number), self._inputs.stopped.wait())
-            if self._lacks_space(run_id):
-                raise errors.DiskFull("it cannot be written down now")
-            return
-        number, view = self._engine.change_number(run_id), self._engine.view(run_id)
-        if view is not None and view.status is states.RunState.PAUSED:
-            await self._plan_runs.renew(await self._repository.get(session_id))
-            return
-        await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
-        if self._inputs.stopped.is_set():
-            raise errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
-
-    def _lacks_space(self, run_id: str) -> bool:
-        view = self._engine.view(run_id)
-        return view is not None and view.reason == errors.StorageFault.default_code
 
     def _wake(self, session_id: str, *, begins: bool) -> None:
         if not self._works:
@@ -249,8 +166,9 @@ class Planner:
 
     async def _until_waiting(self, session_id: str) -> None:
         # A run that an older version began may have to be made anew first.
+        order = Order(session_id)
         while self._works and session_id not in self._inputs.waiting:
-            await self._news(session_id, self._repository.news(session_id))
+            await self.orders.news(order, self._repository.news(session_id))
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:

@@ -264,16 +264,16 @@ class Plans:
         self._planner.let_begin(session_id)
         await self._plan_runs.make(plan)
         while True:
-            opened = await self._planner.shown(session_id)
+            opened = await self._planner.orders.shown(session_id)
             if not opened.plan.awaits_chief or opened.plan.chief_run_id is not None:
                 return opened.plan
-            await self._planner.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+            await self._planner.orders.after(session_id, opened, self._planner.inputs.following(session_id, opened))
 
     async def _removed(self, session_id: str, revision: int | None) -> None:
         await self._repository.get(session_id)
         while True:
             try:
-                opened = await self._planner.opened(session_id)
+                opened = await self._planner.orders.opened(session_id)
             except errors.NotFound:
                 if await self._repository.was_removed(session_id):
                     # By an order that an earlier process took and could not carry out.
@@ -282,9 +282,9 @@ class Plans:
             rules.expect(opened.plan, revision)
             transitions.expect_rest(await self._settler.settled(opened.plan))
             if await self._delivered(session_id, opened, {"kind": "delete"}):
-                await self._plan_runs.ended(session_id)
+                await self._planner.orders.ended(session_id)
                 return
-            await self._planner.after(session_id, opened, self._planner.inputs.following(session_id, opened))
+            await self._planner.orders.after(session_id, opened, self._planner.inputs.following(session_id, opened))
 
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         with faults.as_errors():
@@ -293,7 +293,7 @@ class Plans:
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
         while True:
-            opened = await self._planner.opened(session_id)
+            opened = await self._planner.orders.opened(session_id)
             rules.expect(opened.plan, revision)
             made = change(await self._settler.settled(opened.plan), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
@@ -302,7 +302,7 @@ class Plans:
                 return renewed
             following = self._planner.inputs.following(session_id, opened)
             delivered = await self._delivered(session_id, opened, {"kind": "change", "plan": renewed.to_json()})
-            plan = await self._planner.after(session_id, opened, following)
+            plan = await self._planner.orders.after(session_id, opened, following)
             if delivered:
                 return plan
 

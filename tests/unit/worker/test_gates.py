@@ -9,6 +9,7 @@ import pytest
 
 from app import clock, errors
 from app.domain import gates, records, states
+from app.engine import stores
 from app.storage import memory_store
 from tests.unit.worker import failing, pools, toys
 
@@ -163,6 +164,7 @@ async def test_gates_of_parallel_branches_are_asked_together() -> None:
 
 
 APPROVE = gates.Answer(decision="approve")
+DENY = gates.Answer(decision="deny")
 
 
 async def test_whoever_comes_second_hears_of_the_first() -> None:
@@ -289,14 +291,38 @@ async def test_an_answer_that_cannot_be_written_is_told() -> None:
     await bench.open()
     run_id = await asked(bench, *ASKING)
     disk.full = True
-    with pytest.raises(errors.DiskFull):
-        await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE))
+    for answer in (APPROVE, DENY):
+        with pytest.raises(errors.DiskFull):
+            await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     disk.full = False
     await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
 
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
 
     await bench.close()
+
+
+async def test_an_answer_to_an_evicted_run_that_cannot_be_opened_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is refused while the folder cannot be opened, and the first one counts as soon as it can be."""
+    bench = await Bench(kept_loaded=0).open()
+    run_id = await asked(bench, *ASKING)
+    await bench.evicted(run_id)
+    with monkeypatch.context() as failing_disk:
+        failing_disk.setattr(bench.store, "open", refuse_to_open)
+        for answer in (APPROVE, DENY):
+            with pytest.raises(errors.DiskFull):
+                await pools.soon(bench.pool.deliver(run_id, "ask", answer))
+    with pytest.raises(errors.Conflict, match="is decided"):
+        await pools.soon(bench.pool.deliver(run_id, "ask", DENY))
+
+    assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
+
+    await bench.close()
+
+
+async def refuse_to_open(run_id: str) -> stores.RunLog:
+    """Fail as a disk does that takes no lock file."""
+    raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
 async def test_what_happens_at_a_gate_is_told() -> None:

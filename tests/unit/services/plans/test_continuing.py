@@ -59,9 +59,18 @@ async def test_a_crash_while_it_continues(
     harness = await Harness(place).open()
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
-    await harness.application.plans.start(session_id)
-    await harness.rested(session_id)
-    await harness.crash()
+    # The task begins in the second run, so the first one's ending is the next, and then the second one's making.
+    left = harness.crash_when(point, 1)
+    starting = harness.start_soon(session_id)
+    await harness.bury(left)
+    await plan_harness.over(starting)
+    await harness.store.start()
+
+    assert (await lines(harness, session_id))[-1] == "input#4"
+    with pytest.raises(errors.NotFound):
+        await harness.store.summary(f"{session_id}-2")
+
+    await harness.store.close()
     await harness.restart()
 
     assert (await harness.rested(session_id)).status is plans.PlanState.DONE

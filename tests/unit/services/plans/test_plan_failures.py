@@ -9,6 +9,7 @@ import pytest
 
 from app import clock, errors
 from app.domain import plans
+from app.engine import stores
 from app.flows.session_plan import rules
 from app.services.plans import plan_inputs, requests
 from app.storage import memory_store
@@ -64,6 +65,48 @@ async def test_a_change_that_cannot_be_written_changes_nothing(harness: plan_har
     await harness.application.plans.approve(session_id)
 
     assert (await harness.show(session_id)).revision == before.revision + 1
+
+
+async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
+    harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion whose file cannot be removed is answered while the disk fails; repeated, it is carried out at once."""
+    session_id = await harness.create(task("sweep room 1"))
+    with monkeypatch.context() as failing_disk:
+        failing_disk.setattr(harness.application.plans._repository, "remove", refuse)
+        for _ in range(2):
+            with pytest.raises(errors.DiskFull):
+                await pools.soon(harness.application.plans.delete(session_id))
+    await pools.soon(harness.application.plans.delete(session_id))
+
+    with pytest.raises(errors.NotFound):
+        await harness.show(session_id)
+
+
+async def refuse(session_id: str) -> None:
+    """Fail as a broken disk does."""
+    raise errors.StorageFault(f"the plan {session_id} cannot be removed")
+
+
+async def test_a_plan_whose_run_cannot_be_loaded_refuses_orders(
+    harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orders to a plan whose run's folder cannot be opened are answered, and taken as soon as it can be."""
+    session_id = await harness.create(task("sweep room 1"))
+    await harness.crash()
+    await harness.restart()
+    with monkeypatch.context() as failing_disk:
+        failing_disk.setattr(harness.store, "open", refuse_to_open)
+        for _ in range(2):
+            with pytest.raises(errors.DiskFull):
+                await pools.soon(harness.application.plans.approve(session_id))
+
+    assert (await pools.soon(harness.application.plans.approve(session_id))).status is plans.PlanState.APPROVED
+
+
+async def refuse_to_open(run_id: str) -> stores.RunLog:
+    """Fail as a disk does that takes no lock file."""
+    raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
 async def test_a_plan_goes_on_when_there_is_room_again(harness: plan_harness.Harness) -> None:

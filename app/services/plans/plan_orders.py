@@ -1,0 +1,178 @@
+"""Orders to plans: what they wait for, and how they are refused while the data directory fails."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import NoReturn
+
+from app import errors
+from app.domain import plans, states
+from app.engine import run_engine
+from app.services import aio
+from app.services.plans.plan_inputs import OpenPlan, PlanInputs, Waiting
+from app.services.plans.plan_runs import PlanRuns
+from app.services.plans.repository import PlanRepository
+
+_MOST_LOADS = 10
+
+
+@dataclass(slots=True)
+class Order:
+    """What an order has had tried again, so that it waits for nothing that fails again."""
+
+    session_id: str
+    """The plan."""
+    tried_again: Waiting | None = None
+    """Wait for an input whose fault was tried again."""
+    hurried: bool = False
+    """Whether the run has repeated what failed."""
+    taken_up: int = 0
+    """How often the run was loaded."""
+
+
+class PlanOrders:
+    """Wait for plans on behalf of orders."""
+
+    def __init__(
+        self, *, repository: PlanRepository, plan_runs: PlanRuns, inputs: PlanInputs, engine: run_engine.RunEngine
+    ) -> None:
+        self._repository = repository
+        self._plan_runs = plan_runs
+        self._inputs = inputs
+        self._engine = engine
+
+    def check(self, session_id: str | None = None) -> None:
+        """Refuse to go on as if nothing had happened when the work on a plan, or on any, has broken down.
+
+        Raises:
+            errors.Unavailable: `planner_broken`; the log tells more.
+        """
+        broken = self._inputs.broken if session_id is None else self._inputs.broken.keys() & {session_id, ""}
+        if broken:
+            names = ", ".join(sorted(name or "all plans" for name in broken))
+            raise errors.Unavailable(f"the planner broke over {names}; see the log", code="planner_broken")
+
+    async def opened(self, session_id: str) -> OpenPlan:
+        """Return a plan that takes its next input, as its file has it now.
+
+        Raises:
+            errors.NotFound, errors.Conflict: there is no such plan, or its file cannot be read.
+            errors.NoRoom: it cannot be written now.
+            errors.Unavailable: `planner_broken`.
+        """
+        self._inputs.begins.add(session_id)
+        self._inputs.broken.pop(session_id, None)
+        order = Order(session_id)
+        while True:
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            kept = await self._repository.get(session_id)
+            known = waiting.open if waiting is not None else None
+            if known is not None and known.plan == kept:
+                return known
+            if waiting is None:
+                await self._plan_runs.ensure(kept)
+            else:
+                self._refuse(order, waiting)
+                waiting.open = None
+                waiting.bell.set()
+            await self.news(order, news)
+
+    async def shown(self, session_id: str) -> OpenPlan:
+        """Return a plan once its run has written its file; as `opened`, of a plan that has just been made."""
+        order = Order(session_id)
+        while True:
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            if waiting is not None and waiting.open is not None:
+                return waiting.open
+            if waiting is not None:
+                self._refuse(order, waiting)
+            await self.news(order, news)
+
+    async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
+        """Return the plan that comes of an input, as its file has it then.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.NoRoom, errors.Unavailable: as `opened`.
+        """
+        order = Order(session_id)
+        while not following.done():
+            news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+            if waiting is not None and waiting.key != opened.key and waiting.open is None:
+                await self._repository.get(session_id)
+                self._refuse(order, waiting)
+            if not following.done():
+                await self.news(order, news)
+        return following.result()
+
+    async def ended(self, session_id: str) -> None:
+        """Wait until the run of a plan that is deleted has ended.
+
+        Raises:
+            errors.NoRoom, errors.StorageFault, errors.Unavailable: it cannot be removed now.
+        """
+        order, ended = Order(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
+        try:
+            while not ended.done():
+                news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
+                if waiting is not None:
+                    self._refuse(order, waiting)
+                run_id = self._plan_runs.run_id(session_id)
+                number = self._engine.change_number(run_id)
+                if not await self._tried_again(order) and self._plan_runs.is_away(session_id):
+                    await self._plan_runs.wake(session_id)
+                await aio.wait_first(asyncio.wait([ended]), news.wait(), self._engine.changed(run_id, number))
+            ended.result()
+        finally:
+            ended.cancel()
+
+    def _refuse(self, order: Order, waiting: Waiting) -> None:
+        """Refuse an order whose plan's file cannot be read or written; a fault of before is tried again first."""
+        self.check(order.session_id)
+        if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
+            if order.tried_again is waiting:
+                _raise_hindered(waiting.fault)
+            waiting.fault = None
+            waiting.bell.set()
+        order.tried_again = waiting
+
+    async def news(self, order: Order, news: asyncio.Event) -> None:
+        """Wait until there may be something new of a plan; a run that the engine lacks is loaded first."""
+        session_id, run_id = order.session_id, self._plan_runs.run_id(order.session_id)
+        number, view = self._engine.change_number(run_id), self._engine.view(run_id)
+        if not await self._tried_again(order):
+            if view is not None and view.status is states.RunState.PAUSED:
+                await self._plan_runs.renew(await self._repository.get(session_id))
+                return
+            if self._plan_runs.is_away(session_id) and not self._inputs.stopped.is_set():
+                # It could not be loaded, or has ended and is to be continued.
+                await self._take_up(order)
+                return
+        await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
+        if self._inputs.stopped.is_set():
+            raise errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
+
+    async def _tried_again(self, order: Order) -> bool:
+        """Let a run that waits for the data directory repeat what failed, once for an order."""
+        fault = self._plan_runs.obstacle(order.session_id)
+        if fault is None:
+            return False
+        if order.hurried:
+            _raise_hindered(fault)
+        order.hurried = True
+        await self._plan_runs.wake(order.session_id)
+        return True
+
+    async def _take_up(self, order: Order) -> None:
+        order.taken_up += 1
+        if order.taken_up > _MOST_LOADS:
+            told = f"the run of the plan {order.session_id} cannot be loaded; see the log"
+            raise errors.Unavailable(told, code="planner_broken")
+        plan = await self._repository.find(order.session_id)
+        await (self._plan_runs.wake(order.session_id) if plan is None else self._plan_runs.ensure(plan))
+
+
+def _raise_hindered(fault: errors.ControlRoomError | errors.Fault) -> NoReturn:
+    if isinstance(fault, errors.Unreadable):
+        raise fault
+    raise errors.DiskFull(f"it cannot be written down now: {fault.message}")
