@@ -54,6 +54,23 @@ class Deliveries:
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
                 await self.load(run_id)
 
+    async def wake(self, run_id: str) -> None:
+        """Load an unfinished run that only waits, without capacity; a loaded one repeats at once what failed.
+
+        Raises:
+            errors.ControlRoomError, errors.StorageFault: it cannot be loaded now.
+        """
+        active_run = self._active.active_runs.get(run_id)
+        if active_run is not None and active_run.runner is not None:
+            active_run.runner.hurry()
+            return
+        if active_run is None and not self._active.stopping:
+            row = await self._store.summary(run_id)
+            if run_id not in self._active.active_runs:
+                self._active.admit(row)
+        with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
+            await self.load(run_id)
+
     async def load(self, run_id: str) -> None:
         """Load a run that waits in the queue, or was evicted and could not be loaded.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping
@@ -119,16 +118,7 @@ class Pool:
 
     async def wake(self, run_id: str) -> None:
         """Load an unfinished run that only waits, without capacity, if it is not loaded."""
-        active_run = self._active.active_runs.get(run_id)
-        if active_run is not None and active_run.runner is not None:
-            active_run.runner.hurry()
-            return
-        if active_run is None and not self._active.stopping:
-            row = await self._store.summary(run_id)
-            if run_id not in self._active.active_runs:
-                self._active.admit(row)
-        with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
-            await self._deliveries.load(run_id)
+        await self._deliveries.wake(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return the fault of the data directory that a run waits out now."""
