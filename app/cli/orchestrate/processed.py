@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from app import errors
 from app.cli.orchestrate import places
-from app.tools import reserved
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place
     from app.cli.orchestrate.workflows import Workflow
+    from app.tools import reserved
 
 ARCHIVE = "processed.zip"
 """Name of the archive in the run's folder."""
@@ -109,6 +109,8 @@ def of(workflow: Workflow, place: Place) -> Processed:
     if not folder.is_relative_to(place.workspace):
         raise _refused(named, f"leads out of the workspace, to {folder}")
     data = place.data.resolve()
+    from app.tools import reserved
+
     root = reserved.Root(path=folder, base=place.workspace, reserved=reserved.Reserved(folders=(data,)))
     if data.is_relative_to(folder) or root.is_reserved():
         raise _refused(named, "is where the runs lie, or another reserved folder")
