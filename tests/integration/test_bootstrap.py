@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,14 @@ async def test_every_operation_has_its_performer(project: programs.Project):
     async with bootstrap.build(chosen(project), SERVE) as application:
         performers = {*application.engine._active._loader._equipment.performers}
 
-    ours = [kind for kind in operations.Operation.__subclasses__() if kind.__module__.startswith("app.")]
-    assert {kind.kind for kind in ours} == performers
+    assert {kind.kind for kind in _operations(operations.Operation)} == performers
+
+
+def _operations(kind: type[operations.Operation]) -> Iterator[type[operations.Operation]]:
+    for below in kind.__subclasses__():
+        if below.__module__.startswith("app."):
+            yield below
+        yield from _operations(below)
 
 
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):

@@ -132,8 +132,8 @@ def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFix
     capsys.readouterr()
     told = dict[str, str]()
     for command in (["run", "quick"], ["recipes", "list"], ["plan", "create", "sweep"], ["config", "check"]):
-        # Whoever only looks at a project without data writes nothing.
-        looks_only = command[0] == "recipes" and not used
+        # A command that only reads writes nothing.
+        looks_only = command[0] == "recipes"
         assert root.execute([*command, *place]) == (0 if looks_only else 5)
         said = "".join(capsys.readouterr())
         told |= {} if looks_only else {command[0]: said}

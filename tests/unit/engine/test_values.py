@@ -233,7 +233,8 @@ def test_another_try_by_exit_code(policy, error, again):
 def test_whatever_acts_is_noted_durably_before_it_begins():
     """Of any other operation a power cut may take the first try: its repetition changes nothing that it has not made.
 
-    Issues have ids that are derived from their run, and a child run has its parent's key.
+    Issues have ids that are derived from their run; child runs, and those of a plan's tasks and chief, have their
+    parent's key.
     """
     unsynced = {
         kind.__name__
@@ -246,6 +247,7 @@ def test_whatever_acts_is_noted_durably_before_it_begins():
     assert unsynced == {
         "ToolCall", "Check", "CheckEvidence", "FindFiles", "ReadFiles", "WaitForFiles", "Timer", "Gate", "Input",
         "Refusal", "Skip", "ChildRun", "OpenIssue", "CloseFindings", "CloseFailedChecks",
+        "StartTask", "AskChief", "TakeTasks",
     }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
 
     assert len(found["faults"]) == 1
     assert found["faults"][0]["file"].endswith("steps.jsonl")
-    assert found["rooms"] == [False, True]
+    assert found["free"] == [False, True]
     assert found["ok"]
     assert found["steps"] == ALL
 
@@ -62,7 +62,7 @@ def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, err
     found = traced(tmp_path, f"runs/{store_harness.RUN}/steps.jsonl", call, error, "plain")
 
     assert [fault["errno"] for fault in found["faults"]] == [error]
-    assert found["rooms"] == [False, True]
+    assert found["free"] == [False, True]
     assert found["ok"]
     assert found["steps"] == ALL
 
@@ -74,7 +74,7 @@ def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, erro
     found = traced(tmp_path, "commits/1.log", call, error, "shared")
 
     assert found["faults"] == []
-    assert found["rooms"] == [True]
+    assert found["free"] == [True]
     assert found["ok"]
     assert found["steps"] == ALL
 
@@ -109,7 +109,7 @@ async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
     found = await refusals.refused(small_disk / "d", fill, ballast.unlink)
 
     assert [fault["errno"] for fault in found["faults"]] == ["ENOSPC"]
-    assert found["rooms"] == [False, True]
+    assert found["free"] == [False, True]
     assert found["ok"]
     assert found["steps"] == ALL
 
