@@ -51,7 +51,7 @@ def refused_at_the_deepest(made: list[dict[str, Any]]) -> None:
     """Hold that every call but the last one started a run, and that the last one was told why not."""
     assert [call["CONTROL_ROOM_DEPTH"] for call in made] == [str(depth) for depth in range(DEEPEST + 1)]
     assert [call["code"] for call in made] == [0] * DEEPEST + [2], made
-    assert f"{DEEPEST + 1} deep" in made[-1]["said"]
+    assert f"would be at depth {DEEPEST + 1}" in made[-1]["said"]
     assert "Traceback" not in made[-1]["said"]
 
 
