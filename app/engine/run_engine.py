@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app import errors
 from app.domain import plain
 from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
 from app.domain.records import Record
 from app.domain.states import RunState
 from app.domain.views import OpenStep, RunView
-from app.errors import StorageFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class RunEngine(Protocol):
             errors.StorageFault, errors.Conflict: it cannot be loaded now.
         """
 
-    def obstacle(self, run_id: str) -> StorageFault | None:
+    def obstacle(self, run_id: str) -> errors.StorageFault | None:
         """Return the fault of the data directory that a run waits out now, whether it is loaded or not."""
 
     def view(self, run_id: str) -> RunView | None:
