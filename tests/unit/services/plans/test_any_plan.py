@@ -354,6 +354,9 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             promised = self.last
             left, self.harness.watch.versions = self.harness.watch.left, []
             self.runner.run(self.harness.crash(left))
+            # What was journalled before the crash comes into the file as soon as the plan's run has been replayed.
+            if promised:
+                self.runner.run(self.harness.application.plans._planner.orders.shown(self.session_id))
             at_rest = self.runner.run(self.harness.until(self._rests))
             assert promised == {} or self.runner.run(self.shown())["revision"] >= promised["revision"]
             self.last = {}
@@ -567,7 +570,7 @@ def _check_shape(plan: Json) -> None:
 
 def test_the_promises_of_a_plan_hold() -> None:
     """No task is begun before its dependencies unless it is forced, none twice; no plan stalls, each can be ended."""
-    stateful.run_state_machine_as_test(AnyPlan, settings=hypothesis.settings(_tried(5), derandomize=True))
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(12))
 
 
 @pytest.mark.slow
