@@ -59,7 +59,8 @@ def messages() -> Iterator[str]:
 
 def helps(here: click.Command, context: click.Context | None = None) -> Iterator[str]:
     """Return the help of a command and of all below it."""
-    inner = click.Context(here, parent=context, info_name=here.name)
+    # A command keeps the help option that it first makes: one without the settings would lack `-h` for ever.
+    inner = click.Context(here, parent=context, info_name=here.name, **here.context_settings)
     yield here.get_help(inner)
     for below in here.commands.values() if isinstance(here, click.Group) else ():
         yield from helps(below, inner)

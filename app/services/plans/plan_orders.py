@@ -98,7 +98,10 @@ class PlanOrders:
         order = Order(session_id)
         while not following.done():
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
-            if waiting is not None and waiting.key != opened.key and waiting.open is None:
+            if waiting is not None and waiting.key != opened.key:
+                if waiting.open is not None:
+                    # Another input was taken before `following` was asked for: nothing will set it.
+                    return waiting.open.plan
                 await self._repository.get(session_id)
                 self._refuse(order, waiting)
             if not following.done():

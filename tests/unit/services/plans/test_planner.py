@@ -37,6 +37,17 @@ async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) 
     assert await harness.issues() == []
 
 
+async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_harness.Harness) -> None:
+    """An order finds its input taken and the plan at rest at the next one: it does not wait for what has happened."""
+    session_id = await harness.create(task("sweep room 1"))
+    planner = harness.application.plans._planner  # noqa: SLF001
+    opened = await planner.orders.opened(session_id)
+    approved = await harness.application.plans.approve(session_id)
+    overtaken = planner.orders.after(session_id, opened, planner.inputs.following(session_id, opened))
+
+    assert await plan_harness.soon(overtaken) == approved
+
+
 async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) -> None:
     """A draft and an approved plan begin nothing; a start of one that runs changes nothing."""
     session_id = await harness.create(task("sweep room 1"))
