@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from app import clock
@@ -65,7 +65,7 @@ class RunProjection:
         fault = self.durability.fault if self.durability else None
         return views.RunView(
             start=self._start,
-            status=RunState.PAUSED if fault else self.status,
+            status=RunState.PAUSED if fault else self._shown_status(),
             reason=fault.code if fault else self._why(),
             board=self._context.board(),
             records=self.records,
@@ -107,7 +107,7 @@ class RunProjection:
 
     async def show_waiting(self) -> None:
         """Show the run as waiting while its open steps only wait and one of them awaits an input."""
-        inputs = [key for key, step in self.steps.items() if isinstance(step.ask.operation, Input)]
+        inputs = list(self._awaited())
         # A reader who sees that the run waits may ask at once for what.
         waits = bool(inputs) and all(step.idle and step.begun for step in self.steps.values())
         if waits and self.status is RunState.RUNNING:
@@ -141,6 +141,15 @@ class RunProjection:
         if not isinstance(self._updated_at, str):
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
+
+    def _shown_status(self) -> RunState:
+        # The answer of the last open input is shown before the run has moved on.
+        if self.status is RunState.WAITING and not any(self._awaited()):
+            return RunState.RUNNING
+        return self.status
+
+    def _awaited(self) -> Iterator[str]:
+        return (key for key, step in self.steps.items() if isinstance(step.ask.operation, Input))
 
     def _why(self) -> str | None:
         decided = self._log.loaded.decisions

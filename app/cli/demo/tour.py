@@ -70,9 +70,9 @@ class Tour:
         shown: set[tuple[str, str]] = set()
         run = self._watch(run_id, shown)
         while run["status"] == "waiting":
-            gate = self._service.get(f"/api/gates?run_id={run_id}")[0]
-            decision = _decided(gate["prompt"], gate["options"])
-            self._service.post(f"/api/gates/{gate['gate_id']}", {"decision": decision})
+            for gate in self._service.get(f"/api/gates?run_id={run_id}"):
+                decision = _decided(gate["prompt"], gate["options"])
+                self._service.post(f"/api/gates/{gate['gate_id']}", {"decision": decision})
             run = self._watch(run_id, shown)
         denied = (run["error"] or {}).get("code") == "approval_denied"
         terminal.say(f"   run {run_id} is {run['status']}{', because you denied it' if denied else ''}")

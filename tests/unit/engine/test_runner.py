@@ -403,6 +403,27 @@ async def test_waiting_gives_the_slot_back():
     assert bench.slots.story == ["enter", "leave", "enter"]
 
 
+async def test_a_run_waits_only_while_an_input_is_open():
+    """Whenever a change of the run is announced, one that is shown as waiting has something to wait for."""
+    seen = []
+
+    async def drive(ctx):
+        await ctx.gate("ask", operations.Gate(prompt="go on?"))
+        await ctx.gate("again", operations.Gate(prompt="sure?"))
+
+    bench = logs.Bench(drive)
+    holds = [bench.performers.hold("ask"), bench.performers.hold("again")]
+    runner = bench.runner()
+    runner._projection._changed = lambda: seen.append(runner.view())  # noqa: SLF001
+    running = asyncio.create_task(runner.run())
+    for key, hold in zip(("ask", "again"), holds, strict=True):
+        await _until(lambda key=key: seen and seen[-1].status is RunState.WAITING and seen[-1].open[0].key == key)
+        hold.set()
+    await running
+
+    assert all(view.open for view in seen if view.status is RunState.WAITING)
+
+
 async def test_a_gate_keeps_its_due_time_through_a_restart():
     """Waiting goes on as the same try, with the same end, and needs no second line."""
     due = []
