@@ -33,7 +33,7 @@ class Sample(shapes.Shape):
 @pytest.fixture(autouse=True)
 def _declared_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the sample out of the document that other tests compare."""
-    monkeypatch.setattr(schemas, "_declared", dict(schemas._declared))  # noqa: SLF001
+    monkeypatch.setattr(schemas, "_declared", dict(schemas._declared))
 
 
 def published(shape: Any) -> dict[str, Any]:

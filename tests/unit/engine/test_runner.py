@@ -414,7 +414,7 @@ async def test_a_run_waits_only_while_an_input_is_open():
     bench = logs.Bench(drive)
     holds = [bench.performers.hold("ask"), bench.performers.hold("again")]
     runner = bench.runner()
-    runner._projection._changed = lambda: seen.append(runner.view())  # noqa: SLF001
+    runner._projection._changed = lambda: seen.append(runner.view())
     running = asyncio.create_task(runner.run())
     for key, hold in zip(("ask", "again"), holds, strict=True):
         await _until(lambda key=key: seen and seen[-1].status is RunState.WAITING and seen[-1].open[0].key == key)

@@ -40,7 +40,7 @@ async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) 
 async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_harness.Harness) -> None:
     """An order finds its input taken and the plan at rest at the next one: it does not wait for what has happened."""
     session_id = await harness.create(task("sweep room 1"))
-    planner = harness.application.plans._planner  # noqa: SLF001
+    planner = harness.application.plans._planner
     opened = await planner.orders.opened(session_id)
     approved = await harness.application.plans.approve(session_id)
     overtaken = planner.orders.after(session_id, opened, planner.inputs.following(session_id, opened))
