@@ -17,11 +17,7 @@ class Supervisor(Protocol):
     """Whoever runs programs."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
-        """Run a program to its end; a cancellation ends it first, with everything it has started.
-
-        Raises:
-            commands.NotStarted, commands.LauncherLost: it could not be run.
-        """
+        """Run a program to its end; a cancellation ends it first, with everything it has started."""
 
 
 def _no_other(name: str) -> ports.AgentBackend:

@@ -71,11 +71,7 @@ class Backends:
         return [(name, lack) for name, lack in found if lack is not None]
 
     def lack(self, name: str, *, continues: bool = False) -> str | None:
-        """Return what keeps a backend from working here, None where nothing does; nothing is started.
-
-        Args:
-            continues: Whether it must continue a conversation.
-        """
+        """Return what keeps a backend from working here, None where nothing does; nothing is started."""
         config = self._configs.get(name)
         if config is None:
             return f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}."
@@ -103,11 +99,7 @@ class Backends:
 
 
 def type_of(name: str) -> BackendType:
-    """Return a type of backends.
-
-    Raises:
-        errors.ConfigurationError: there is none of that name; the nearest is told.
-    """
+    """Return a type of backends."""
     try:
         return TYPES[name]
     except KeyError:
@@ -125,12 +117,7 @@ def key_variables() -> frozenset[str]:
 
 
 def withheld_from(program: str, variables: Iterable[str]) -> frozenset[str]:
-    """Return those of the variables that a command does not get: keys of backends, but for those of its own program.
-
-    Args:
-        program: Its program as the command names it.
-        variables: Names of variables that hold keys.
-    """
+    """Return those of the variables that a command does not get: keys of backends, but for those of its own program."""
     own = [known for known in catalogue.PROGRAMS.values() if program in known.commands]
     return frozenset(variables).difference(*(known.keys for known in own))
 

@@ -26,7 +26,6 @@ def counted(reply: ports.AgentReply, sums: records.Usage | None, before: records
     """Return a reply with what its turn took.
 
     Args:
-        reply: With what was told of the turn itself.
         sums: What was told of the whole conversation; None: nothing.
         before: The same, as far as journals account for it; None: unknown.
     """

@@ -85,11 +85,7 @@ _LEAST_CHARACTERS = 100
 
 
 def find(reply: str, requested: Asked, *, cut_off: bool = False) -> Degenerate | None:
-    """Return what makes a reply degenerate; None for a sound one.
-
-    Args:
-        cut_off: Whether it reached its longest.
-    """
+    """Return what makes a reply degenerate; None for a sound one."""
     echoed = _echoed(reply, requested)
     if echoed is not None:
         return Degenerate(message=f"The reply only echoes {echoed}.", facts={"echoes": echoed})
@@ -127,12 +123,7 @@ def _spoken(text: str) -> list[str]:
 
 
 def _echoes(reply_text: Sequence[str], reported: Sequence[str], *, is_own: bool) -> bool:
-    """Return whether words only echo others.
-
-    Args:
-        is_own: Whether these are instructions alone, of which a part is an echo as well; within a whole prompt stand
-            texts that may have to be given back.
-    """
+    """Return whether words only echo others."""
     least = _OPENING_WORDS + 1 if is_own else len(reported)
     if len(reported) <= _OPENING_WORDS or len(reply_text) < least:
         return False

@@ -23,11 +23,7 @@ _TYPES = {
 
 
 def read(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        errors.InputRefused: it is no file, cannot be read, or is too large.
-    """
+    """Return the content of a file."""
     try:
         if path.exists() and not path.is_file():
             raise _refused("unreadable", "is no regular file")
@@ -41,20 +37,12 @@ def read(path: Path, max_bytes: int) -> bytes:
 
 
 def parse(content: bytes) -> plain.Json:
-    """Return the JSON that a file holds.
-
-    Raises:
-        errors.InputRefused: it is not JSON, or repeats a name; every flaw is told.
-    """
+    """Return the JSON that a file holds."""
     return json_text.read(_decoded(content), exact=True)
 
 
 def parse_line(content: bytes, line: int) -> plain.Json:
-    """Return the JSON in a line of a file, whatever characters its texts hold.
-
-    Raises:
-        errors.InputRefused: it is not JSON.
-    """
+    """Return the JSON in a line of a file, whatever characters its texts hold."""
     text = _decoded(content, line)
     try:
         return json.loads(text, parse_constant=_refuse)

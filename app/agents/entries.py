@@ -76,14 +76,7 @@ class Entry:
 
 
 def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
-    """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line.
-
-    Args:
-        recorded: Whether a last line without its newline is passed over, as a crash may have left it.
-
-    Raises:
-        errors.InputRefused: with every flaw found.
-    """
+    """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line."""
     content = documents.read(path, MAX_BYTES)
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")

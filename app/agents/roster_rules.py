@@ -178,13 +178,7 @@ def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
 def sense_flaws(
     document: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> list[errors.Flaw]:
-    """Return what is wrong with a file once it is laid over the layers below.
-
-    Args:
-        document: The file.
-        agents: All agents by id, those of the file laid over the others.
-        known: All backends by name, likewise.
-    """
+    """Return what is wrong with a file once it is laid over the layers below."""
     found: list[errors.Flaw] = []
     for position, agent in enumerate(document.get("agents", ())):
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))

@@ -37,9 +37,6 @@ class ScriptedBackend:
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         """Say the first entry that answers the prompt, after its delay, in its own conversation or in that of the
         prompt.
-
-        Raises:
-            errors.AgentFailed: `no_scripted_reply` or `script_invalid`.
         """
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is None:
@@ -78,11 +75,7 @@ class RecordingBackend:
         return self._asked().resolve_model(tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Return the recorded reply, or the other backend's after recording it.
-
-        Raises:
-            errors.AgentFailed: as the other backend does, `script_invalid`, or `recording_failed`.
-        """
+        """Return the recorded reply, or the other backend's after recording it."""
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is not None:
             return _in_conversation(entry.reply, prompt)
@@ -127,20 +120,12 @@ class Script:
         self._entries: tuple[entries.Entry, ...] = ()
 
     def find(self, prompt: ports.AgentPrompt) -> entries.Entry | None:
-        """Return the first entry that answers a prompt.
-
-        Raises:
-            errors.AgentFailed: `script_invalid`, with every flaw in `detail`.
-        """
+        """Return the first entry that answers a prompt."""
         sha256 = entries.prompt_sha256(prompt)
         return next((entry for entry in self._current() if entry.fits(prompt, sha256)), None)
 
     def append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
-        """Add a reply to the end of the file, durably; what a crash has left half written there is cut off.
-
-        Raises:
-            OSError: the file system refused.
-        """
+        """Add a reply to the end of the file, durably; what a crash has left half written there is cut off."""
         line = plain.encode(_recorded_line(prompt, reply)) + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -83,9 +83,6 @@ class Document:
 def read(source: str | bytes) -> Document:
     """Return the document that a text holds.
 
-    Args:
-        source: A text, or the content of a file, which must be UTF-8.
-
     Raises:
         errors.InputRefused: with every flaw: `too_large`, `not_utf8`, `bad_character`, `syntax`, `several_documents`,
             `unsupported_version`, `too_deep`, `repeated_name`, `name_not_text`, `merge_key`, `tag`, `bad_number`,
@@ -115,10 +112,6 @@ def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], wha
 
     Args:
         flaws: Returns what is wrong with the value.
-        what: What the text should be, to begin a sentence with.
-
-    Raises:
-        errors.RecipeInvalid: with every flaw found, each with path and line.
     """
     try:
         document = read(source)

@@ -71,11 +71,7 @@ def flag(description: str) -> Schema:
 
 
 def complete(tool: str, args_schema: plain.Object, args: plain.Object) -> dict[str, plain.Json]:
-    """Return the arguments with the defaults filled in.
-
-    Raises:
-        errors.ToolFailed: `invalid_args`, with every flaw under `flaws`.
-    """
+    """Return the arguments with the defaults filled in."""
     params = plain.plain(args)
     found = flaws(args_schema, params)
     if found:

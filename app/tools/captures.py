@@ -290,7 +290,6 @@ def made_of(output: commands.Output, text: str, exit_code: int, wanted: Rules) -
     """Return what an output becomes.
 
     Args:
-        text: All that is held of it, masked.
         exit_code: 0 if the program did what it should.
     """
     is_complete = len(output.content) == output.size_bytes

@@ -38,7 +38,6 @@ def heard(
 
     Args:
         wanted: What standard output has to be; None: it is kept as it is.
-        env_count: Number of variables that it was given.
     """
     stderr = said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
     error = _error(operation, ended, stderr.text)
@@ -94,11 +93,7 @@ def _breach(made: captures.Captured) -> records.StepError | None:
 
 
 def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
-    """Decide whether a command failed.
-
-    Args:
-        said: Its standard error, masked; the last line tells most often why.
-    """
+    """Decide whether a command failed."""
     program = operation.argv[0]
     if ended.cause == "timeout":
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
@@ -141,11 +136,7 @@ class CapturedOutput:
 
 
 def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:
-    """Make an output ready: what is held of it is masked first, and cut afterwards.
-
-    Args:
-        at_end: Whether its end is kept, not its beginning.
-    """
+    """Make an output ready: what is held of it is masked first, and cut afterwards."""
     text = whole(output, masker, at_end=at_end)
     encoded = text.encode()
     kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]

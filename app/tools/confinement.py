@@ -150,11 +150,7 @@ class Descent:
             os.fsync(folder)
 
     def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
-        """Return whether an entry of the folder reached is reserved, and so not shown.
-
-        Args:
-            folder: Descriptor of another folder below it.
-        """
+        """Return whether an entry of the folder reached is reserved, and so not shown."""
         if reserved.name_in((name,)) is not None:
             return True
         try:

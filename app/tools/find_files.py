@@ -20,11 +20,7 @@ class FindFilesPerformer:
         self._threads = FileThreads()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `file_operations.FindFiles`.
-
-        Raises:
-            errors.ToolFailed: `timeout`, or as `globs.fitting`; `too_many_files` also for all patterns together.
-        """
+        """Perform one try of a `file_operations.FindFiles`."""
         operation = call.operation
         assert isinstance(operation, file_operations.FindFiles)
         root = self._workspaces.of(call.run).place

@@ -24,9 +24,7 @@ class IssuePerformer:
     """Write issue records. Their ids are derived, so that a repetition finds its own."""
 
     def __init__(self, kept: issues.IssueStore, clock: clock.Clock, project: Path) -> None:
-        """Args:
-        project: Folder that workspaces are named relative to, so that findings keep their identity if it moves.
-        """
+        """"""
         self._kept = kept
         self._clock = clock
         self._project = project

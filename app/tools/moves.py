@@ -66,9 +66,6 @@ def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
     """Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it
     is.
 
-    Args:
-        is_again: Whether an earlier try may have done it, in part or in full, and died before it could say so.
-
     Raises:
         errors.ToolFailed: `file_not_found`, `file_exists`, `path_outside_workspace`, `workspace_missing`,
             `write_failed`.

@@ -43,11 +43,7 @@ class Wildcard:
 
 
 def parse(pattern: str) -> str | Wildcard:
-    """Return the one name that fits, or a pattern.
-
-    Raises:
-        ValueError: it names a class of characters that there is not.
-    """
+    """Return the one name that fits, or a pattern."""
     pieces = list(_pieces(pattern))
     if all(literal is not None for literal, _ in pieces):
         return "".join(literal or "" for literal, _ in pieces)

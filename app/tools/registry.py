@@ -33,11 +33,7 @@ class Tool(Protocol):
     """JSON Schema of its arguments."""
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
-        """Do the work, synchronously; meant for a worker thread.
-
-        Raises:
-            errors.ToolFailed: an expected failure, with its code.
-        """
+        """Do the work, synchronously; meant for a worker thread."""
 
 
 class ToolRegistry:
@@ -91,11 +87,7 @@ class ToolRegistry:
 
 
 def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
-    """Return the registry of all bundled tools.
-
-    Args:
-        route: The router that `task_router` wraps.
-    """
+    """Return the registry of all bundled tools."""
     return ToolRegistry(
         [
             CanonChecker(),

@@ -51,9 +51,6 @@ def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], b
     """List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
 
     Args:
-        folder: Descriptor of the open folder.
-        prefix: Its path from the root, which the paths found begin with.
-        limits: How far the scan goes.
         hides: Tells of a name and the descriptor of its folder whether it is reserved.
     """
     found: list[FoundFile] = []

@@ -83,11 +83,7 @@ class FileThreads:
         self._threads = Threads(at_a_time)
 
     async def look(self, operation: operations.Operation, work: Callable[[], T]) -> T:
-        """Return what the work returns, within the time that the operation gives it.
-
-        Raises:
-            errors.ToolFailed: `timeout`, or what the work raises.
-        """
+        """Return what the work returns, within the time that the operation gives it."""
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         try:
             async with asyncio.timeout(limit):

@@ -125,12 +125,7 @@ class ProgramBackend:
         created: bool = False,
         spent: tuple[records.Usage | None, records.Usage | None] = (None, None),
     ) -> agent_sessions.AgentSession | None:
-        """Keep what is known of the conversation, if it is more than is kept, and return it.
-
-        Args:
-            foreign: Whether it was begun elsewhere.
-            spent: Its sums as told after a turn, and as journals account for them before it.
-        """
+        """Keep what is known of the conversation, if it is more than is kept, and return it."""
         ours = prompt.agent_session_id
         if ours is None:
             return None

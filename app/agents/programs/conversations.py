@@ -32,11 +32,7 @@ class Opening:
 def opening(
     program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
 ) -> Opening:
-    """Decide how a turn opens, by what is kept of its conversation.
-
-    Raises:
-        errors.AgentFailed: `unknown_agent_session`, the program can have no such conversation.
-    """
+    """Decide how a turn opens, by what is kept of its conversation."""
     ours = prompt.agent_session_id
     if ours is None:
         return Opening()
@@ -94,11 +90,7 @@ def again(
 
 
 def _named(program: Program, ours: str, names: int = 0) -> str | None:
-    """Return the name that we give to a new conversation, a UUID; None where the program names it.
-
-    Args:
-        names: How many other names were given to it before.
-    """
+    """Return the name that we give to a new conversation, a UUID; None where the program names it."""
     if program.names_sessions == "it":
         return None
     if names:

@@ -45,12 +45,7 @@ def overlay(
 def secrets(
     programs: Iterable[Program], config: BackendConfig, context: BackendContext, model: str | None
 ) -> frozenset[str]:
-    """Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
-
-    Args:
-        programs: Whose keys are its own.
-        model: Model that it is to ask.
-    """
+    """Return the names of the secret variables that a program gets: keys of its own, and what the user adds."""
     patterns = [*config.secrets, *context.secrets]
     for program in programs:
         patterns += [*program.keys, *program.shares]

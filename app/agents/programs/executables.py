@@ -17,11 +17,7 @@ from app.processes import commands, folders
 
 
 def find(program: Program, config: BackendConfig, environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
-    """Return the program's file and leading arguments, by `agents.json`, its variable, its own installer, PATH.
-
-    Raises:
-        errors.AgentFailed: `agent_missing`, with what to install.
-    """
+    """Return the program's file and leading arguments, by `agents.json`, its variable, its own installer, PATH."""
     if config.command:
         return _configured(program, config, environ)
     variable = program.path_variable
@@ -39,11 +35,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
 
 
 def entered(folder: Path) -> int:
-    """Return the descriptor of the folder that a program works in.
-
-    Raises:
-        commands.NotStarted: `cwd_missing`; it is missing, or somebody has put a link in its place.
-    """
+    """Return the descriptor of the folder that a program works in."""
     try:
         return folders.opened(folder)
     except OSError as error:

@@ -196,10 +196,7 @@ def arguments(
     """Return the arguments of a turn: the program's own, the user's, those for tools, model and conversation.
 
     Args:
-        tools: Where the prompt allows tools.
-        without: Where it forbids them.
         begin: Option that names a new conversation; None: the program names it.
-        resume: Option that continues one; `--resume=` takes its name in the same argument.
     """
     prompt, option = turn.prompt, resume if turn.resumes else begin
     listed = [*leading, *turn.config.arguments, *(tools if prompt.tools else without)]

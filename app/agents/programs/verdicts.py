@@ -57,11 +57,7 @@ class Verdict:
 
 
 def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> Verdict:
-    """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
-
-    Args:
-        session_id: Conversation that was to continue; an answer out of another one is none.
-    """
+    """Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it."""
     complaints = results.plain_text(result.stderr)
     printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
     output = _parsed(program, replace(result, stdout=printed), complaints)

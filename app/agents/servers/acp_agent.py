@@ -58,13 +58,7 @@ class Agent:
         """The protocol."""
 
     async def ask(self, what: Awaitable[T]) -> T:
-        """Wait for the answer to anything but a prompt, as long as the agent lives.
-
-        Raises:
-            acp.RequestError: it refused.
-            errors.AgentFailed: `agent_missing`, `agent_timeout`, `agent_idle`, `agent_signalled`, `agent_error`,
-                `reply_unreadable` or `tools_cannot_be_turned_off`.
-        """
+        """Wait for the answer to anything but a prompt, as long as the agent lives."""
         return await self._answer(what, OPENING_SECONDS, None)
 
     async def prompt(
@@ -74,9 +68,6 @@ class Agent:
 
         Args:
             limit_seconds: Longest time since the agent was started.
-
-        Raises:
-            acp.RequestError, errors.AgentFailed: as `ask`.
         """
         import acp
 
@@ -140,11 +131,7 @@ class Agent:
         )
 
     async def _parted(self) -> errors.AgentFailed:
-        """Return why there is no more to be heard of the agent.
-
-        Raises:
-            commands.LauncherLost: it was cut off, and may be begun again.
-        """
+        """Return why there is no more to be heard of the agent."""
         if self._line.fault is not None:
             return _unreadable(self._name, self._line.fault)
         await asyncio.wait([self._ending], timeout=PARTING_SECONDS)
@@ -182,7 +169,6 @@ async def started(
 
     Args:
         request: Makes the request for its process, from the descriptors that it reads from and writes to.
-        tools: Whether it is allowed what it asks for.
     """
     import acp
 

@@ -50,12 +50,7 @@ class AcpBackend:
         return self._config.models.get(tier) or (None if tier in TIERS else tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Start the agent, open the conversation, send the prompt and wait for the end of its turn.
-
-        Raises:
-            errors.AgentFailed: `agent_missing`, `tools_cannot_be_turned_off`, `unknown_agent_session`, `unknown_model`,
-                `agent_timeout`, `agent_idle`, `agent_signalled`, `reply_unreadable`, or the agent's own refusal.
-        """
+        """Start the agent, open the conversation, send the prompt and wait for the end of its turn."""
         if (lack := lacks(self._config, self._context.environ)) is not None:
             raise lack
         stored = await self._stored(prompt)

@@ -65,11 +65,7 @@ class Line:
         return cls(reader, (writer, other), clock, reported)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Say something.
-
-        Raises:
-            ConnectionError: nobody listens.
-        """
+        """Say something."""
         async with self._turn:
             self._writer.write(json.dumps(message).encode("utf-8", "replace") + b"\n")
             await self._writer.drain()

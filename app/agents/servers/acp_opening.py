@@ -53,15 +53,7 @@ class Opened:
 
 
 async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[None]]) -> Opened:
-    """Open a conversation.
-
-    Args:
-        begun: Keeps what the agent calls a new conversation, before anything is said in it.
-
-    Raises:
-        acp.RequestError: the agent refused.
-        errors.AgentFailed: `tools_cannot_be_turned_off`, `unknown_agent_session`, `unknown_model`, or as `Agent.ask`.
-    """
+    """Open a conversation."""
     from acp import schema
 
     client = schema.Implementation(name="control-room", title="Control Room", version="1")

@@ -98,11 +98,7 @@ class Turn:
         return "".join(self._now).strip() or self._before
 
     def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
-        """Return the tokens of the turn, as far as they were told.
-
-        Args:
-            known_as: The agent's own name for itself, in small letters.
-        """
+        """Return the tokens of the turn, as far as they were told."""
         reported = self._tokens.usage()
         if response is None or (self.called and _LAST_REQUEST_ONLY in known_as):
             return reported
@@ -180,11 +176,7 @@ def refused(name: str, error: acp.RequestError) -> records.StepError:
 
 
 def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str) -> ports.AgentReply:
-    """Return what came of a turn.
-
-    Args:
-        known_as: The agent's own name for itself.
-    """
+    """Return what came of a turn."""
     text = _MODE_NOTICE.sub("", turn.text())
     error = _unfinished(name, turn, response) or _disguised(name, turn, text, known_as)
     finish = records.LENGTH if response.stop_reason == "max_tokens" else None

@@ -40,11 +40,7 @@ class Messages:
         self._opening = asyncio.Lock()
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
-
-        Raises:
-            errors.AgentFailed: there is no answer.
-        """
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account, self._clock)

@@ -24,11 +24,7 @@ class Message:
 
 
 async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:
-    """Return the conversation so far with the prompt as its last message.
-
-    Raises:
-        errors.AgentFailed: `unknown_agent_session`: it is to be resumed, and nothing was said in it.
-    """
+    """Return the conversation so far with the prompt as its last message."""
     past: list[Message] = []
     if (agent_session_id := prompt.agent_session_id) is not None:
         turns = await prompt.insist(lambda: sessions.turns(agent_session_id))

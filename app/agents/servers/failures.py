@@ -22,11 +22,7 @@ _TOO_LONG = ("prompt is too long", "maximum context length", "exceed_context_siz
 
 
 def refused(error: Any) -> errors.AgentFailed:
-    """Return what a status other than success means.
-
-    Args:
-        error: The package's `APIStatusError`; the two packages give theirs the same attributes.
-    """
+    """Return what a status other than success means."""
     kinds = _kinds(error.body)
     reported = str(error.message)
     code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)

@@ -29,11 +29,7 @@ class ChatCompletions:
         self._limit = _NEW_LIMIT if account.base_url is None else _OLD_LIMIT
 
     async def ask(self, question: services.Question) -> services.Answer:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
-
-        Raises:
-            errors.AgentFailed: there is no answer.
-        """
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_opened, self._account)

@@ -79,11 +79,7 @@ class Service(Protocol):
     """One vendor's interface."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection.
-
-        Raises:
-            errors.AgentFailed: there is no answer.
-        """
+        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -142,13 +138,7 @@ class ServiceBackend:
         return self._config.models.get(tier) or known.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Send the conversation with the prompt at its end, and keep both the prompt and its reply.
-
-        Raises:
-            errors.AgentFailed: `agent_missing`, `unauthorized`, `unknown_model`, `unknown_agent_session`,
-                `rate_limited`, `prompt_too_large`, `prompt_too_long`, `backend_unavailable`, `reply_unreadable` or
-                `agent_error`.
-        """
+        """Send the conversation with the prompt at its end, and keep both the prompt and its reply."""
         service = self._service = self._service or self._opened()
         question = Question(
             model=self._model(prompt.model),

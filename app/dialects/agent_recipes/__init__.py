@@ -75,11 +75,7 @@ def _uses(args: plain.Object) -> list[library.Use]:
 
 
 def render(recipe: library.Recipe, args: plain.Object | None = None) -> str:
-    """Draw a recipe as a state machine in text (agent-recipes, 19.3).
-
-    Args:
-        args: Arguments of the run that would be; guardrails and model are shown as they would hold.
-    """
+    """Draw a recipe as a state machine in text (agent-recipes, 19.3)."""
     document, params = recipe.document, args or {}
     limits = transitions.Guardrails.of(document, params)
     counts = f"maxStepVisits={limits.max_step_visits}, maxTotalSteps={limits.max_total_steps}"

@@ -12,11 +12,7 @@ BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Execute the machine frozen in the run.
-
-    Raises:
-        errors.RunFailed: an agent failed or reported no outcome, or a guardrail was reached.
-    """
+    """Execute the machine frozen in the run."""
     machine = _Machine(ctx)
     machine.begin()
     ending = None

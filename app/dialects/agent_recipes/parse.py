@@ -19,11 +19,7 @@ _Names: TypeAlias = frozenset[str] | None
 
 
 def parse(source: str) -> library.Recipe:
-    """Read a recipe whose parts are all in place; what its guardrails leave open is filled in.
-
-    Raises:
-        errors.RecipeInvalid: with every flaw found.
-    """
+    """Read a recipe whose parts are all in place; what its guardrails leave open is filled in."""
     document = _document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):

@@ -77,9 +77,6 @@ def is_pattern(model: plain.Json) -> bool:
 def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
     """Return the model that a pattern stands for: the last of a backend's that fits, by name; failing that the one of
     haiku, sonnet and opus that the pattern names; None, the backend's default, where it names none of them.
-
-    Args:
-        models: The backend's models for haiku, sonnet and opus.
     """
     if not is_pattern(pattern):
         return pattern
@@ -102,12 +99,7 @@ def models(
 def voices(
     agent: plain.Object, step: plain.Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
 ) -> tuple[Voice, ...]:
-    """Return how a step's agent is asked, best way first.
-
-    Args:
-        agent: The agent as it was frozen.
-        of_backends: Models by backend, for patterns of models.
-    """
+    """Return how a step's agent is asked, best way first."""
     known = of_backends or {}
     settings = merged(dict(agent), step.get("agent_config") or {})
     model = _of_providers(settings, "model")

@@ -11,11 +11,7 @@ NONE_YET: plain.Object = {"stage": "", "decision": "", "message": "", "by_defaul
 
 
 def gate(approval: plain.Object, scope: templates.Scope) -> operations.Gate:
-    """Return the question that an approval asks.
-
-    Raises:
-        templates.Undefined: its prompt names what does not exist.
-    """
+    """Return the question that an approval asks."""
     prompt = templates.text(approval["prompt"], scope)
     seconds = schema.of("approval", approval, "timeout")
     return operations.Gate(

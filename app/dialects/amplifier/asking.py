@@ -45,12 +45,7 @@ class Frame:
         return dataclasses.replace(self, key=key, scope=scope, **changes)
 
     def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
-        """Return places inside of this one that continue at once, by the names of their branches.
-
-        Args:
-            scopes: Their variables, by what is put behind the key.
-            width: How many continue at a time.
-        """
+        """Return places inside of this one that continue at once, by the names of their branches."""
         lanes, before = loops.lanes_inside(self.lanes, width), self.prompts.count
         self.prompts.count += len(scopes)
         return {
@@ -72,12 +67,7 @@ class Asker:
         self._taken = 0
 
     async def act(self, step: plain.Object, frame: Frame) -> templates.Value:
-        """Ask the agent, execute the command or run the recipe of a step, and return what came of it.
-
-        Raises:
-            failures.StepFailed: nothing came of it.
-            errors.RunFailed: `recursion_limit`.
-        """
+        """Ask the agent, execute the command or run the recipe of a step, and return what came of it."""
         await self._count(frame)
         try:
             match step.get("type", schema.TYPES[0]):

@@ -20,14 +20,7 @@ _ANY_EXIT_CODE = tuple(range(256))
 def agent_calls(
     step: plain.Object, run: runs.RunStart, agent: plain.Object, scope: templates.Scope
 ) -> list[operations.AgentCall]:
-    """Return the prompt of a step, once for each way to ask its agent, best way first.
-
-    Args:
-        agent: The agent as it was frozen.
-
-    Raises:
-        templates.Undefined: the prompt names what does not exist.
-    """
+    """Return the prompt of a step, once for each way to ask its agent, best way first."""
     reply_text = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
     requested = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
@@ -55,9 +48,6 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
 
     Args:
         run: The run; the version of the driver that began it tells how values are filled in.
-
-    Raises:
-        templates.Undefined: it names what does not exist.
     """
     filled = commands.filled_as_first(step["command"]) if run.driver_version == 1 else commands.filled(step["command"])
     values = {variable: templates.written(scope.find(name)) for name, variable in filled.names.items()}
@@ -75,14 +65,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
 
 
 def child(step: plain.Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
-    """Return the run of another recipe, which is given the step's `context` and nothing else.
-
-    Args:
-        files: Ids of the recipes that are named by their files.
-
-    Raises:
-        templates.Undefined: the context names what does not exist.
-    """
+    """Return the run of another recipe, which is given the step's `context` and nothing else."""
     return operations.ChildRun(
         recipe_id=files.get(step["recipe"], step["recipe"]),
         args=templates.filled(step.get("context", {}), scope),
@@ -96,11 +79,7 @@ def result_of_command(output: plain.Object) -> str:
 
 
 def result_of_child(output: plain.Object, version: int) -> plain.Json | None:
-    """Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
-
-    Raises:
-        OverflowError: a value that it is made of is kept outside of its journal.
-    """
+    """Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name."""
     slots: Mapping[str, plain.Object] = output.get("slots") or {}
     if FINAL_OUTPUT in slots:
         return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT], version)

@@ -87,9 +87,6 @@ def parse(text: str, version: str = schema.FIRST) -> Condition:
     Args:
         version: In the first version `and` and `or` bind alike, from left to right; later ones let `and` bind closer,
             and have orders, `not` and parentheses.
-
-    Raises:
-        Unreadable: it does not follow the grammar, or names no variable.
     """
     reader = _Reader(text, later=version != schema.FIRST)
     condition = reader.condition()
@@ -111,11 +108,7 @@ def variables(condition: Condition) -> Iterator[str]:
 
 
 def holds(condition: Condition, find: Find) -> bool:
-    """Return whether a condition holds; every variable is looked up, whatever the others already decide.
-
-    Raises:
-        Undecidable: `<` between texts that are no numbers, or a value alone that is neither true nor false.
-    """
+    """Return whether a condition holds; every variable is looked up, whatever the others already decide."""
     match condition:
         case Comparison():
             return _compared(condition, find)

@@ -25,11 +25,7 @@ _Coroutine: TypeAlias = Coroutine[Any, Any, templates.Value]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Execute the recipe frozen in the run.
-
-    Raises:
-        errors.RunFailed: a step failed, something cannot be decided, or an approval was denied.
-    """
+    """Execute the recipe frozen in the run."""
     flow = _Flow(ctx)
     for index, (place, stage) in enumerate(walk.stages(ctx.run.recipe)):
         if place:
@@ -80,11 +76,7 @@ class _Flow:
         self._shown.progress(self._index)
 
     async def ask(self, stage: plain.Object, when: str) -> None:
-        """Ask a person what the stage wants to know before or after its steps.
-
-        Raises:
-            errors.RunFailed: `approval_denied`; no resume goes past it.
-        """
+        """Ask a person what the stage wants to know before or after its steps."""
         approval = stage.get("approval") or {}
         if self._over or not approval.get("required") or schema.when(approval) != when:
             return

@@ -88,14 +88,7 @@ class Unsafe(Exception):
 
 
 def check(shell: Shell, node: Node) -> None:
-    """Look at everything around a place of a command.
-
-    Args:
-        node: The smallest node around the place.
-
-    Raises:
-        Unsafe: no value can be filled in there.
-    """
+    """Look at everything around a place of a command."""
     child, word, unprinted = node, node, False
     while (around := shell.around(child)) is not None:
         if child.type in WORDS:

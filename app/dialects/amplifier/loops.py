@@ -21,12 +21,7 @@ class Unfit(ValueError):
 
 
 def items(loop: plain.Object, scope: templates.Scope) -> list[plain.Json]:
-    """Return the items of a loop.
-
-    Raises:
-        templates.Undefined: there is no such variable.
-        Unfit: `not_a_list` or `too_many_iterations`.
-    """
+    """Return the items of a loop."""
     name = templates.reference(loop["foreach"]) or ""
     found = scope.find(name)
     if not isinstance(found, list):

@@ -50,11 +50,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def parse(source: str) -> library.Recipe:
-    """Read a recipe.
-
-    Raises:
-        errors.RecipeInvalid: with every flaw found, each with path and line.
-    """
+    """Read a recipe."""
     read = yaml_text.sound(source, flaws, "The recipe")
     document: plain.Object = read.value
     called = {step["recipe"] for _, step in walk.placed(document) if "recipe" in step}

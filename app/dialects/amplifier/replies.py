@@ -40,9 +40,6 @@ def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> pla
         parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON is looked for
             in the midst of words too; False: every reply is text.
         version: Version of the driver that began the run.
-
-    Raises:
-        NoData: there had to be JSON and there is none.
     """
     if parse_json is False:
         return reply_text
@@ -61,11 +58,7 @@ def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> pla
 
 
 def fitting(reply_text: str, schema: plain.Object, version: int = NEWEST) -> plain.Json:
-    """Return the data of a reply that must fit a schema.
-
-    Raises:
-        NoData: it does not.
-    """
+    """Return the data of a reply that must fit a schema."""
     value = read(reply_text, True, version)
     try:
         found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)

@@ -52,12 +52,7 @@ class HereDocument:
 
 
 class Shell:
-    """A command as Bash reads it.
-
-    Args:
-        text: The command.
-        spots: Begin and end of each variable in it.
-    """
+    """A command as Bash reads it."""
 
     def __init__(self, text: str, spots: Sequence[tuple[int, int]]) -> None:
         self.text = text

@@ -94,11 +94,7 @@ class Scope:
         return tuple(dict.fromkeys((*outer, *own)))
 
     def find(self, name: str) -> Value:
-        """Return what a dotted name stands for.
-
-        Raises:
-            Undefined: nothing.
-        """
+        """Return what a dotted name stands for."""
         root, *path = name.split(".")
         value = self._root(root, name)
         for part in path:
@@ -122,11 +118,7 @@ class Scope:
 
 
 def parts(template: str, scope: Scope) -> tuple[Part, ...]:
-    """Return a text with its variables put in, as pieces in order; long texts stay where they are kept.
-
-    Raises:
-        Undefined: a name is undefined.
-    """
+    """Return a text with its variables put in, as pieces in order; long texts stay where they are kept."""
     made: list[Part] = []
     for piece in _pieces(template, scope):
         if isinstance(piece, Kept):
@@ -139,20 +131,12 @@ def parts(template: str, scope: Scope) -> tuple[Part, ...]:
 
 
 def text(template: str, scope: Scope) -> str:
-    """Return a text with its variables put in.
-
-    Raises:
-        Undefined: a name is undefined.
-    """
+    """Return a text with its variables put in."""
     return "".join(written(piece) for piece in _pieces(template, scope))
 
 
 def filled(template: plain.Json, scope: Scope) -> plain.Json:
-    """Return a value with the variables put into its texts; a text that is one variable becomes what that holds.
-
-    Raises:
-        Undefined: a name is undefined.
-    """
+    """Return a value with the variables put into its texts; a text that is one variable becomes what that holds."""
     match template:
         case str():
             alone = reference(template)

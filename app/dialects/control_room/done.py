@@ -53,9 +53,6 @@ class Verdict:
 async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
     """Write the recipe's `outputs` to files of the workspace; one whose path is an optional argument that was not given
     is left out.
-
-    Raises:
-        errors.RunFailed: a path cannot be built, or a write failed.
     """
     for output in ctx.run.recipe.get("outputs", ()):
         slot, key = output["slot"], f"commit.{output['slot']}"
@@ -81,9 +78,6 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
 async def check(ctx: ports.Context, values: refs.Values) -> None:
     """Evaluate the recipe's `dod`, and open one issue for each check that fails; a resume closes those of checks that
     it has met.
-
-    Raises:
-        errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
     """
     checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
     verdicts = [await _verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
@@ -102,11 +96,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
 
 
 def successful(record: records.Record) -> records.Record:
-    """Return a record that is done.
-
-    Raises:
-        errors.RunFailed: it is not.
-    """
+    """Return a record that is done."""
     if record.done:
         return record
     code, message, detail = "step_failed", record.status.value, {}
@@ -156,10 +146,6 @@ def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[
     """Return the failure of a run whose agent's evidence does not hold.
 
     Only another reply can bear itself out, so a resume repeats the prompts too.
-
-    Args:
-        record: The failed check.
-        asked: Keys of the prompts that the reply is made of.
     """
     code, message, detail = "evidence_rejected", record.status.value, {}
     if record.error is not None:
@@ -189,7 +175,6 @@ def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VER
     """Return why a slot does not pass its check, None if it does.
 
     Args:
-        value: Payload of a pointer, text of an artifact.
         version: Version of the driver that began the run.
     """
     slot = requested["slot"]
@@ -207,11 +192,7 @@ def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VER
 
 
 def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
-    """Return what is at a dot-path inside a slot; JSON null may stand there.
-
-    Raises:
-        refs.BrokenReference: there is nothing.
-    """
+    """Return what is at a dot-path inside a slot; JSON null may stand there."""
     reference = refs.read(field_path(slot, field))
     if isinstance(value, str):
         value = refs.parsed(reference, value, version)

@@ -11,11 +11,7 @@ from app.engine import ports
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Execute the pipeline frozen in the run.
-
-    Raises:
-        errors.RunFailed: a step failed, or the definition of done is not met.
-    """
+    """Execute the pipeline frozen in the run."""
     pipeline = _Pipeline(ctx)
     await pipeline.call_tools()
     await pipeline.ask_agents()

@@ -45,11 +45,7 @@ class Identity:
 
 
 async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Record]:
-    """Open or update an issue for each of the recipe's `findings`, and return the records.
-
-    Raises:
-        errors.RunFailed: they are no list, or an issue could not be made.
-    """
+    """Open or update an issue for each of the recipe's `findings`, and return the records."""
     wanted = ctx.run.recipe.get("findings")
     if wanted is None:
         return []
@@ -74,9 +70,6 @@ async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Reco
 async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[records.Record]) -> None:
     """Close the issues of what the recipe found before and has not found in this run, where it looked at the same
     files.
-
-    Raises:
-        errors.RunFailed: they could not be closed.
     """
     wanted = ctx.run.recipe.get("findings")
     if wanted is None or ctx.run.driver_version < IDENTITY_VERSION:

@@ -20,11 +20,7 @@ _Place: TypeAlias = json_text.Parts
 
 
 def parse(source: str) -> library.Recipe:
-    """Read a recipe.
-
-    Raises:
-        errors.RecipeInvalid: with every flaw found.
-    """
+    """Read a recipe."""
     document = _document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):

@@ -31,11 +31,7 @@ def variant(template: library.PromptTemplate, tier: library.Tier) -> library.Tie
 
 @functools.lru_cache(maxsize=512)
 def pieces(template: str) -> tuple[str | refs.Reference, ...]:
-    """Cut a template into its own text and its placeholders, in order.
-
-    Raises:
-        ValueError: a placeholder has no reference in it, or is not closed; the message names the line.
-    """
+    """Cut a template into its own text and its placeholders, in order."""
     cut: list[str | refs.Reference] = []
     # A split by one group alternates: text, placeholder, text, …
     for index, part in enumerate(_PLACEHOLDER.split(template)):
@@ -50,11 +46,7 @@ def pieces(template: str) -> tuple[str | refs.Reference, ...]:
 
 @functools.lru_cache(maxsize=512)
 def micro_parts(template: str) -> Mapping[str, str]:
-    """Return the parts of a t1 template, by micro-step.
-
-    Raises:
-        ValueError: it does not consist of `--- triage`, `--- finding` and `--- evidence`, each with its text.
-    """
+    """Return the parts of a t1 template, by micro-step."""
     before, *parts = _PART.split(template)
     names, texts = parts[::2], [text.strip() for text in parts[1::2]]
     if before.strip() or tuple(names) != MICRO_STEPS or not all(texts):
@@ -64,11 +56,7 @@ def micro_parts(template: str) -> Mapping[str, str]:
 
 
 def named(template: str) -> list[refs.Reference]:
-    """Return the references of a template's placeholders, in order.
-
-    Raises:
-        ValueError: see `pieces`.
-    """
+    """Return the references of a template's placeholders, in order."""
     return [piece for piece in pieces(template) if isinstance(piece, refs.Reference)]
 
 
@@ -78,11 +66,7 @@ def instructions(template: str) -> str:
 
 
 def text_of(reference: refs.Reference, value: plain.Json) -> str:
-    """Return how a value stands in a prompt: a text as it is, anything else as JSON.
-
-    Raises:
-        refs.BrokenReference: it is too large.
-    """
+    """Return how a value stands in a prompt: a text as it is, anything else as JSON."""
     text = value if isinstance(value, str) else plain.encode(value).decode()
     size = len(text.encode())
     if size > MAX_VALUE_BYTES:
@@ -112,11 +96,7 @@ def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:
 
 
 async def path(values: refs.Values, wanted: plain.Json) -> str:
-    """Return the path that a recipe gives as a text, as a `$ref`, or as a text with placeholders.
-
-    Raises:
-        refs.BrokenReference: a reference leads nowhere, or to what cannot be part of a path.
-    """
+    """Return the path that a recipe gives as a text, as a `$ref`, or as a text with placeholders."""
     if refs.is_reference(wanted):
         wanted = f"{{{{{wanted['$ref']}}}}}"
     parts = [part if isinstance(part, str) else _in_path(part, await values.follow(part)) for part in pieces(wanted)]
@@ -124,21 +104,12 @@ async def path(values: refs.Values, wanted: plain.Json) -> str:
 
 
 def named_in_path(wanted: plain.Json) -> list[refs.Reference]:
-    """Return the references that such a path is built from.
-
-    Raises:
-        ValueError: one of them has not the form of a reference.
-    """
+    """Return the references that such a path is built from."""
     return [refs.read(wanted["$ref"])] if refs.is_reference(wanted) else named(wanted)
 
 
 def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield code and message of everything that is wrong with a variant for a step.
-
-    Args:
-        slots: The step's `input_slots`.
-        args: Arguments that the recipe declares.
-    """
+    """Yield code and message of everything that is wrong with a variant for a step."""
     try:
         texts = micro_parts(template).values() if tier == "t1" else (template,)
         references = [reference for text in texts for reference in named(text)]
@@ -155,11 +126,7 @@ def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iter
 
 
 def frozen(step: plain.Object, registry: library.Library) -> dict[str, plain.Json]:
-    """Return the variant that a step will use, as plain JSON.
-
-    Raises:
-        errors.RecipeInvalid: there is no agent or no template for it.
-    """
+    """Return the variant that a step will use, as plain JSON."""
     agent = registry.agent_of(step["agent_archetype"])
     template = registry.prompts.get(step["prompt_type"])
     if agent is None or template is None:

@@ -134,11 +134,7 @@ class Values:
         return filled.value if filled.blob is None else await self._ctx.read(filled.blob)
 
     async def follow(self, reference: Reference) -> plain.Json:
-        """Return what a reference leads to; one that leads into an artifact reads its text as JSON.
-
-        Raises:
-            BrokenReference: it leads nowhere.
-        """
+        """Return what a reference leads to; one that leads into an artifact reads its text as JSON."""
         if reference.root == TASK:
             return follow(reference, self._task)
         value = await self.content(reference.root)
@@ -151,22 +147,14 @@ class Values:
         return parsed(reference, text, self._ctx.run.driver_version)
 
     async def resolved(self, value: plain.Json) -> plain.Json:
-        """Return a value with what its `$ref` objects stand for in their places.
-
-        Raises:
-            BrokenReference: one of them leads nowhere.
-        """
+        """Return a value with what its `$ref` objects stand for in their places."""
         texts = dict.fromkeys(found["$ref"] for _, found in found_in(value))
         return replaced(value, {text: await self.follow(read(text)) for text in texts})
 
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Reference:
-    """Read a reference.
-
-    Raises:
-        ValueError: it has not the form `name.name[0].name`; the message says where.
-    """
+    """Read a reference."""
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"is longer than {_MAX_CHARACTERS} characters")
     steps: list[str | int] = []
@@ -179,11 +167,7 @@ def read(text: str) -> Reference:
 
 
 def follow(reference: Reference, value: plain.Json) -> plain.Json:
-    """Return what a reference leads to, from the value of its root.
-
-    Raises:
-        BrokenReference: something on the way is absent or null; the segment is named.
-    """
+    """Return what a reference leads to, from the value of its root."""
     if value is None:
         raise broken(reference, reference.root, "it is null")
     at = reference.root
@@ -199,11 +183,7 @@ def follow(reference: Reference, value: plain.Json) -> plain.Json:
 
 
 def parsed(reference: Reference, text: str, version: int) -> plain.Json:
-    """Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs.
-
-    Raises:
-        BrokenReference: it is none.
-    """
+    """Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs."""
     try:
         return json_text.read(text, exact=version > 1)
     except errors.InputRefused as error:
@@ -224,11 +204,7 @@ def sources(references: Iterable[Reference]) -> tuple[str, ...]:
 
 
 def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str] | None:
-    """Return code and message of what is wrong with a reference below `task`; None if it can be followed.
-
-    Args:
-        args: Arguments that the recipe declares.
-    """
+    """Return code and message of what is wrong with a reference below `task`; None if it can be followed."""
     if not reference.steps or reference.steps[0] not in TASK_FIELDS:
         return "unreachable_ref_root", f"{reference.text} names nothing of the task; it has {', '.join(TASK_FIELDS)}"
     if reference.arg is not None and reference.arg not in args:
@@ -254,11 +230,7 @@ def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[j
 
 
 def replaced(value: plain.Json, values: plain.Object) -> plain.Json:
-    """Return a value with what its `$ref` objects stand for in their places.
-
-    Args:
-        values: What each reference's text leads to.
-    """
+    """Return a value with what its `$ref` objects stand for in their places."""
     if is_reference(value):
         return values[value["$ref"]]
     if isinstance(value, dict):

@@ -76,11 +76,7 @@ def injection(depends_on: plain.Object | None) -> Injection:
 
 
 def missing(required: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the required patterns that no file fits, each once.
-
-    Args:
-        fitting: Paths by pattern.
-    """
+    """Return the required patterns that no file fits, each once."""
     return [pattern for pattern in dict.fromkeys(required) if not fitting.get(pattern)]
 
 
@@ -92,12 +88,7 @@ def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str
 
 
 def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> list[File]:
-    """Return files with what was read of them.
-
-    Args:
-        given: Paths, and whether each is required.
-        read: Size and text of those that were read.
-    """
+    """Return files with what was read of them."""
     nothing: plain.Object = {"size_bytes": 0, "text": None}
     return [
         File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
@@ -226,12 +217,7 @@ _STAND_IN = "v"
 
 
 def problem(path: str, *, pattern: bool = False) -> str | None:
-    """Return why a path cannot be used, None if it can.
-
-    Args:
-        path: The path, variables substituted.
-        pattern: Whether it is a glob.
-    """
+    """Return why a path cannot be used, None if it can."""
     parts = path.split("/")
     if not path.strip():
         return "is blank"
@@ -251,12 +237,7 @@ def problem(path: str, *, pattern: bool = False) -> str | None:
 
 
 def problem_of_target(path: str, run_root: str) -> str | None:
-    """Return why nothing can be written to a path, None if something can: a run's own files are not for its steps.
-
-    Args:
-        path: The path, variables substituted.
-        run_root: The run's folder, as `${run.root}` names it.
-    """
+    """Return why nothing can be written to a path, None if something can: a run's own files are not for its steps."""
     parts, own = PurePosixPath(path).parts, PurePosixPath(run_root).parts
     if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (runs.ARTIFACTS,):
         return f"lies in the run's own folder; there steps may write below {runs.ARTIFACTS}/ only"

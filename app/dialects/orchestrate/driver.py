@@ -14,11 +14,7 @@ MOST_VISITS = 100_000
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Execute the workflow frozen in the run.
-
-    Raises:
-        errors.RunFailed: a step failed and nothing in the workflow catches it.
-    """
+    """Execute the workflow frozen in the run."""
     return await _Workflow(ctx).execute()
 
 

@@ -98,12 +98,7 @@ class Iterations:
     """The iteration that is being taken."""
 
     def begin(self, loop: Step, outer: Frame) -> Frame:
-        """Return the frame of the next iteration.
-
-        Args:
-            loop: What the step says of its loop.
-            outer: Frame that the loop stands in.
-        """
+        """Return the frame of the next iteration."""
         index = len(self.passed)
         here = variables.Loop(alias=loop["as"], item=self.items[index], index=index, total=len(self.items))
         self.current = Frame(
@@ -195,7 +190,6 @@ def verdict(
     """Decide what follows a step.
 
     Args:
-        exit_code: How it ended; None if it was skipped.
         on_error: What the command line says; None: what `strict_flow` says.
     """
     if exit_code is None:
@@ -211,12 +205,7 @@ def verdict(
 
 
 def retries(step: plain.Object, most: int = 0, delay_ms: float = 0) -> Retries:
-    """Return how often a step is tried.
-
-    Args:
-        most: Further tries of providers that say nothing, from the command line.
-        delay_ms: Time before each of those.
-    """
+    """Return how often a step is tried."""
     own = step.get("retries")
     provides = "provider" in step
     codes = PROVIDER_RETRIES if provides else (TIMED_OUT,) if "wait_for" in step else None

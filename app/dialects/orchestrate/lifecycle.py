@@ -15,10 +15,6 @@ async def apply(
     """Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
 
     An error is told there and changes nothing else.
-
-    Args:
-        key: Key of the move.
-        scope: What variables name at the end of the iteration.
     """
     action = loop.get("on_item_complete", {}).get("success" if success else "failure")
     if action is None:

@@ -19,14 +19,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def parse(source: str, stem: str) -> library.Recipe:
-    """Read a workflow; what it leaves open is filled in.
-
-    Args:
-        stem: Name of the file without its ending, which is the workflow's id.
-
-    Raises:
-        errors.RecipeInvalid: with every flaw found, each with path and line.
-    """
+    """Read a workflow; what it leaves open is filled in."""
     document = _with_built_in_providers(schema.completed("workflow", yaml_text.valid(source, flaws, "The workflow")))
     return library.Recipe(
         recipe_id=stem,

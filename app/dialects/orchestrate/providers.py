@@ -60,15 +60,7 @@ def invocation(
     *,
     deep: bool = True,
 ) -> Invocation | Refused:
-    """Compose a call.
-
-    Args:
-        provider: The template, with its defaults filled in.
-        given: The step's `provider_params`.
-        prompt: The composed prompt.
-        scope: What variables name at the step.
-        deep: Whether objects within the parameters are merged with those of the defaults, instead of replacing them.
-    """
+    """Compose a call."""
     by_stdin = provider["input_mode"] == STDIN
     named = [name for token in provider["command"] for name in variables.names(token)]
     if by_stdin and variables.PROMPT in named:

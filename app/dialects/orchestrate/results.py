@@ -42,12 +42,7 @@ def skipped() -> Result:
 
 
 def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[str], *, provides: bool) -> Result:
-    """Return the result of a command or a provider.
-
-    Args:
-        taken: Records of the step's operations, the command's last.
-        output: Output of the command; empty where there is none.
-    """
+    """Return the result of a command or a provider."""
     record, captured = taken[-1], dict(output.get("captured") or {})
     result = _measured(taken) | left_behind(output) | captured
     if provides:

@@ -63,12 +63,7 @@ def spots(
     outer: Scope | None = None,
     loop: Step | None = None,
 ) -> Iterator[Spot]:
-    """Return every step in order, those of loops behind their loop; what is malformed is passed by.
-
-    Args:
-        workflow: What has `steps`: a workflow, or what a step says about its loop.
-        loop: That step.
-    """
+    """Return every step in order, those of loops behind their loop; what is malformed is passed by."""
     listed = workflow.get("steps")
     steps = [(index, step) for index, step in enumerate(listed if isinstance(listed, list) else ()) if _is_step(step)]
     named: dict[str, Step] = {}
@@ -88,11 +83,7 @@ def spots(
 
 
 def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[str, str] | None:
-    """Return code and message if a `goto` cannot lead to its target.
-
-    Args:
-        everywhere: Names of all steps of the workflow.
-    """
+    """Return code and message if a `goto` cannot lead to its target."""
     if target == schema.END or spot.scope.find(target) is not None:
         return None
     if target in everywhere:

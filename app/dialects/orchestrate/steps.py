@@ -30,12 +30,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(spot: scopes.Spot, document: plain.Object, everywhere: plain.Object) -> _Flaws:
-    """Return what is wrong with one step; what is malformed is passed by.
-
-    Args:
-        document: The workflow.
-        everywhere: Names of all steps of the workflow.
-    """
+    """Return what is wrong with one step; what is malformed is passed by."""
     if spot.repeated:
         message = f"{spot.step['name']:.80} is the name of another step beside it"
         yield json_schemas.flaw((*spot.place, "name"), "duplicate_name", message)
@@ -230,11 +225,7 @@ class Condition:
         return tuple(dict.fromkeys(pattern for pattern in (self.exists, self.not_exists) if pattern is not None))
 
     def holds(self, fitting: Mapping[str, int]) -> bool:
-        """Return whether it holds.
-
-        Args:
-            fitting: For each of `patterns`, how many files fit it.
-        """
+        """Return whether it holds."""
         if self.equals is not None and self.equals[0] != self.equals[1]:
             return False
         if self.exists is not None and fitting[self.exists] == 0:

@@ -203,11 +203,7 @@ def with_stand_ins(template: str, stand_in: str) -> str:
 
 
 def told(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
-    """Return the error context for names that are undefined (workflow-dsl, error context).
-
-    Args:
-        template: Whether they stood in a provider's template, where they are placeholders too.
-    """
+    """Return the error context for names that are undefined (workflow-dsl, error context)."""
     listed = list(gaps)
     context: dict[str, plain.Json] = {}
     unknown = [gap for gap in listed if not template or gap.name.split(".")[0] in RESERVED]

@@ -30,11 +30,7 @@ class Conference:
     driver_version: int = 3
 
     def recipe(self, document: plain.Object) -> library.Recipe:
-        """Return the recipe with a configuration.
-
-        Raises:
-            errors.RecipeInvalid: with every flaw.
-        """
+        """Return the recipe with a configuration."""
         flaws = json_schemas.flaws(schema.DOCUMENT, document)
         if flaws:
             raise errors.RecipeInvalid("the configuration of the conference is not valid", flaws=flaws)

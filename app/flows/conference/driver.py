@@ -25,12 +25,7 @@ _Called: TypeAlias = Sequence[prompts.Called]
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Hold the conference frozen in the run (execution-modes, mode A).
-
-    Raises:
-        errors.RunFailed: the chief could not be asked or none of its calls brought anything though one had to, no
-            opinion stands, or the transcript could not be kept.
-    """
+    """Hold the conference frozen in the run (execution-modes, mode A)."""
     progress = protocol.Progress(ctx)
     called = await gathering.Gathering(ctx, progress).gather() if ctx.run.frozen["tools"] else ()
     opinions = await _Round(ctx, progress, called).ask()

@@ -37,11 +37,7 @@ class Gathering:
         self._corrected = False
 
     async def gather(self) -> Sequence[prompts.Called]:
-        """Return every call, in order.
-
-        Raises:
-            errors.RunFailed: the chief could not be asked, or none of its calls brought anything though one had to.
-        """
+        """Return every call, in order."""
         while self._calls_left and await self._goes_on():
             pass
         if self._must_call:

@@ -85,11 +85,7 @@ class Called:
 
 
 def payload(value: plain.Json, most: int) -> Payload:
-    """Return a payload as prompts show it.
-
-    Args:
-        most: Characters that are kept of it.
-    """
+    """Return a payload as prompts show it."""
     text = value if isinstance(value, str) else plain.encode(value).decode()
     return Payload(text=text[:most], characters=len(text))
 
@@ -104,13 +100,7 @@ def chief(
     problem: str | None,
     characters: int,
 ) -> tuple[str, ...]:
-    """Return the prompt of one turn of the chief.
-
-    Args:
-        must_call: Whether a call must still bring something before the gathering can end.
-        problem: What was wrong with the turn before.
-        characters: How much of all payloads together is shown.
-    """
+    """Return the prompt of one turn of the chief."""
     listed = "".join(f"\n{_tool(name, tool)}" for name, tool in tools.items())
     brought = _brought(called, characters) if called else "\n\nNothing yet."
     ending = _END if not must_call else _AGAIN if called else _FIRST

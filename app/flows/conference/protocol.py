@@ -54,11 +54,7 @@ Turn: TypeAlias = Call | Done | Unusable
 
 
 def read(reply: str, *, exact: bool = True) -> Turn:
-    """Read a reply: a JSON object, alone or in the one fenced block of the text.
-
-    Args:
-        exact: Whether half of a surrogate pair is a flaw.
-    """
+    """Read a reply: a JSON object, alone or in the one fenced block of the text."""
     try:
         value = json_text.read(_json_of(reply), exact=exact)
     except errors.InputRefused as refused:
@@ -72,11 +68,7 @@ def read(reply: str, *, exact: bool = True) -> Turn:
 
 
 def reply_schema(tools: Mapping[str, plain.Object], *, must_call: bool) -> dict[str, plain.Json]:
-    """Return the schema of a turn, for backends that can be held to one.
-
-    Args:
-        tools: The tools that may be called, each with its `args_schema`.
-    """
+    """Return the schema of a turn, for backends that can be held to one."""
     calls = [_call(name, tool["args_schema"]) for name, tool in tools.items()]
     # The type beside the alternatives keeps services from taking them for a binding schema, which may have none there.
     return {"type": "object", "anyOf": calls if must_call else [*calls, _DONE]}
@@ -135,12 +127,7 @@ def slots_of(called: Sequence[prompts.Called]) -> tuple[str, ...]:
 
 
 def failed(record: records.Record, what: str, reason: str) -> errors.RunFailed:
-    """Return what a step that is not done means for the run.
-
-    Args:
-        what: What did not come about, in words.
-        reason: The same as a stable name, for the ending.
-    """
+    """Return what a step that is not done means for the run."""
     error = record.error or records.StepError(code="step_failed", message=record.status.value)
     return errors.RunFailed(
         f"{what}: {error.message}",

@@ -80,11 +80,7 @@ class Prompt:
         return _uses(args)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Send the prompt, and keep the reply.
-
-        Raises:
-            errors.RunFailed: there is no reply.
-        """
+        """Send the prompt, and keep the reply."""
         args = ctx.run.args
         ctx.show(slots.Progress(finished_steps=0, total_steps=1))
         ctx.emit("prompt:started", _told(args))

@@ -82,11 +82,7 @@ class Entity:
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Entity]:
-    """Read the cards at the paths, folders included.
-
-    Raises:
-        errors.ToolFailed: a path cannot be read as text.
-    """
+    """Read the cards at the paths, folders included."""
     return [of_document(document) for document in folders.read_all(workspace, paths)]
 
 

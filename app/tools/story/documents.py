@@ -89,11 +89,7 @@ class Document:
 
 
 def read(workspace: Workspace, path: str) -> Document:
-    """Read a file of the workspace and take it apart.
-
-    Raises:
-        errors.ToolFailed: the file cannot be read as text.
-    """
+    """Read a file of the workspace and take it apart."""
     return parse(workspace.read_text(path), path=path)
 
 

@@ -24,9 +24,6 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Docum
     """Read the named files, and the text files below the named folders; nothing is read twice.
 
     A file that was named must be readable; one that only lies in a named folder is left out if it is not text.
-
-    Raises:
-        errors.ToolFailed: a named path cannot be read, or `too_much_text`.
     """
     found: list[documents.Document] = []
     characters = 0

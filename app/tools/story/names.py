@@ -117,12 +117,7 @@ def entities(seen: Sequence[Sighting]) -> list[Entity]:
 
 
 def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
-    """Return names that are one or two letters away from a known or a more frequent one.
-
-    Args:
-        seen: Names of the texts.
-        known: Names that are right as they are, e.g. those of the canon.
-    """
+    """Return names that are one or two letters away from a known or a more frequent one."""
     first: dict[str, Sighting] = {}
     counts: Counter[str] = Counter()
     sure: set[str] = set()

@@ -86,10 +86,6 @@ def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: st
 
     A field has a known name; an entry with another short name is reported; every other entry is a beat. Where no list
     tells what happens, the sentences of the prose are the beats.
-
-    Args:
-        headings: Texts of the headings among the lines, by line.
-        rest: What follows the title on its own line.
     """
     content, prose = Content(), list[_Line]()
     if rest:

@@ -66,11 +66,7 @@ def of_scenes(outline: Outline, found: Sequence[scenes.Scene]) -> list[PlannedSc
 
 
 def find(outline: Outline, clues: Sequence[Clue]) -> Match:
-    """Return the scene that clues mean, the first of them first.
-
-    Raises:
-        errors.ToolFailed: `scene_ambiguous` or `scene_not_found`, with the candidates.
-    """
+    """Return the scene that clues mean, the first of them first."""
     known = catalog(outline)
     choice = scene_matching.decide(known, clues)
     found = _match(outline, choice)
@@ -80,11 +76,7 @@ def find(outline: Outline, clues: Sequence[Clue]) -> Match:
 
 
 def clue_of(workspace: Workspace, outline: Outline, query: str) -> Clue:
-    """Return what a query says; a path stands for its file, and what that says of itself counts before its name.
-
-    Raises:
-        errors.ToolFailed: the query is a path outside of the workspace.
-    """
+    """Return what a query says; a path stands for its file, and what that says of itself counts before its name."""
     clue = scene_matching.of_text(query)
     if clue.text or clue.shown != query.strip() or "." not in query:
         return clue

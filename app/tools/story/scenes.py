@@ -60,11 +60,7 @@ class Scene:
 
 
 def read(workspace: Workspace, path: str) -> Scene:
-    """Read one scene.
-
-    Raises:
-        errors.ToolFailed: the file cannot be read as text.
-    """
+    """Read one scene."""
     return of_document(documents.read(workspace, path))
 
 
@@ -72,9 +68,6 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
     """Read scenes, those of named folders too, and put them into the order of their numbers.
 
     Scenes without a number follow in the order in which they were given.
-
-    Raises:
-        errors.ToolFailed: a path cannot be read as text.
     """
     found = [of_document(document) for document in folders.read_all(workspace, paths)]
     return sorted(found, key=_place)

@@ -57,9 +57,6 @@ def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], b
     """Read the text files below a folder, and return whether a limit ended the scan early.
 
     A file that is too large is known by its name only.
-
-    Raises:
-        errors.ToolFailed: the folder is outside of the workspace, or not there.
     """
     scan = workspace.scan(folder)
     read = (_read(workspace, file.path) for file in scan.files)

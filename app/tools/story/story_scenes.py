@@ -54,11 +54,7 @@ class Story:
         self.scenes = self._scenes()
 
     def locate(self, clue: Clue) -> Located:
-        """Return the scene that a clue means.
-
-        Raises:
-            errors.ToolFailed: `scene_ambiguous` or `scene_not_found`, with the candidates.
-        """
+        """Return the scene that a clue means."""
         found, failures = list[tuple[Outline, PlannedScene]](), list[errors.ToolFailed]()
         for outline in self.outlines:
             try:
@@ -76,11 +72,7 @@ class Story:
         return self._by_file(clue, failures)
 
     def numbered(self, clue: Clue) -> list[list[Located]]:
-        """Return the scenes of each number of a clue: one scene, or all of a chapter, an act, a part or a book.
-
-        Raises:
-            errors.ToolFailed: one of them is not sure.
-        """
+        """Return the scenes of each number of a clue: one scene, or all of a chapter, an act, a part or a book."""
         return [
             self._within(number) or [self.locate(Clue(shown=str(number), numbers=(number,), sure=True))]
             for number in clue.numbers

@@ -41,11 +41,7 @@ class Card:
 
 
 def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
-    """Read a card file; headings and fields that are names of the story open a card of their own.
-
-    Args:
-        names_in_prose: Words that are proper names in the scenes.
-    """
+    """Read a card file; headings and fields that are names of the story open a card of their own."""
     main = canon.of_document(document)
     title = _single(cleaned(main.name), document, names_in_prose)
     found: list[tuple[str, int, list[Line]]] = [(title, document.body_line, [])]

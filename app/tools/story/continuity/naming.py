@@ -38,12 +38,7 @@ def titles(seen: Iterable[names.Sighting], small: Iterable[str]) -> frozenset[st
 
 
 def is_office(word: str, *, strict: bool = False) -> bool:
-    """Return whether a word names somebody by what they are: `bailiff`, `ferryman`, `granary keeper`.
-
-    Args:
-        word: One word, or two.
-        strict: Whether `-er` alone does not show it.
-    """
+    """Return whether a word names somebody by what they are: `bailiff`, `ferryman`, `granary keeper`."""
     last = re.split("[ -]", word)[-1]
     if last in language.words("no_office", "kinship"):
         return False
