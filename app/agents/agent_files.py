@@ -12,17 +12,10 @@ from app import errors
 from app.agents import documents
 from app.agents.configuration import BrokenFile
 
-FOLDER = Path(".amplifier") / "agents"
-"""Where they are, from the project."""
-
-DEFAULT_BACKEND = "claude-code"
-"""Backend of an agent whose file names none: such agents are made to use tools."""
-
-ARCHETYPE = "amplifier"
-"""Their role: no pipeline asks for it."""
-
-MAX_BYTES = 64 * 1024
-"""Largest file."""
+FOLDER = Path(".amplifier") / "agents"  # Where they are, from the project.
+DEFAULT_BACKEND = "claude-code"  # Backend of an agent whose file names none: such agents are made to use tools.
+ARCHETYPE = "amplifier"  # Their role: no pipeline asks for it.
+MAX_BYTES = 64 * 1024  # Largest file.
 
 _MOST_FILES = 500
 _SUFFIXES = (".md", ".yaml", ".yml")

@@ -28,17 +28,10 @@ def _no_other(name: str) -> ports.AgentBackend:
 class BackendContext:
     """What a backend is made with beside its configuration."""
 
-    clock: clock.Clock
-    """Time."""
-    supervisor: Supervisor
-    """Runs programs, and ends them with all that they have started."""
-    sessions: agent_sessions.AgentSessions
-    """What is kept of conversations."""
-    environ: Mapping[str, str]
-    """Environment of this process."""
-    secrets: Sequence[str] = ()
-    """Secret variables that every program gets beside its own keys; patterns."""
-    home: Path
-    """Home folder of whoever runs this process; programs and their settings lie below it."""
-    get: Callable[[str], ports.AgentBackend] = _no_other
-    """Another backend, by its name."""
+    clock: clock.Clock  # Time.
+    supervisor: Supervisor  # Runs programs, and ends them with all that they have started.
+    sessions: agent_sessions.AgentSessions  # What is kept of conversations.
+    environ: Mapping[str, str]  # Environment of this process.
+    secrets: Sequence[str] = ()  # Secret variables that every program gets beside its own keys; patterns.
+    home: Path  # Home folder of whoever runs this process; programs and their settings lie below it.
+    get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.

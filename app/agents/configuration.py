@@ -9,8 +9,7 @@ from pathlib import Path
 from app import errors
 from app.domain import library
 
-TIERS = ("haiku", "sonnet", "opus")
-"""Names that stand for a small, a middle and a large model, whatever the backend."""
+TIERS = ("haiku", "sonnet", "opus")  # Names that stand for a small, a middle and a large model, whatever the backend.
 
 
 Part = str | tuple[str, ...]
@@ -21,10 +20,8 @@ Part = str | tuple[str, ...]
 class Recording:
     """Where the replies of another backend are kept."""
 
-    backend: str
-    """Name of the backend that is asked."""
-    file: Path
-    """File that its replies are appended to, one JSON object a line."""
+    backend: str  # Name of the backend that is asked.
+    file: Path  # File that its replies are appended to, one JSON object a line.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +66,9 @@ class BackendConfig:
 class BrokenFile:
     """A file that was left out, and why."""
 
-    path: Path
-    """The file."""
-    flaws: tuple[errors.Flaw, ...]
-    """Everything found wrong with it."""
-    foreign: bool = False
-    """Whether it was written for another program, so that nothing is kept from starting by it."""
+    path: Path  # The file.
+    flaws: tuple[errors.Flaw, ...]  # Everything found wrong with it.
+    foreign: bool = False  # Whether it was written for another program, so that nothing is kept from starting by it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

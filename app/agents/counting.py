@@ -13,8 +13,7 @@ from typing import Any
 from app.domain import agent_sessions, records
 from app.engine import ports
 
-UNTOLD = records.Usage(input_tokens=None, output_tokens=None)
-"""What is known where nobody told anything."""
+UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # What is known where nobody told anything.
 
 _TOKENS = ("input_tokens", "output_tokens")
 _FIELDS = (*_TOKENS, "cost_usd")

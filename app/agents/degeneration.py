@@ -37,32 +37,24 @@ _SPEAKERS = {"i": "you", "im": "you", "am": "are", "m": "are", "re": "are", "my"
 class Asked:
     """What an agent was told."""
 
-    system: str = ""
-    """Role contract, or other standing instruction."""
-    prompt: str = ""
-    """The prompt, whole."""
-    instructions: str = ""
-    """The prompt's own words, without what was filled in; empty where they are not known."""
+    system: str = ""  # Role contract, or other standing instruction.
+    prompt: str = ""  # The prompt, whole.
+    instructions: str = ""  # The prompt's own words, without what was filled in; empty where they are not known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degenerate:
     """What is wrong with a reply."""
 
-    message: str
-    """One sentence for people."""
-    facts: plain.Object
-    """Facts for machines."""
+    message: str  # One sentence for people.
+    facts: plain.Object  # Facts for machines.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    unit: str
-    """What is repeated."""
-    times: int
-    """How often."""
-    characters: int
-    """Length of all repetitions."""
+    unit: str  # What is repeated.
+    times: int  # How often.
+    characters: int  # Length of all repetitions.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

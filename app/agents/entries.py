@@ -14,8 +14,7 @@ from app.agents import documents
 from app.domain import plain, records
 from app.engine import ports
 
-MAX_BYTES = 64 * 1024 * 1024
-"""Largest script."""
+MAX_BYTES = 64 * 1024 * 1024  # Largest script.
 
 _Given = tuple[str, plain.Json, int | None]
 _COUNT = {"type": "integer", "minimum": 0, "description": "must be a whole number, not negative"}
@@ -53,18 +52,12 @@ ENTRY_SCHEMA: plain.Object = {
 class Entry:
     """What is said, and to which prompts."""
 
-    key: str = "*"
-    """Step that it answers; `*` and `?` stand for any characters and any one."""
-    attempt: int | None = None
-    """Try that it answers; None: every one."""
-    prompt_sha256: str | None = None
-    """Hash of the prompt that it answers; None: every one."""
-    reply: ports.AgentReply
-    """What is said, or the error."""
-    delay_seconds: float = 0.0
-    """Time until it is said."""
-    hang: bool = False
-    """Whether nothing is ever said."""
+    key: str = "*"  # Step that it answers; `*` and `?` stand for any characters and any one.
+    attempt: int | None = None  # Try that it answers; None: every one.
+    prompt_sha256: str | None = None  # Hash of the prompt that it answers; None: every one.
+    reply: ports.AgentReply  # What is said, or the error.
+    delay_seconds: float = 0.0  # Time until it is said.
+    hang: bool = False  # Whether nothing is ever said.
 
     def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
         """Return whether this entry answers a prompt."""

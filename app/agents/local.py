@@ -19,11 +19,8 @@ from app.domain import plain, records
 from app.engine import ports
 from app.processes import helper_process
 
-MODEL = "smollm2-135m-instruct"
-"""Name of the one model that there is."""
-
-CONTEXT_TOKENS = 8192
-"""Prompt and reply together; what the model was trained for."""
+MODEL = "smollm2-135m-instruct"  # Name of the one model that there is.
+CONTEXT_TOKENS = 8192  # Prompt and reply together; what the model was trained for.
 
 REPLY_TOKENS = 200
 """Longest reply where the prompt sets no limit; short, so that a run of several steps ends within a minute."""
@@ -31,8 +28,7 @@ REPLY_TOKENS = 200
 MOST_REPLY_TOKENS = 600
 """Longest reply that a prompt without a schema can ask for: more takes minutes, and so small a model loses its way."""
 
-REPLY_TOKENS_WITH_SCHEMA = 600
-"""The same for replies that must fit a schema: they are worth nothing cut off."""
+REPLY_TOKENS_WITH_SCHEMA = 600  # The same for replies that must fit a schema: they are worth nothing cut off.
 
 _RESERVED_TOKENS = 2048
 _LOAD_SECONDS = 120.0

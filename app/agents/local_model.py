@@ -19,8 +19,7 @@ from typing import IO, Any
 
 from app.processes import process_tree
 
-THREADS = 2
-"""Threads that compute. Fixed, not the machine's number: sums are rounded differently with another one."""
+THREADS = 2  # Threads that compute. Fixed, not the machine's number: sums are rounded differently with another one.
 
 _TOO_LONG = "exceed_context_size_error"
 _PENALTY = {"repeat_penalty": 1.1, "repeat_last_n": 256}

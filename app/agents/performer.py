@@ -22,11 +22,8 @@ from app.domain import abstentions, agent_sessions, json_text, operations, plain
 from app.engine import conversation_claims, ports
 from app.processes import commands
 
-MAX_PROMPT_BYTES = 16 * 1024 * 1024
-"""Longest prompt, all its parts together."""
-
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
-"""Wall-clock limit of one try where the operation sets none."""
+MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
 
 T = TypeVar("T")
 

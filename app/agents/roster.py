@@ -13,11 +13,8 @@ from app.agents import agent_files, documents, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
 from app.domain import library
 
-MAX_BYTES = 1024 * 1024
-"""Largest file."""
-
-LOCAL = "local"
-"""Backend of agents of `agents.json` where neither they nor the project name one."""
+MAX_BYTES = 1024 * 1024  # Largest file.
+LOCAL = "local"  # Backend of agents of `agents.json` where neither they nor the project name one.
 
 ON_LOCAL: Mapping[str, str] = {"evidence": "none", "on_cut_off": "keep"}
 """Fields of the bundled agents while they speak through the local model, which quotes nothing and stops early."""

@@ -8,21 +8,13 @@ from typing import Literal, TypeAlias
 
 from app.domain import plain
 
-Rule: TypeAlias = plain.Object
-"""JSON Schema of a value."""
-Schema: TypeAlias = dict[str, plain.Json]
-"""JSON Schema of an object."""
-
-FIRST = "1.1"
-"""Version with which the languages that have versions begin."""
-MOST_SECONDS = 7 * 24 * 60 * 60
-"""Longest time that a recipe can ask for."""
-ENV_NAME = r"^[^=\s]{1,256}$"
-"""Form of the names of environment variables."""
-NO: Schema = {"type": "boolean", "default": False}
-"""A switch that is off."""
-WORD: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
-"""A short text."""
+Rule: TypeAlias = plain.Object  # JSON Schema of a value.
+Schema: TypeAlias = dict[str, plain.Json]  # JSON Schema of an object.
+FIRST = "1.1"  # Version with which the languages that have versions begin.
+MOST_SECONDS = 7 * 24 * 60 * 60  # Longest time that a recipe can ask for.
+ENV_NAME = r"^[^=\s]{1,256}$"  # Form of the names of environment variables.
+NO: Schema = {"type": "boolean", "default": False}  # A switch that is off.
+WORD: Schema = {"type": "string", "minLength": 1, "maxLength": 200}  # A short text.
 ENV: Schema = {"type": "object", "propertyNames": {"pattern": ENV_NAME}, "additionalProperties": {"type": "string"}}
 """Variables of an environment."""
 SECRETS: Schema = {
@@ -66,8 +58,7 @@ class Field:
         return {**self.rule, "description": self.meaning}
 
 
-Kinds: TypeAlias = Mapping[str, tuple[Field, ...]]
-"""The kinds of objects of a language, each with its fields in order."""
+Kinds: TypeAlias = Mapping[str, tuple[Field, ...]]  # The kinds of objects of a language, each with its fields in order.
 
 
 def field(name: str, rule: Rule, meaning: str, **more: plain.Json) -> Field:

@@ -22,12 +22,9 @@ from app.domain import json_text, plain
 if TYPE_CHECKING:
     from yaml import events
 
-MAX_CHARACTERS = 256 * 1024
-"""Length of a text that is read: a second's work or two, since the parser is slow."""
-MAX_DEPTH = json_text.MAX_DEPTH
-"""Mappings and lists inside one another, aliases followed."""
-MAX_WEIGHT = 1024 * 1024
-"""Size of the value with every alias written out: its characters, and a few for each value."""
+MAX_CHARACTERS = 256 * 1024  # Length of a text that is read: a second's work or two, since the parser is slow.
+MAX_DEPTH = json_text.MAX_DEPTH  # Mappings and lists inside one another, aliases followed.
+MAX_WEIGHT = 1024 * 1024  # Size of the value with every alias written out: its characters, and a few for each value.
 
 _VALUE_WEIGHT = 16
 _MAX_DIGITS = 64
@@ -61,10 +58,8 @@ class _Node:
 class Document:
     """What a text holds."""
 
-    value: plain.Json
-    """The value, as plain JSON."""
-    root: _Node = field(repr=False)
-    """Where its parts stand in the text."""
+    value: plain.Json  # The value, as plain JSON.
+    root: _Node = field(repr=False)  # Where its parts stand in the text.
 
     def line_of(self, path: str) -> int:
         """Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there."""

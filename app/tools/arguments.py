@@ -12,14 +12,12 @@ from app.domain import json_words, plain
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-MAX_PATHS = 200
-"""Paths in one argument."""
+MAX_PATHS = 200  # Paths in one argument.
 
 _PATH_CHARACTERS = 1_024
 _MESSAGE_CHARACTERS = 300
 
-Schema = dict[str, plain.Json]
-"""A JSON Schema, draft 2020-12."""
+Schema = dict[str, plain.Json]  # A JSON Schema, draft 2020-12.
 
 
 def schema(*, required: Iterable[str], **properties: Schema) -> Schema:

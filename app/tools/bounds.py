@@ -9,17 +9,10 @@ from app.domain import plain
 PAYLOAD_BYTES = 24_000
 """Largest payload as compact JSON; written with blanks and line ends it still fits the 32 kB that a template takes."""
 
-LIST_ENTRIES = 200
-"""Longest list in a payload."""
-
-REPORT_CHARACTERS = 2_000
-"""Longest report, so that it fits the prompt of a small model."""
-
-QUOTE_CHARACTERS = 200
-"""Longest quotation."""
-
-SUMMARY_CHARACTERS = 200
-"""Longest summary."""
+LIST_ENTRIES = 200  # Longest list in a payload.
+REPORT_CHARACTERS = 2_000  # Longest report, so that it fits the prompt of a small model.
+QUOTE_CHARACTERS = 200  # Longest quotation.
+SUMMARY_CHARACTERS = 200  # Longest summary.
 
 
 def clipped(text: str, limit: int = QUOTE_CHARACTERS) -> str:

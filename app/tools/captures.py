@@ -14,15 +14,10 @@ from app.domain import json_schemas, json_text, operations, plain
 from app.processes import commands
 from app.tools.workspace import Workspace
 
-TEXT_BYTES = 8 * 1024
-"""Most of a text that the state keeps."""
-MOST_LINES = 10_000
-"""Most lines that the state keeps."""
-JSON_BYTES = 1024 * 1024
-"""Most that is parsed."""
-
-INVALID_OUTPUT = 2
-"""Exit code of a step whose output is not what it must be."""
+TEXT_BYTES = 8 * 1024  # Most of a text that the state keeps.
+MOST_LINES = 10_000  # Most lines that the state keeps.
+JSON_BYTES = 1024 * 1024  # Most that is parsed.
+INVALID_OUTPUT = 2  # Exit code of a step whose output is not what it must be.
 
 _TAIL_LINES = 10
 _TAIL_CHARACTERS = 1000
@@ -37,14 +32,10 @@ _NO_SECRETS = plain.Masker()
 class Output:
     """What a program wrote to its standard output."""
 
-    text: str
-    """Its beginning, as much as is held."""
-    size_bytes: int
-    """How much it was."""
-    complete: bool
-    """Whether the text is all of it."""
-    is_utf8: bool = True
-    """Whether it was text throughout, so that nothing in it was replaced."""
+    text: str  # Its beginning, as much as is held.
+    size_bytes: int  # How much it was.
+    complete: bool  # Whether the text is all of it.
+    is_utf8: bool = True  # Whether it was text throughout, so that nothing in it was replaced.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

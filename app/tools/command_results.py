@@ -9,8 +9,7 @@ from app.domain import operations, plain, records, states
 from app.processes import commands
 from app.tools import captures
 
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
-"""Wall-clock limit of one try where the operation sets none."""
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
 
 _LAST_WORDS_CHARACTERS = 200
 
@@ -19,12 +18,9 @@ _LAST_WORDS_CHARACTERS = 200
 class ParsedOutput:
     """A command that has ended, with its outputs made ready."""
 
-    result: records.Result
-    """What its record says."""
-    stdout_log: str
-    """What its log of standard output says; empty where it needs none."""
-    stderr_log: str
-    """The same of standard error."""
+    result: records.Result  # What its record says.
+    stdout_log: str  # What its log of standard output says; empty where it needs none.
+    stderr_log: str  # The same of standard error.
 
 
 def heard(
@@ -125,14 +121,10 @@ def _signal_name(number: int) -> str:
 class CapturedOutput:
     """One output, ready to be kept."""
 
-    text: str
-    """As much as the operation wants, for the record."""
-    log: str
-    """As much as is held, for the log; empty if nothing was said."""
-    size_bytes: int
-    """How much it was."""
-    truncated: bool
-    """Whether the record has less than that."""
+    text: str  # As much as the operation wants, for the record.
+    log: str  # As much as is held, for the log; empty if nothing was said.
+    size_bytes: int  # How much it was.
+    truncated: bool  # Whether the record has less than that.
 
 
 def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:

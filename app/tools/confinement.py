@@ -23,11 +23,8 @@ from typing import Self
 from app.tools import failures, reserved
 from app.tools.reserved import Root
 
-MAX_COMPONENTS = 64
-"""Components of a path, links resolved."""
-
-MAX_LINKS = 16
-"""Links followed on the way to one file; more is taken for a circle."""
+MAX_COMPONENTS = 64  # Components of a path, links resolved.
+MAX_LINKS = 16  # Links followed on the way to one file; more is taken for a circle.
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe must not wait for a writer.

@@ -15,8 +15,7 @@ from app.tools.scanning import Limits
 from app.tools.threads import FileThreads
 from app.tools.workspace import Workspace, Workspaces
 
-FILE_BYTES = 16 * 1024 * 1024
-"""Largest file that a quote is looked for in."""
+FILE_BYTES = 16 * 1024 * 1024  # Largest file that a quote is looked for in.
 
 ProveReceipt = Callable[[str], Awaitable[plain.Object]]
 """Return a receipt that is as its run has written it, or raise `errors.NotFound` or `errors.Conflict`."""

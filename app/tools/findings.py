@@ -11,8 +11,7 @@ from app.tools import bounds
 Severity = Literal["error", "warning", "hint"]
 """`error`: both cannot be true; `warning`: probably a slip; `hint`: worth a look."""
 
-Finding = dict[str, plain.Json]
-"""`{kind, severity, message, path, line, quote}` and what the kind adds."""
+Finding = dict[str, plain.Json]  # `{kind, severity, message, path, line, quote}` and what the kind adds.
 
 _RANKS = {"error": 0, "warning": 1, "hint": 2}
 

@@ -22,8 +22,7 @@ from app.tools import failures, name_patterns
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
 
-MOST_PATHS = 100_000
-"""Paths that one pattern may fit."""
+MOST_PATHS = 100_000  # Paths that one pattern may fit.
 
 _Parts = tuple[str, ...]
 

@@ -14,8 +14,7 @@ from app.engine import ports
 KINDS = (operations.OpenIssue.kind, issue_operations.CloseFindings.kind, issue_operations.CloseFailedChecks.kind)
 """Kinds of operations that are performed here."""
 
-FINDING = "finding"
-"""Kind of the issues of findings."""
+FINDING = "finding"  # Kind of the issues of findings.
 
 _PAGE = 1000
 

@@ -32,12 +32,9 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 class Move:
     """What is moved, and where to."""
 
-    source_folders: tuple[str, ...]
-    """Folders on the way to it."""
-    target_folders: tuple[str, ...]
-    """Folders on the way to its new place."""
-    name: str
-    """Its name, which it keeps."""
+    source_folders: tuple[str, ...]  # Folders on the way to it.
+    target_folders: tuple[str, ...]  # Folders on the way to its new place.
+    name: str  # Its name, which it keeps.
 
     @classmethod
     def of(cls, source: str, folder: str) -> Move:

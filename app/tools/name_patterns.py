@@ -32,10 +32,8 @@ _SOME = ""
 class Wildcard:
     """A pattern that more than one name can fit."""
 
-    expression: re.Pattern[str]
-    """What a name must be."""
-    says_dot: bool
-    """Whether it begins with a dot, which a hidden name needs."""
+    expression: re.Pattern[str]  # What a name must be.
+    says_dot: bool  # Whether it begins with a dot, which a hidden name needs.
 
     def fits(self, name: str) -> bool:
         """Return whether a name fits."""

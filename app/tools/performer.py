@@ -11,11 +11,8 @@ from app.engine import ports
 from app.tools.threads import Threads
 from app.tools.workspace import Workspace, Workspaces
 
-DEFAULT_TIMEOUT_SECONDS = 120.0
-"""Wall-clock limit of one try where the operation sets none."""
-
-TOOLS_AT_A_TIME = 4
-"""Tools that run at a time, over all runs; those that have overrun their time-out included."""
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
+TOOLS_AT_A_TIME = 4  # Tools that run at a time, over all runs; those that have overrun their time-out included.
 
 
 class Tools(Protocol):

@@ -16,8 +16,7 @@ from app.tools.reserved import Root
 from app.tools.threads import FileThreads
 from app.tools.workspace import Workspaces
 
-WHOLE_BYTES = 16 * 1024 * 1024
-"""Most that files which are read whole may have, all together."""
+WHOLE_BYTES = 16 * 1024 * 1024  # Most that files which are read whole may have, all together.
 
 _GONE = frozenset({"file_not_found", "not_a_file"})
 

@@ -25,12 +25,9 @@ from app.tools.workspace import Workspace
 class Tool(Protocol):
     """A model-free tool: the same arguments and the same files give the same output."""
 
-    name: str
-    """Id in the registry."""
-    description: str
-    """What it does, in a sentence."""
-    args_schema: plain.Object
-    """JSON Schema of its arguments."""
+    name: str  # Id in the registry.
+    description: str  # What it does, in a sentence.
+    args_schema: plain.Object  # JSON Schema of its arguments.
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Do the work, synchronously; meant for a worker thread."""

@@ -23,16 +23,14 @@ NAMES = frozenset({".control-room", ".git", ".orchestrate"})
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-Identity = tuple[int, int]
-"""What a folder is, by device and number."""
+Identity = tuple[int, int]  # What a folder is, by device and number.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
     """The folders that are reserved here."""
 
-    folders: tuple[Path, ...] = ()
-    """Data directories."""
+    folders: tuple[Path, ...] = ()  # Data directories.
 
     def identities(self) -> frozenset[Identity]:
         """Return what the data directories are, as far as they exist."""

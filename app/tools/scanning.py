@@ -17,34 +17,26 @@ _MEBIBYTE = 1024 * 1024
 class Limits:
     """How much of a workspace one tool looks at."""
 
-    file_bytes: int = _MEBIBYTE
-    """Largest file that is read."""
-    scan_files: int = 2_000
-    """Files that one scan lists."""
-    scan_entries: int = 20_000
-    """Folder entries that one scan looks at, skipped ones included."""
-    scan_bytes: int = 16 * _MEBIBYTE
-    """Bytes that the files of one scan may have together; further ones are not listed."""
+    file_bytes: int = _MEBIBYTE  # Largest file that is read.
+    scan_files: int = 2_000  # Files that one scan lists.
+    scan_entries: int = 20_000  # Folder entries that one scan looks at, skipped ones included.
+    scan_bytes: int = 16 * _MEBIBYTE  # Bytes that the files of one scan may have together; further ones are not listed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
     """A regular file that a scan has come upon."""
 
-    path: str
-    """Path relative to the root, with `/` between its components."""
-    size_bytes: int
-    """Size when it was seen."""
+    path: str  # Path relative to the root, with `/` between its components.
+    size_bytes: int  # Size when it was seen.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """The files below a folder, in a fixed order."""
 
-    files: tuple[FoundFile, ...]
-    """What was found."""
-    truncated: bool
-    """Whether a limit ended the scan early."""
+    files: tuple[FoundFile, ...]  # What was found.
+    truncated: bool  # Whether a limit ended the scan early.
 
 
 def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], bool]) -> Scan:

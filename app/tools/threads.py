@@ -69,11 +69,8 @@ def _work(
         loop.call_soon_threadsafe(settle, result, failure)
 
 
-DEFAULT_TIMEOUT_SECONDS = 120.0
-"""Wall-clock limit of one try where the operation sets none."""
-
-AT_A_TIME = 4
-"""Operations of a kind that are carried out at a time, over all runs."""
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
+AT_A_TIME = 4  # Operations of a kind that are carried out at a time, over all runs.
 
 
 class FileThreads:

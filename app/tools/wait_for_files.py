@@ -12,8 +12,7 @@ from app.tools.reserved import Root
 from app.tools.threads import Threads
 from app.tools.workspace import Workspaces
 
-SHORTEST_POLL_SECONDS = 0.01
-"""Time between two looks, however little an operation asks for."""
+SHORTEST_POLL_SECONDS = 0.01  # Time between two looks, however little an operation asks for.
 _TICK_SECONDS = 0.001
 
 

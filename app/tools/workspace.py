@@ -19,8 +19,7 @@ from app.tools.scanning import Limits, Scan
 _SNIFFED_BYTES = 8 * 1024
 _ABSENT = frozenset({"file_not_found", "not_a_file", "file_unreadable"})
 
-Kind = Literal["file", "folder"]
-"""What a path can lead to."""
+Kind = Literal["file", "folder"]  # What a path can lead to.
 
 _REACHES: tuple[tuple[Kind, Callable[[Descent, tuple[str, ...]], object]], ...] = (
     ("file", Descent.open_file),
@@ -32,12 +31,9 @@ _REACHES: tuple[tuple[Kind, Callable[[Descent, tuple[str, ...]], object]], ...] 
 class WrittenFile:
     """What a commit has put on disk."""
 
-    path: str
-    """Path relative to the root."""
-    sha256: str
-    """Bare hash of the bytes."""
-    size_bytes: int
-    """Their number."""
+    path: str  # Path relative to the root.
+    sha256: str  # Bare hash of the bytes.
+    size_bytes: int  # Their number.
 
 
 class Workspace:

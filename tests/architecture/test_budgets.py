@@ -101,13 +101,13 @@ def _port_methods() -> frozenset[str]:
 
 
 def test_attributes_of_values_are_explained() -> None:
-    """Under each attribute of a public frozen dataclass stands a line that says what it is."""
+    """Beside or under each attribute of a public frozen dataclass stands what it is."""
     unexplained = [
         f"{name}.{attribute}"
         for module in _modules()
         for name, node in sources.public(module)
         if isinstance(node, ast.ClassDef) and _is_frozen_dataclass(node)
-        for attribute in _unexplained(node)
+        for attribute in _unexplained(node, module.text.splitlines())
     ]
 
     assert unexplained == []
@@ -189,11 +189,13 @@ def _is_frozen_dataclass(node: ast.ClassDef) -> bool:
     return any("frozen=True" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def _unexplained(node: ast.ClassDef) -> Iterable[str]:
+def _unexplained(node: ast.ClassDef, lines: list[str]) -> Iterable[str]:
     for position, statement in enumerate(node.body):
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
         if statement.target.id.startswith("_") or _explains_itself(statement):
+            continue
+        if "  # " in lines[(statement.end_lineno or statement.lineno) - 1]:
             continue
         after = node.body[position + 1] if position + 1 < len(node.body) else None
         if not (

@@ -19,8 +19,7 @@ from app.domain import agent_sessions, records
 from app.engine import ports
 from app.processes import commands
 
-DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
-"""Wall-clock limit of a prompt that sets none."""
+DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _LOOK_SECONDS = 0.1
 _NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")

@@ -13,8 +13,7 @@ from app.agents.configuration import BackendConfig
 from app.domain import records
 from app.engine import ports
 
-Event = Mapping[str, Any]
-"""One JSON object that a program has written."""
+Event = Mapping[str, Any]  # One JSON object that a program has written.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,38 +53,28 @@ class Turn:
 class Invocation:
     """How a program is called."""
 
-    arguments: tuple[str, ...]
-    """Arguments after the program's own."""
-    stdin: str | None = None
-    """What it reads; None: nothing."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of this call alone."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Texts by name that stand in its private folder."""
+    arguments: tuple[str, ...]  # Arguments after the program's own.
+    stdin: str | None = None  # What it reads; None: nothing.
+    env: Mapping[str, str] = field(default_factory=dict)  # Variables of this call alone.
+    files: Mapping[str, str] = field(default_factory=dict)  # Texts by name that stand in its private folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """What a program says went wrong."""
 
-    message: str
-    """In its own words."""
-    status: int | None = None
-    """HTTP status of the model's service."""
-    reason: str | None = None
-    """Its own name for it."""
+    message: str  # In its own words.
+    status: int | None = None  # HTTP status of the model's service.
+    reason: str | None = None  # Its own name for it.
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """Tokens and price, as far as they were told."""
 
-    input_tokens: int | None = None
-    """Tokens read, those from a cache included; None where it does not tell."""
-    output_tokens: int | None = None
-    """Tokens written."""
-    cost_usd: float | None = None
-    """Price."""
+    input_tokens: int | None = None  # Tokens read, those from a cache included; None where it does not tell.
+    output_tokens: int | None = None  # Tokens written.
+    cost_usd: float | None = None  # Price.
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
         """Add to what it cost; what is not a number counts for nothing."""

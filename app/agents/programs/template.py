@@ -15,8 +15,7 @@ from app import errors
 from app.agents.configuration import BackendConfig, Part
 from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
 
-ARGUMENT_BYTES = 100_000
-"""Longest prompt that is given as an argument."""
+ARGUMENT_BYTES = 100_000  # Longest prompt that is given as an argument.
 
 _PROMPT_FILE = "prompt.txt"
 _PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir|max_tokens)\}")

@@ -32,28 +32,20 @@ _CAUSES = {
 class ProcessResult:
     """What a program left behind."""
 
-    stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))
-    """Lines of its standard output."""
-    stderr: bytes = b""
-    """End of its standard error."""
-    exit_code: int | None = 0
-    """Exit code; None if a signal ended it."""
-    signal: int | None = None
-    """That signal."""
-    cause: launcher_protocol.Cause = ""
-    """Why it was ended, if it was."""
-    extra: bytes = b""
-    """What it wrote into its private folder."""
+    stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))  # Lines of its standard output.
+    stderr: bytes = b""  # End of its standard error.
+    exit_code: int | None = 0  # Exit code; None if a signal ended it.
+    signal: int | None = None  # That signal.
+    cause: launcher_protocol.Cause = ""  # Why it was ended, if it was.
+    extra: bytes = b""  # What it wrote into its private folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What came of a turn."""
 
-    reply: ports.AgentReply
-    """The reply, with what the program says of the turn's usage."""
-    sums: records.Usage | None
-    """What it says the whole conversation has taken; None where it says nothing of that."""
+    reply: ports.AgentReply  # The reply, with what the program says of the turn's usage.
+    sums: records.Usage | None  # What it says the whole conversation has taken; None where it says nothing of that.
 
 
 def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> Verdict:

@@ -20,14 +20,9 @@ if TYPE_CHECKING:
     from acp import schema
 
 
-OPENING_SECONDS = 120.0
-"""Longest time until an agent answers anything but a prompt."""
-
-PARTING_SECONDS = 3.0
-"""How long an agent may take to end by itself once nobody speaks with it any more."""
-
-CANCEL_SECONDS = 1.0
-"""How long it may take to end a turn that is cancelled, before it is ended itself."""
+OPENING_SECONDS = 120.0  # Longest time until an agent answers anything but a prompt.
+PARTING_SECONDS = 3.0  # How long an agent may take to end by itself once nobody speaks with it any more.
+CANCEL_SECONDS = 1.0  # How long it may take to end a turn that is cancelled, before it is ended itself.
 
 _TAIL_CHARACTERS = 2_000
 
@@ -52,10 +47,8 @@ class Agent:
         self._clock = clock
         self._parting_seconds = PARTING_SECONDS
         self._started_at = clock.monotonic()
-        self.turn = turn
-        """What it has said."""
-        self.connection = connection
-        """The protocol."""
+        self.turn = turn  # What it has said.
+        self.connection = connection  # The protocol.
 
     async def ask(self, what: Awaitable[T]) -> T:
         """Wait for the answer to anything but a prompt, as long as the agent lives."""

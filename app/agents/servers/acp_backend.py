@@ -22,8 +22,7 @@ from app.domain import agent_sessions
 from app.engine import ports
 from app.processes import commands
 
-DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
-"""Wall-clock limit of a prompt that sets none."""
+DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
 # It names the file of a conversation for the minute, and loads it wrongly within that minute.

@@ -11,11 +11,8 @@ from typing import Any
 from app import clock
 from app.domain import plain
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Longest message."""
-
-MOST_STRAY_LINES = 10_000
-"""How much on the line may be no message before nobody listens any more."""
+MAX_LINE_BYTES = 16 * 1024 * 1024  # Longest message.
+MOST_STRAY_LINES = 10_000  # How much on the line may be no message before nobody listens any more.
 
 _UPDATE = "session/update"
 
@@ -35,14 +32,10 @@ class Line:
         self._told = reported
         self._writer, self._other = writers
         self._turn = asyncio.Lock()
-        self.heard_at = clock.monotonic()
-        """When something came last."""
-        self.stray: list[str] = []
-        """Beginnings of the first lines that were no messages."""
-        self.stray_lines = 0
-        """How many there were."""
-        self.fault: str | None = None
-        """Why nobody listens any more; None: the agent has closed its end."""
+        self.heard_at = clock.monotonic()  # When something came last.
+        self.stray: list[str] = []  # Beginnings of the first lines that were no messages.
+        self.stray_lines = 0  # How many there were.
+        self.fault: str | None = None  # Why nobody listens any more; None: the agent has closed its end.
 
     @classmethod
     async def over(

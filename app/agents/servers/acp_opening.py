@@ -22,34 +22,23 @@ _PROTOCOL = 1
 class Wish:
     """How a conversation is to be opened."""
 
-    backend: str
-    """Name of the backend."""
-    cwd: str
-    """Folder that the agent works in."""
-    session_id: str | None
-    """Conversation to continue, by the agent's name for it; None: a new one."""
-    certain: bool
-    """Whether the agent must have it; otherwise a new one will do."""
-    hold: acp_tool_policy.Hold | None
-    """What keeps the agent from using tools; None: it may use them."""
-    model: str | None
-    """Model; None: the agent's choice."""
+    backend: str  # Name of the backend.
+    cwd: str  # Folder that the agent works in.
+    session_id: str | None  # Conversation to continue, by the agent's name for it; None: a new one.
+    certain: bool  # Whether the agent must have it; otherwise a new one will do.
+    hold: acp_tool_policy.Hold | None  # What keeps the agent from using tools; None: it may use them.
+    model: str | None  # Model; None: the agent's choice.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """An open conversation."""
 
-    session_id: str
-    """The agent's name for it."""
-    is_new: bool
-    """Whether it was begun just now."""
-    known_as: str
-    """The agent's own name for itself, in small letters."""
-    modes: tuple[str, ...]
-    """Modes that it can be put into."""
-    options: tuple[Any, ...]
-    """What else can be chosen, by the protocol's `configOptions`."""
+    session_id: str  # The agent's name for it.
+    is_new: bool  # Whether it was begun just now.
+    known_as: str  # The agent's own name for itself, in small letters.
+    modes: tuple[str, ...]  # Modes that it can be put into.
+    options: tuple[Any, ...]  # What else can be chosen, by the protocol's `configOptions`.
 
 
 async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[None]]) -> Opened:

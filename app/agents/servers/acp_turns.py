@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import acp
     from acp import schema
 
-MAX_TEXT_CHARACTERS = 16 * 1024 * 1024
-"""Longest reply."""
+MAX_TEXT_CHARACTERS = 16 * 1024 * 1024  # Longest reply.
 
 _HARMLESS_KINDS = frozenset({"think", "switch_mode"})
 _BEGUN = frozenset({"in_progress", "completed"})
@@ -46,14 +45,11 @@ class Turn:
         self._tokens = program.Tally()
         self.cost_before: float | None = None
         """Price of the conversation before this turn in US dollars, if the agent told it when it was opened."""
-        self.cost_so_far: float | None = None
-        """Price of the whole conversation; None where the agent tells none."""
-        self.called = 0
-        """How often it has called a tool."""
+        self.cost_so_far: float | None = None  # Price of the whole conversation; None where the agent tells none.
+        self.called = 0  # How often it has called a tool.
         self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done once it uses a tool though it was to use none; its result says which."""
-        self.too_long = False
-        """Whether it has said more than can be held."""
+        self.too_long = False  # Whether it has said more than can be held.
 
     def begin(self) -> None:
         """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again."""
@@ -119,8 +115,7 @@ class Person:
 
     def __init__(self, *, tools: bool) -> None:
         self._wanted = ("allow_once", "allow_always") if tools else ("reject_once", "reject_always")
-        self.asked: list[str] = []
-        """What it asked for."""
+        self.asked: list[str] = []  # What it asked for.
 
     async def request_permission(
         self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: Any

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-REPLY_TOKENS = 16_000
-"""Longest reply where the prompt sets no limit; the interface wants one."""
+REPLY_TOKENS = 16_000  # Longest reply where the prompt sets no limit; the interface wants one.
 
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
 _ENDINGS: Mapping[str, services.Ending] = {

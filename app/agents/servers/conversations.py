@@ -17,10 +17,8 @@ Role = Literal["user", "assistant"]
 class Message:
     """One message of a conversation."""
 
-    role: Role
-    """Who said it."""
-    text: str
-    """What was said."""
+    role: Role  # Who said it.
+    text: str  # What was said.
 
 
 async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:

@@ -14,65 +14,44 @@ from app.agents.servers import conversations
 from app.domain import plain, records
 from app.engine import ports
 
-TRIES = 5
-"""How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached."""
-
-MOST_WAIT_SECONDS = 120.0
-"""Longest `Retry-After` that is waited for; a longer one fails the try."""
-
-SILENCE_SECONDS = 600.0
-"""Longest time between two parts of a streamed reply."""
-
-CONNECT_SECONDS = 10.0
-"""Longest time until a connection stands."""
-
-MAX_REPLY_BYTES = 16 * 1024 * 1024
-"""Longest reply that is read."""
+TRIES = 5  # How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached.
+MOST_WAIT_SECONDS = 120.0  # Longest `Retry-After` that is waited for; a longer one fails the try.
+SILENCE_SECONDS = 600.0  # Longest time between two parts of a streamed reply.
+CONNECT_SECONDS = 10.0  # Longest time until a connection stands.
+MAX_REPLY_BYTES = 16 * 1024 * 1024  # Longest reply that is read.
 
 _NO_KEY = "none"
 
-Ending = Literal["complete", "cut", "refused"]
-"""Whether a reply ended by itself, reached its longest, or was refused."""
+Ending = Literal["complete", "cut", "refused"]  # Whether a reply ended by itself, reached its longest, or was refused.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """Where a service is, and with what right it is asked."""
 
-    base_url: str | None
-    """Its address; None: the vendor's."""
-    api_key: str
-    """The key; a word without meaning where none is needed."""
+    base_url: str | None  # Its address; None: the vendor's.
+    api_key: str  # The key; a word without meaning where none is needed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a service is asked."""
 
-    model: str
-    """Model of the service."""
-    system: str | None
-    """Standing instruction."""
-    messages: Sequence[conversations.Message]
-    """The conversation, its last message the prompt."""
-    max_tokens: int | None
-    """Longest reply; None: the service's own limit, or a generous one."""
-    reply_schema: plain.Object | None
-    """JSON Schema that the reply must fit."""
-    timeout_seconds: float
-    """Longest time until the whole reply is there."""
+    model: str  # Model of the service.
+    system: str | None  # Standing instruction.
+    messages: Sequence[conversations.Message]  # The conversation, its last message the prompt.
+    max_tokens: int | None  # Longest reply; None: the service's own limit, or a generous one.
+    reply_schema: plain.Object | None  # JSON Schema that the reply must fit.
+    timeout_seconds: float  # Longest time until the whole reply is there.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a service answered."""
 
-    text: str
-    """The reply, as far as it goes."""
-    usage: records.Usage | None
-    """Tokens; None where it tells none."""
-    ending: Ending
-    """How it ends."""
+    text: str  # The reply, as far as it goes.
+    usage: records.Usage | None  # Tokens; None where it tells none.
+    ending: Ending  # How it ends.
 
 
 class Service(Protocol):
@@ -89,14 +68,10 @@ class Service(Protocol):
 class Vendor:
     """What is known of a vendor."""
 
-    package: str
-    """Package that speaks with it; an extra of this project has its name."""
-    key_variable: str
-    """Environment variable of the key where the configuration names none."""
-    models: Mapping[str, str]
-    """Models for the tiers, at the vendor's own address."""
-    open: Callable[[Account, clock.Clock], Service]
-    """Make a service; opens no connection."""
+    package: str  # Package that speaks with it; an extra of this project has its name.
+    key_variable: str  # Environment variable of the key where the configuration names none.
+    models: Mapping[str, str]  # Models for the tiers, at the vendor's own address.
+    open: Callable[[Account, clock.Clock], Service]  # Make a service; opens no connection.
 
     def lacks(self, config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
         """Return what keeps a backend from being asked; None where nothing does."""

@@ -10,8 +10,7 @@ from app import errors
 from app.domain import json_schemas, json_text, plain
 from app.engine import ports
 
-REF, INCLUDE = "$ref", "$include"
-"""Names by which a recipe takes one step, or all steps, of a file."""
+REF, INCLUDE = "$ref", "$include"  # Names by which a recipe takes one step, or all steps, of a file.
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.json")
 _PLACEHOLDER = re.compile(r"\{\{\s*args\.([^{}\s]*)\s*\}\}")

@@ -18,14 +18,9 @@ from app import errors
 from app.dialects.agent_recipes import schema
 from app.domain import json_text, plain
 
-TAIL_LINES = 5
-"""How many lines at the end of a reply are looked through."""
-
-NO_JSON = "No JSON block found in response"
-"""Told where the tail holds no line that could be an object."""
-
-VERSION = 2
-"""Version of the wording; runs that were begun with the first one keep it."""
+TAIL_LINES = 5  # How many lines at the end of a reply are looked through.
+NO_JSON = "No JSON block found in response"  # Told where the tail holds no line that could be an object.
+VERSION = 2  # Version of the wording; runs that were begun with the first one keep it.
 
 Fault: TypeAlias = Literal["no_block", "no_json", "no_outcome", "unknown_outcome", "no_description"]
 """What is wrong with a reply."""
@@ -47,10 +42,8 @@ _FENCE = re.compile(r"```(?:json)?")
 class Reported:
     """An outcome that could be read."""
 
-    outcome: str
-    """One of the step's outcomes."""
-    description: str | None = None
-    """Why, for the outcome `other`; None for every other one."""
+    outcome: str  # One of the step's outcomes.
+    description: str | None = None  # Why, for the outcome `other`; None for every other one.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{success, outcome, description}`."""

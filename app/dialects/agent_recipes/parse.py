@@ -11,8 +11,7 @@ from app import errors
 from app.dialects.agent_recipes import composition, schema, transitions
 from app.domain import json_schemas, json_text, library, plain
 
-DIALECT = "agent_recipes"
-"""Name of this dialect."""
+DIALECT = "agent_recipes"  # Name of this dialect.
 
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 _Names: TypeAlias = frozenset[str] | None

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from app.domain import frozen_agents, plain
 
-VERSION = 1
-"""Raised when a recipe that was valid no longer is."""
+VERSION = 1  # Raised when a recipe that was valid no longer is.
 
 TIERS = ("haiku", "sonnet", "opus")
 """Models by what they are for; each backend has its own for each (agent-recipes, 1)."""
@@ -15,18 +14,11 @@ TIERS = ("haiku", "sonnet", "opus")
 GUARDRAILS: plain.Object = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
 """What holds where a recipe says nothing."""
 
-EXIT, RESTART = "exit", "restart-new-session"
-"""Actions of transitions."""
-OTHER = "other"
-"""The outcome of an agent that was met by something unforeseen."""
-
-DEFAULT_BACKEND = "claude-code"
-"""Backend that is spoken through where nobody names one."""
-
-RECIPE_ID = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-"""Form of recipe ids: kebab-case."""
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-"""Form of step names and outcomes; keys of steps are made of them."""
+EXIT, RESTART = "exit", "restart-new-session"  # Actions of transitions.
+OTHER = "other"  # The outcome of an agent that was met by something unforeseen.
+DEFAULT_BACKEND = "claude-code"  # Backend that is spoken through where nobody names one.
+RECIPE_ID = r"^[a-z0-9]+(-[a-z0-9]+)*$"  # Form of recipe ids: kebab-case.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"  # Form of step names and outcomes; keys of steps are made of them.
 
 _ENTRY = r"^(\$include|[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
 _MOST_COUNT = 100_000

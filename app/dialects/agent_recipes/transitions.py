@@ -20,14 +20,10 @@ _Place: TypeAlias = tuple[str, ...]
 class Guardrails:
     """What ends a runaway run."""
 
-    max_step_visits: int
-    """Most visits of one step."""
-    max_total_steps: int
-    """Most steps in all."""
-    exit_on_other: bool
-    """Whether the outcome `other` ends the run, whatever its transition says."""
-    max_restarts: int | None = None
-    """Most restarts in a new session; None: no limit."""
+    max_step_visits: int  # Most visits of one step.
+    max_total_steps: int  # Most steps in all.
+    exit_on_other: bool  # Whether the outcome `other` ends the run, whatever its transition says.
+    max_restarts: int | None = None  # Most restarts in a new session; None: no limit.
 
     @classmethod
     def of(cls, recipe: plain.Object, args: plain.Object) -> Guardrails:
@@ -136,38 +132,31 @@ class State:
 class Advance:
     """Another step follows."""
 
-    step: str
-    """Its name."""
+    step: str  # Its name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """The run is done."""
 
-    reason: str
-    """Why."""
+    reason: str  # Why.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """A recipe is begun in a new conversation."""
 
-    recipe_id: str
-    """Which."""
+    recipe_id: str  # Which.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
     """A guardrail ends the run."""
 
-    reason: str
-    """Which, as the run's ending tells it."""
-    code: str
-    """The same as an error's code."""
-    message: str
-    """One sentence for people."""
-    limit: int
-    """What was reached."""
+    reason: str  # Which, as the run's ending tells it.
+    code: str  # The same as an error's code.
+    message: str  # One sentence for people.
+    limit: int  # What was reached.
 
 
 Verdict: TypeAlias = Advance | Exit | Restart | Halt

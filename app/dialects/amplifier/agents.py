@@ -32,18 +32,12 @@ _KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "pr
 class Voice:
     """How an agent is asked."""
 
-    agent_id: str
-    """The configured agent."""
-    backend: str
-    """Backend that it speaks through."""
-    model: str | None
-    """Model; None: the backend's default."""
-    system: str | None
-    """Standing instruction."""
-    max_tokens: int | None
-    """Longest reply."""
-    on_cut_off: operations.OnCutOff
-    """What becomes of a reply that reached it."""
+    agent_id: str  # The configured agent.
+    backend: str  # Backend that it speaks through.
+    model: str | None  # Model; None: the backend's default.
+    system: str | None  # Standing instruction.
+    max_tokens: int | None  # Longest reply.
+    on_cut_off: operations.OnCutOff  # What becomes of a reply that reached it.
 
 
 def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:

@@ -21,24 +21,18 @@ class Prompts:
     so that the order in which branches come never shows.
     """
 
-    count: int = 0
-    """How many."""
+    count: int = 0  # How many.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """Where in the flow something is done."""
 
-    key: str
-    """Key of what is done there."""
-    scope: templates.Scope
-    """What variables stand for."""
-    lanes: int | None
-    """Most agents that may be asked at a time; None: any number."""
-    prompts: Prompts
-    """Prompts so far."""
-    position: int = 0
-    """Number of branches beside this one that began just before it."""
+    key: str  # Key of what is done there.
+    scope: templates.Scope  # What variables stand for.
+    lanes: int | None  # Most agents that may be asked at a time; None: any number.
+    prompts: Prompts  # Prompts so far.
+    position: int = 0  # Number of branches beside this one that began just before it.
 
     def inside(self, key: str, scope: templates.Scope, **changes: Any) -> Frame:
         """Return a place inside of this one."""

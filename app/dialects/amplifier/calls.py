@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from app.dialects.amplifier import agents, commands, replies, schema, templates
 from app.domain import operations, plain, runs
 
-FINAL_OUTPUT = "final_output"
-"""Slot that holds the result of a run."""
+FINAL_OUTPUT = "final_output"  # Slot that holds the result of a run.
 COMMAND_TRANSIENT = ("exit_code", "timeout")
 """Codes of errors of commands that are worth another try: nothing tells why a command failed."""
 

@@ -31,20 +31,16 @@ _IN_TEXT = ("heredoc_body", "heredoc_content")
 class Problem:
     """A variable that cannot be filled in where it is."""
 
-    code: str
-    """Stable name of why."""
-    message: str
-    """Which variable, where, why, and what to write instead."""
+    code: str  # Stable name of why.
+    message: str  # Which variable, where, why, and what to write instead.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
     """A command that names its values in the environment."""
 
-    text: str
-    """What Bash executes."""
-    names: Mapping[str, str]
-    """Variables of the environment, by the names in the recipe that they stand for."""
+    text: str  # What Bash executes.
+    names: Mapping[str, str]  # Variables of the environment, by the names in the recipe that they stand for.
 
 
 def problems(command: str) -> tuple[Problem, ...]:

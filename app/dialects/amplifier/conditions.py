@@ -24,8 +24,7 @@ _TRUTHS = ("true", "false")
 _MOST_DEPTH = 32
 _EQUALS = "; equality is written =="
 
-Find: TypeAlias = Callable[[str], str]
-"""Returns the text that a variable holds."""
+Find: TypeAlias = Callable[[str], str]  # Returns the text that a variable holds.
 
 
 class Unreadable(ValueError):
@@ -40,42 +39,33 @@ class Undecidable(ValueError):
 class Operand:
     """One side of a comparison."""
 
-    text: str
-    """The literal, or the variable's name."""
-    variable: bool = False
-    """Whether it is a variable."""
+    text: str  # The literal, or the variable's name.
+    variable: bool = False  # Whether it is a variable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two values and what must hold between them; or one that must be `true`."""
 
-    left: Operand
-    """The first value."""
-    operator: str | None = None
-    """`==`, `!=`, `<`, `>`, `<=`, `>=`; None: the first value alone decides."""
-    right: Operand | None = None
-    """The second value."""
+    left: Operand  # The first value.
+    operator: str | None = None  # `==`, `!=`, `<`, `>`, `<=`, `>=`; None: the first value alone decides.
+    right: Operand | None = None  # The second value.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Not:
     """A condition that must not hold."""
 
-    inner: Condition
-    """That condition."""
+    inner: Condition  # That condition.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Both:
     """Two conditions."""
 
-    left: Condition
-    """The first."""
-    operator: str
-    """`and` or `or`."""
-    right: Condition
-    """The second."""
+    left: Condition  # The first.
+    operator: str  # `and` or `or`.
+    right: Condition  # The second.
 
 
 Condition: TypeAlias = Comparison | Not | Both

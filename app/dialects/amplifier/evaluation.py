@@ -14,10 +14,8 @@ from app.dialects.amplifier.shell import Shell
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-EVALUATED = "evaluated_variable"
-"""Code of a place where Bash would execute what a value hides."""
-UNSAFE = "unsafe_variable"
-"""Code of any other place where no value can be filled in."""
+EVALUATED = "evaluated_variable"  # Code of a place where Bash would execute what a value hides.
+UNSAFE = "unsafe_variable"  # Code of any other place where no value can be filled in.
 
 WORDS = ("word", "concatenation", "raw_string", "ansi_c_string", "string", "translated_string")
 """Nodes of the parser that are one word of a command, or a part of one."""
@@ -83,8 +81,7 @@ class Unsafe(Exception):
 
     def __init__(self, reason: str, code: str = UNSAFE) -> None:
         super().__init__(reason)
-        self.code = code
-        """Stable name of why."""
+        self.code = code  # Stable name of why.
 
 
 def check(shell: Shell, node: Node) -> None:

@@ -22,10 +22,8 @@ class StepFailed(errors.StepError):
         printed: str | None = None,
     ) -> None:
         super().__init__(message, code=code, key=key, detail=detail)
-        self.printed = printed
-        """What a command had printed nevertheless."""
-        self.causes = tuple(causes) or (key,)
-        """Keys of the lines that a resume repeats."""
+        self.printed = printed  # What a command had printed nevertheless.
+        self.causes = tuple(causes) or (key,)  # Keys of the lines that a resume repeats.
 
     @classmethod
     def of(cls, record: records.Record, causes: Sequence[str] = (), printed: str | None = None) -> StepFailed:

@@ -16,8 +16,7 @@ class Unfit(ValueError):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code
-        """Stable name of why."""
+        self.code = code  # Stable name of why.
 
 
 def items(loop: plain.Object, scope: templates.Scope) -> list[plain.Json]:

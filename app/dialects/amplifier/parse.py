@@ -15,8 +15,7 @@ from app.dialects import yaml_text
 from app.dialects.amplifier import declarations, rules, schema, templates, walk
 from app.domain import json_schemas, library, plain
 
-DIALECT = "amplifier"
-"""Name of this dialect."""
+DIALECT = "amplifier"  # Name of this dialect.
 
 _TOLD_HERE = ("oneOf",)
 _UNKNOWN = "unknown_field"

@@ -16,8 +16,7 @@ _MOST_READ = 4
 _MOST_CHECKS = 1_000_000
 
 
-NEWEST = 2
-"""Version of the driver."""
+NEWEST = 2  # Version of the driver.
 
 
 class NoData(ValueError):
@@ -25,8 +24,7 @@ class NoData(ValueError):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code
-        """Stable name of why."""
+        self.code = code  # Stable name of why.
 
 
 ASKED = "\n\nReply with one JSON value and nothing else: no words before or after it, no code fence."

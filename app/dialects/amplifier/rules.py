@@ -9,8 +9,7 @@ from app import errors
 from app.dialects.amplifier import conditions, declarations, schema, templates, walk
 from app.domain import json_schemas, json_text, plain
 
-MOST_STEPS = 2_000
-"""Steps of one recipe, those inside of others counted."""
+MOST_STEPS = 2_000  # Steps of one recipe, those inside of others counted.
 
 _OF_TYPE: Mapping[str, tuple[str, ...]] = {
     "agent": (

@@ -8,42 +8,24 @@ from app.dialects import field_tables
 from app.dialects.field_tables import MOST_SECONDS, NO, SECRETS, WORD, Field, field, part, several
 from app.domain import frozen_agents, plain
 
-VERSIONS = ("1.1", "1.7")
-"""Versions of the language, oldest first; a recipe that names none is of the first."""
-FIRST, NEWEST = VERSIONS[0], VERSIONS[-1]
-"""The version of the document, and the one that has every field."""
-
-TYPES = ("agent", "bash", "recipe")
-"""What a step can be, by its `type`."""
-BEFORE, AFTER = "before", "after"
-"""Where the approval of a stage stands."""
+VERSIONS = ("1.1", "1.7")  # Versions of the language, oldest first; a recipe that names none is of the first.
+FIRST, NEWEST = VERSIONS[0], VERSIONS[-1]  # The version of the document, and the one that has every field.
+TYPES = ("agent", "bash", "recipe")  # What a step can be, by its `type`.
+BEFORE, AFTER = "before", "after"  # Where the approval of a stage stands.
 SUBSTEPS, STEPS = "substeps", "steps"
 """Names of a step's own steps; the result of the second is that of the last of them."""
 COUNTERS = ("_loop_index", "_loop_iteration")
 """Variables that count the iterations of a loop with a condition, from 0 and from 1."""
-APPROVE, DENY = "approve", "deny"
-"""Decisions on an approval."""
-FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"
-"""What follows a step that failed."""
-
-DEFAULT_ITEM = "item"
-"""Loop variable where none is named."""
-DEFAULT_ITERATIONS = 100
-"""Most iterations of a loop that names no limit."""
-DEFAULT_TIMEOUT = 600
-"""Seconds that a step may take where it names no limit."""
-
-VARIABLE = r"^[A-Za-z0-9_]{1,100}$"
-"""Form of the names of variables that steps fill."""
-STEP_ID = r"^[A-Za-z0-9_-]{1,50}$"
-"""Form of the ids of steps, of which keys are made."""
-STAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _:-]{0,99}$"
-"""Form of the names of stages."""
-AGENT = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$"
-"""Form of the names of agents, with or without a namespace."""
-
-RECIPE = r"^(\.\./){0,8}[A-Za-z0-9_.-][A-Za-z0-9_. /-]{0,199}$"
-"""Form of the ids of recipes, and of their files."""
+APPROVE, DENY = "approve", "deny"  # Decisions on an approval.
+FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"  # What follows a step that failed.
+DEFAULT_ITEM = "item"  # Loop variable where none is named.
+DEFAULT_ITERATIONS = 100  # Most iterations of a loop that names no limit.
+DEFAULT_TIMEOUT = 600  # Seconds that a step may take where it names no limit.
+VARIABLE = r"^[A-Za-z0-9_]{1,100}$"  # Form of the names of variables that steps fill.
+STEP_ID = r"^[A-Za-z0-9_-]{1,50}$"  # Form of the ids of steps, of which keys are made.
+STAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _:-]{0,99}$"  # Form of the names of stages.
+AGENT = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$"  # Form of the names of agents, with or without a namespace.
+RECIPE = r"^(\.\./){0,8}[A-Za-z0-9_.-][A-Za-z0-9_. /-]{0,199}$"  # Form of the ids of recipes, and of their files.
 
 _SEMVER = (
     r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"

@@ -39,16 +39,11 @@ _UNREAD = {
 class HereDocument:
     """A here-document."""
 
-    start: tuple[int, int]
-    """Where its delimiter is at its beginning, with its quotes."""
-    body: tuple[int, int]
-    """Where its text stands."""
-    end: tuple[int, int]
-    """Where its delimiter is at its end."""
-    delimiter: str
-    """The delimiter without quotes."""
-    quoted: bool
-    """Whether the delimiter is quoted, so that Bash expands nothing in the text."""
+    start: tuple[int, int]  # Where its delimiter is at its beginning, with its quotes.
+    body: tuple[int, int]  # Where its text stands.
+    end: tuple[int, int]  # Where its delimiter is at its end.
+    delimiter: str  # The delimiter without quotes.
+    quoted: bool  # Whether the delimiter is quoted, so that Bash expands nothing in the text.
 
 
 class Shell:

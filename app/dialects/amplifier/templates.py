@@ -11,10 +11,8 @@ from typing import TypeAlias
 
 from app.domain import json_schemas, plain, records
 
-RESERVED = ("recipe", "session", "step")
-"""Names that every step can use, and no variable can have."""
-APPROVAL = "approval"
-"""One more such name from schema 1.7 on: the last approval."""
+RESERVED = ("recipe", "session", "step")  # Names that every step can use, and no variable can have.
+APPROVAL = "approval"  # One more such name from schema 1.7 on: the last approval.
 
 APPROVAL_MESSAGE, STAGE = "_approval_message", "stage"
 """Facts of a run with stages, which variables of the same name hide."""
@@ -23,22 +21,18 @@ _TOKEN = re.compile(r"\\\{\{|\{\{[ \t]*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_NAMED = 50
 
-Part: TypeAlias = plain.Json
-"""Piece of a prompt: a text, or `{"blob": …}` for one kept outside the journal."""
+Part: TypeAlias = plain.Json  # Piece of a prompt: a text, or `{"blob": …}` for one kept outside the journal.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A text so long that the journal keeps it as a blob."""
 
-    text: str
-    """The text."""
-    blob: records.BlobRef
-    """Its handle."""
+    text: str  # The text.
+    blob: records.BlobRef  # Its handle.
 
 
-Value: TypeAlias = "plain.Json | Kept"
-"""What a variable holds."""
+Value: TypeAlias = "plain.Json | Kept"  # What a variable holds.
 
 
 class Undefined(Exception):
@@ -46,12 +40,9 @@ class Undefined(Exception):
 
     def __init__(self, name: str, reason: str, available: tuple[str, ...]) -> None:
         super().__init__(f"{{{{{name}}}}}: {reason}")
-        self.name = name
-        """As it is written, without braces."""
-        self.reason = reason
-        """Why, in a few words."""
-        self.available = available
-        """Variables that there are."""
+        self.name = name  # As it is written, without braces.
+        self.reason = reason  # Why, in a few words.
+        self.available = available  # Variables that there are.
 
     def told(self, where: str) -> str:
         """Return the sentence that tells it, with what there is instead (amplifier-recipe-schema, condition

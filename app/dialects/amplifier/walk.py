@@ -20,44 +20,32 @@ RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """What reserved names have behind the dot."""
 
-MOST_KEY = 300
-"""Length of keys, which name what is done at a place of the flow."""
+MOST_KEY = 300  # Length of keys, which name what is done at a place of the flow.
 _BEHIND = 20
 
-SETTING = ("output", "collect", "output_exit_code")
-"""Fields of a step that name a variable which it sets."""
+SETTING = ("output", "collect", "output_exit_code")  # Fields of a step that name a variable which it sets.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
     """One step, or one loop inside of a step, with what can be named there."""
 
-    place: json_text.Parts
-    """Where it stands."""
-    step: plain.Object
-    """The step, or the inner loop."""
-    before: _Names
-    """Variables that its condition and its list can name."""
-    inside: _Names
-    """Variables that its prompt can name: loop variables too."""
-    after: _Names
-    """Variables that can be named after each iteration: what it sets itself too."""
-    earlier: tuple[str, ...]
-    """Ids of the steps before it."""
-    inner: bool = False
-    """Whether it is a loop inside of a step's loop."""
+    place: json_text.Parts  # Where it stands.
+    step: plain.Object  # The step, or the inner loop.
+    before: _Names  # Variables that its condition and its list can name.
+    inside: _Names  # Variables that its prompt can name: loop variables too.
+    after: _Names  # Variables that can be named after each iteration: what it sets itself too.
+    earlier: tuple[str, ...]  # Ids of the steps before it.
+    inner: bool = False  # Whether it is a loop inside of a step's loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One approval, with what can be named there."""
 
-    place: json_text.Parts
-    """Where it stands."""
-    approval: plain.Object
-    """The approval."""
-    known: _Names
-    """Variables that its prompt can name."""
+    place: json_text.Parts  # Where it stands.
+    approval: plain.Object  # The approval.
+    known: _Names  # Variables that its prompt can name.
 
 
 def reserved(version: str) -> tuple[str, ...]:

@@ -15,11 +15,8 @@ SLOT_NOT_NULL = "slot_not_null"
 SLOT_FIELD_EQUALS = "slot_field_equals"
 FILE_EXISTS = "file_exists"
 
-CLOSE = "dod.close"
-"""Step that closes the issues of checks that failed before a resume."""
-
-CLOSING_VERSION = 2
-"""Driver version from which on issues are closed."""
+CLOSE = "dod.close"  # Step that closes the issues of checks that failed before a resume.
+CLOSING_VERSION = 2  # Driver version from which on issues are closed.
 
 _TITLE_CHARACTERS = 200
 
@@ -28,16 +25,11 @@ _TITLE_CHARACTERS = 200
 class Verdict:
     """What became of one check."""
 
-    index: int
-    """Position of the check in the recipe."""
-    check: plain.Object
-    """The check as the recipe has it."""
-    problem: str | None
-    """Why it failed; None if it passed."""
-    causes: tuple[str, ...] = ()
-    """Keys of the steps that a resume repeats."""
-    receipts: tuple[str, ...] = ()
-    """Receipts that prove it."""
+    index: int  # Position of the check in the recipe.
+    check: plain.Object  # The check as the recipe has it.
+    problem: str | None  # Why it failed; None if it passed.
+    causes: tuple[str, ...] = ()  # Keys of the steps that a resume repeats.
+    receipts: tuple[str, ...] = ()  # Receipts that prove it.
 
     @property
     def key(self) -> str:

@@ -12,11 +12,8 @@ from app.dialects.control_room import done, refs
 from app.domain import issue_operations, operations, plain, records
 from app.engine import ports
 
-IDENTITY_VERSION = 2
-"""Driver version from which on findings have an identity."""
-
-CLOSE = "findings.close"
-"""Step that closes the issues of what was not found again."""
+IDENTITY_VERSION = 2  # Driver version from which on findings have an identity.
+CLOSE = "findings.close"  # Step that closes the issues of what was not found again.
 
 _MAX_FINDINGS = 1000
 _FILES = 200
@@ -36,12 +33,9 @@ _CHANGING = re.compile(
 class Identity:
     """What makes findings of two runs the same one."""
 
-    kind: str
-    """Kind of the finding."""
-    file: str
-    """File that it is in; empty where none is named."""
-    words: str
-    """Its message without what changes from run to run; empty for something that is missing."""
+    kind: str  # Kind of the finding.
+    file: str  # File that it is in; empty where none is named.
+    words: str  # Its message without what changes from run to run; empty for something that is missing.
 
 
 async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Record]:

@@ -11,8 +11,7 @@ from app import errors
 from app.dialects.control_room import done, prompts, refs, schema
 from app.domain import json_schemas, json_text, library, plain, task_patterns
 
-DIALECT = "control_room"
-"""Name of this dialect."""
+DIALECT = "control_room"  # Name of this dialect.
 
 _RESERVED_STEPS = ("commit", "dod", "finding", "findings")
 

@@ -12,8 +12,7 @@ from app.domain import library, plain
 
 MICRO_STEPS = ("triage", "finding", "evidence")
 """What a step of a T1 agent is split into, in order; also the parts of a t1 template."""
-MAX_VALUE_BYTES = 32 * 1024
-"""Size of a payload value that a template may inject."""
+MAX_VALUE_BYTES = 32 * 1024  # Size of a payload value that a template may inject.
 
 _CLOSEST: Mapping[library.Tier, Sequence[library.Tier]] = {
     "t1": ("t1", "t3", "t5"),

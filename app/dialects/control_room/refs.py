@@ -13,10 +13,8 @@ from app import errors
 from app.domain import json_text, plain, records, slots
 from app.engine import ports
 
-TASK = "task"
-"""Root of everything that the run was given; no slot may have this name."""
-OUTPUTS = "outputs"
-"""Below `task`, the paths that the recipe's outputs were written to, by slot."""
+TASK = "task"  # Root of everything that the run was given; no slot may have this name.
+OUTPUTS = "outputs"  # Below `task`, the paths that the recipe's outputs were written to, by slot.
 TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id", OUTPUTS)
 """What stands below the root `task`; `args` and `initial_args` are one object."""
 
@@ -35,12 +33,9 @@ class BrokenReference(errors.StepError):
 class Reference:
     """A reference, read."""
 
-    text: str
-    """As the recipe has it, e.g. `discovery.matches[0].path`."""
-    root: str
-    """`task`, or the name of a slot."""
-    steps: tuple[str | int, ...]
-    """Names and positions that lead on from the root."""
+    text: str  # As the recipe has it, e.g. `discovery.matches[0].path`.
+    root: str  # `task`, or the name of a slot.
+    steps: tuple[str | int, ...]  # Names and positions that lead on from the root.
 
     @property
     def source(self) -> str:
@@ -60,14 +55,10 @@ class Reference:
 class Filled:
     """A slot with what it stands for."""
 
-    slot: slots.Slot
-    """The slot as cache.json shows it."""
-    value: plain.Json
-    """Payload of a pointer, text of an artifact; None where `blob` holds it."""
-    blob: records.BlobRef | None = None
-    """Handle of a value over 64 kB."""
-    looked_at: tuple[str, ...] = ()
-    """Files and folders that a tool's arguments name."""
+    slot: slots.Slot  # The slot as cache.json shows it.
+    value: plain.Json  # Payload of a pointer, text of an artifact; None where `blob` holds it.
+    blob: records.BlobRef | None = None  # Handle of a value over 64 kB.
+    looked_at: tuple[str, ...] = ()  # Files and folders that a tool's arguments name.
 
     @property
     def part(self) -> plain.Json:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from app.dialects.control_room import done
 from app.domain import frozen_agents, plain
 
-VERSION = 1
-"""Raised when a recipe that was valid no longer is."""
-
-NAME = r"^[A-Za-z0-9_-]{1,64}$"
-"""Form of step ids and slot names."""
-RECIPE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
-"""Form of recipe ids."""
+VERSION = 1  # Raised when a recipe that was valid no longer is.
+NAME = r"^[A-Za-z0-9_-]{1,64}$"  # Form of step ids and slot names.
+RECIPE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"  # Form of recipe ids.
 
 _Schema = dict[str, plain.Json]
 

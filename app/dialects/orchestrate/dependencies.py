@@ -15,8 +15,7 @@ from app.domain import plain, runs
 CAP_BYTES = 256 * 1024
 """Most that is put into a prompt: instruction, names and contents; notes of what was left out come on top."""
 
-LIST, CONTENT, NONE = "list", "content", "none"
-"""Modes: names of the files, their contents, nothing."""
+LIST, CONTENT, NONE = "list", "content", "none"  # Modes: names of the files, their contents, nothing.
 INSTRUCTIONS: Mapping[str, str] = {
     LIST: "The following files are required inputs for this task:",
     CONTENT: "The following file contents are provided for context:",
@@ -31,26 +30,19 @@ _KIB = 1024
 class File:
     """One file, or folder, that a pattern fits."""
 
-    path: str
-    """Path from the workspace."""
-    required: bool
-    """Whether a required pattern fits it."""
-    size_bytes: int = 0
-    """Its size."""
-    text: str | None = None
-    """Its content, as much as was read; None where it is not needed, or of a folder."""
+    path: str  # Path from the workspace.
+    required: bool  # Whether a required pattern fits it.
+    size_bytes: int = 0  # Its size.
+    text: str | None = None  # Its content, as much as was read; None where it is not needed, or of a folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
     """What a step says about its prompt and the files."""
 
-    mode: str = NONE
-    """`list`, `content` or `none`."""
-    instruction: str | None = None
-    """Text above the files; None: one that fits the mode."""
-    append: bool = False
-    """Whether they stand behind the prompt."""
+    mode: str = NONE  # `list`, `content` or `none`.
+    instruction: str | None = None  # Text above the files; None: one that fits the mode.
+    append: bool = False  # Whether they stand behind the prompt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +201,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-MAX_CHARACTERS = 4096
-"""Length of a path, variables substituted."""
+MAX_CHARACTERS = 4096  # Length of a path, variables substituted.
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _STAND_IN = "v"

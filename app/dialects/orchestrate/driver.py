@@ -7,8 +7,7 @@ from app.dialects.orchestrate import frames, lifecycle, results, step_flow, vari
 from app.domain import plain, records, runs, slots
 from app.engine import ports
 
-STEP_FAILED = "step_failed"
-"""Code and reason of runs that a step has ended."""
+STEP_FAILED = "step_failed"  # Code and reason of runs that a step has ended.
 MOST_VISITS = 100_000
 """How often the flow may come through a step of one scope; a run that continues is one that runs in circles."""
 

@@ -125,29 +125,22 @@ class Iterations:
         }
 
 
-INVALID = 2
-"""Exit code of a step that could not be begun, or whose output is not what it must be."""
-TIMED_OUT = 124
-"""Exit code of a step that took too long."""
-PROVIDER_RETRIES = (1, TIMED_OUT)
-"""Exit codes after which a provider is worth another try."""
+INVALID = 2  # Exit code of a step that could not be begun, or whose output is not what it must be.
+TIMED_OUT = 124  # Exit code of a step that took too long.
+PROVIDER_RETRIES = (1, TIMED_OUT)  # Exit codes after which a provider is worth another try.
 
 _FAILURES = ("exit_code", "signal", "timeout", "output_too_large")
 
-OnError = Literal["stop", "continue"]
-"""What the command line says about failures that a workflow says nothing about."""
+OnError = Literal["stop", "continue"]  # What the command line says about failures that a workflow says nothing about.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What follows a step."""
 
-    target: str | None = None
-    """Step that is jumped to, or `_end`; None: the next one, unless the run stops."""
-    stops: bool = False
-    """Whether the run fails here."""
-    unhandled: bool = False
-    """Whether a failure is passed by, so that the run is not whole."""
+    target: str | None = None  # Step that is jumped to, or `_end`; None: the next one, unless the run stops.
+    stops: bool = False  # Whether the run fails here.
+    unhandled: bool = False  # Whether a failure is passed by, so that the run is not whole.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from app.dialects import field_tables, yaml_text
 from app.dialects.orchestrate import dependencies, explanations, providers, schema, scopes, steps, variables
 from app.domain import json_schemas, json_text, library, plain
 
-DIALECT = "orchestrate"
-"""Name of this dialect."""
+DIALECT = "orchestrate"  # Name of this dialect.
 
 _TOLD_HERE = ("oneOf", "dependentRequired")
 

@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from app.dialects.orchestrate import variables
 from app.domain import plain
 
-STDIN = "stdin"
-"""Input mode in which the prompt is the program's standard input."""
-
-
-ARGV_BYTES = 100_000
-"""Most that a prompt may have to be an argument."""
+STDIN = "stdin"  # Input mode in which the prompt is the program's standard input.
+ARGV_BYTES = 100_000  # Most that a prompt may have to be an argument.
 
 BUILT_IN: Mapping[str, plain.Object] = {
     "claude": {
@@ -32,24 +28,18 @@ BUILT_IN: Mapping[str, plain.Object] = {
 class Invocation:
     """How a program is called."""
 
-    argv: tuple[str, ...]
-    """Program and arguments."""
-    stdin: str | None
-    """What it reads; None: nothing."""
-    ignored: tuple[str, ...]
-    """Parameters of the step that the template does not name."""
-    prompt_in_argv: bool
-    """Whether an argument holds the prompt, which then must not be too long."""
+    argv: tuple[str, ...]  # Program and arguments.
+    stdin: str | None  # What it reads; None: nothing.
+    ignored: tuple[str, ...]  # Parameters of the step that the template does not name.
+    prompt_in_argv: bool  # Whether an argument holds the prompt, which then must not be too long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """Why a program cannot be called."""
 
-    message: str
-    """One sentence."""
-    context: plain.Object
-    """Error context."""
+    message: str  # One sentence.
+    context: plain.Object  # Error context.
 
 
 def invocation(

@@ -149,10 +149,8 @@ def _error(record: records.Record, output: Output, context: plain.Object) -> Res
     }
 
 
-FILE = "state.json"
-"""Name of the file in the run's folder."""
-SCHEMA_VERSION = "1.1.1"
-"""Version of its schema, on a track of its own."""
+FILE = "state.json"  # Name of the file in the run's folder.
+SCHEMA_VERSION = "1.1.1"  # Version of its schema, on a track of its own.
 
 _STATUS: Mapping[states.RunState, str] = {
     states.RunState.DONE: "completed",

@@ -12,20 +12,14 @@ from app.domain import json_text, plain
 
 VERSIONS = ("1.1", "1.1.1", "1.2", "1.3")
 """Versions of the language, oldest first (workflow-dsl, version gating summary)."""
-NEWEST = VERSIONS[-1]
-"""The version that has every field."""
-
-FORMS = ("provider", "command", "wait_for", "for_each")
-"""Fields of which each step has exactly one: what it does."""
-END = "_end"
-"""Target of a `goto` that ends the run successfully."""
-JSON = "json"
-"""Capture whose output is parsed."""
+NEWEST = VERSIONS[-1]  # The version that has every field.
+FORMS = ("provider", "command", "wait_for", "for_each")  # Fields of which each step has exactly one: what it does.
+END = "_end"  # Target of a `goto` that ends the run successfully.
+JSON = "json"  # Capture whose output is parsed.
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """Form of the names of steps, which are parts of variables, keys and names of logs; `_end` has not this form."""
-ALIAS = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-"""Form of the name of a loop's item."""
+ALIAS = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"  # Form of the name of a loop's item.
 
 
 _YES = {"type": "boolean", "default": True}
@@ -216,8 +210,7 @@ OPTIONS: field_tables.Rule = {
 }
 """What a run of a workflow can be told beside its context."""
 
-NOT_EMPTY = ("when", "on", "on_item_complete")
-"""Kinds of objects that say nothing without a field."""
+NOT_EMPTY = ("when", "on", "on_item_complete")  # Kinds of objects that say nothing without a field.
 
 
 def found(

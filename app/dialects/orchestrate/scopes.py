@@ -16,12 +16,9 @@ Step: TypeAlias = plain.Object
 class Scope:
     """Steps that stand side by side."""
 
-    steps: Mapping[str, Step]
-    """The steps by name; of those that share one, the first."""
-    outer: Scope | None
-    """Scope of the loop around them."""
-    loop: Step | None = None
-    """The loop that they are the steps of."""
+    steps: Mapping[str, Step]  # The steps by name; of those that share one, the first.
+    outer: Scope | None  # Scope of the loop around them.
+    loop: Step | None = None  # The loop that they are the steps of.
 
     def find(self, name: str) -> Step | None:
         """Return the step that a name stands for here: one of these, or one further out."""
@@ -41,14 +38,10 @@ class Scope:
 class Spot:
     """One step of a workflow, at its place."""
 
-    place: json_text.Parts
-    """Where it stands in the document."""
-    step: Step
-    """The step."""
-    scope: Scope
-    """Steps beside it."""
-    repeated: bool
-    """Whether a step before it has its name."""
+    place: json_text.Parts  # Where it stands in the document.
+    step: Step  # The step.
+    scope: Scope  # Steps beside it.
+    repeated: bool  # Whether a step before it has its name.
 
     @property
     def loop(self) -> plain.Object | None:

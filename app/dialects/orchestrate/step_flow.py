@@ -16,8 +16,7 @@ CURRENT_VERSION = 2
 """Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and
 waits and processes left behind are told.
 """
-WAITING, LEFT_BEHIND = "waiting", "left_behind"
-"""What notes are called, behind the key of their step."""
+WAITING, LEFT_BEHIND = "waiting", "left_behind"  # What notes are called, behind the key of their step.
 
 _VALUE_CHARACTERS = 1000
 
@@ -26,26 +25,19 @@ _VALUE_CHARACTERS = 1000
 class Spot:
     """Where and when a step is taken."""
 
-    key: str
-    """Its key."""
-    place: records.Place
-    """Its place."""
-    scope: variables.Scope
-    """What variables name."""
-    running: dict[str, plain.Json] = field(default_factory=dict)
-    """What the state tells of the step while it is taken."""
+    key: str  # Its key.
+    place: records.Place  # Its place.
+    scope: variables.Scope  # What variables name.
+    running: dict[str, plain.Json] = field(default_factory=dict)  # What the state tells of the step while it is taken.
 
 
 @dataclass(slots=True, kw_only=True)
 class Taken:
     """What a step has come to."""
 
-    records: list[records.Record] = field(default_factory=list)
-    """Records of its operations, in order."""
-    result: plain.Object = field(default_factory=dict)
-    """Its fields in the state."""
-    exit_code: int | None = None
-    """Its exit code; None if it was skipped."""
+    records: list[records.Record] = field(default_factory=list)  # Records of its operations, in order.
+    result: plain.Object = field(default_factory=dict)  # Its fields in the state.
+    exit_code: int | None = None  # Its exit code; None if it was skipped.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

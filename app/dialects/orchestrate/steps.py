@@ -210,12 +210,9 @@ def _leaves(step: plain.Object) -> bool:
 class Condition:
     """A condition with its variables substituted; all that it names must hold."""
 
-    equals: tuple[str, str] | None = None
-    """Two texts that must be the same."""
-    exists: str | None = None
-    """Pattern that must fit at least one file."""
-    not_exists: str | None = None
-    """Pattern that must fit none."""
+    equals: tuple[str, str] | None = None  # Two texts that must be the same.
+    exists: str | None = None  # Pattern that must fit at least one file.
+    not_exists: str | None = None  # Pattern that must fit none.
 
     @property
     def patterns(self) -> tuple[str, ...]:

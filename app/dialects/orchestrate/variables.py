@@ -11,10 +11,8 @@ from typing import TypeAlias
 
 from app.domain import json_schemas, plain
 
-PROMPT = "PROMPT"
-"""Placeholder of the composed prompt in a provider's template."""
-RESERVED = ("run", "loop", "steps", "context", "env", PROMPT)
-"""Names that no item of a loop can have."""
+PROMPT = "PROMPT"  # Placeholder of the composed prompt in a provider's template.
+RESERVED = ("run", "loop", "steps", "context", "env", PROMPT)  # Names that no item of a loop can have.
 RESULTS = (
     "status", "exit_code", "output", "lines", "json", "truncated", "duration_ms", "files", "wait_duration_ms",
     "poll_count", "timed_out",
@@ -35,14 +33,10 @@ Results: TypeAlias = Mapping[str, plain.Object | list[plain.Json] | None]
 class Loop:
     """The iteration that a step belongs to."""
 
-    alias: str
-    """Name of the variable that holds the item."""
-    item: plain.Json
-    """Item."""
-    index: int
-    """Position of the item, from 0."""
-    total: int
-    """Number of items."""
+    alias: str  # Name of the variable that holds the item.
+    item: plain.Json  # Item.
+    index: int  # Position of the item, from 0.
+    total: int  # Number of items.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +61,17 @@ class Scope:
 class Gap:
     """A name that is undefined."""
 
-    name: str
-    """As it is written, without `${}`."""
-    reason: str
-    """Why, in a few words."""
+    name: str  # As it is written, without `${}`.
+    reason: str  # Why, in a few words.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
     """Where a loop takes its items from."""
 
-    step: str
-    """Earlier step."""
-    field: str
-    """`lines` or `json`."""
-    path: tuple[str, ...]
-    """Names inside of the JSON."""
+    step: str  # Earlier step.
+    field: str  # `lines` or `json`.
+    path: tuple[str, ...]  # Names inside of the JSON.
 
 
 class Filler:

@@ -14,11 +14,8 @@ from app.domain import evidence, frozen_agents, plain, records, runs, slots, sta
 from app.engine import ports
 from app.flows.conference import gathering, prompts, protocol, transcript
 
-TRANSCRIPT = "transcript"
-"""Step that closes the round, and its slot."""
-
-NO_OPINION = "no_opinion"
-"""Code: no answer stands."""
+TRANSCRIPT = "transcript"  # Step that closes the round, and its slot.
+NO_OPINION = "no_opinion"  # Code: no answer stands.
 
 _Agent: TypeAlias = Mapping[str, Any]
 _Called: TypeAlias = Sequence[prompts.Called]

@@ -14,8 +14,7 @@ from app.domain import frozen_agents, operations, plain, records, slots
 from app.engine import ports
 from app.flows.conference import prompts, protocol
 
-TOOL = "tool"
-"""Step and slot of the first tool call; those of later ones are numbered."""
+TOOL = "tool"  # Step and slot of the first tool call; those of later ones are numbered.
 
 TOOL_NOT_ALLOWED, TOOL_REQUIRED = "tool_not_allowed", "tool_required"
 """Codes: a call that the server refuses, and a chief whose calls brought nothing though one had to."""

@@ -8,11 +8,8 @@ from typing import Any
 
 from app.domain import evidence, plain, records
 
-ARGS_CHARACTERS = 1_000
-"""How much of a call's arguments a prompt shows."""
-
-ERROR_CHARACTERS = 400
-"""How much of the reason of a failure is shown."""
+ARGS_CHARACTERS = 1_000  # How much of a call's arguments a prompt shows.
+ERROR_CHARACTERS = 400  # How much of the reason of a failure is shown.
 
 _GATHER = (
     "You gather the evidence for a conference: afterwards every agent of the team is shown what your tool calls have "
@@ -33,30 +30,21 @@ _UNLESS = "An answer that is an abstention needs no such line.\n"
 class Payload:
     """What a tool has brought, as far as any prompt shows it."""
 
-    text: str
-    """Its beginning, as JSON."""
-    characters: int
-    """Length of the whole."""
+    text: str  # Its beginning, as JSON.
+    characters: int  # Length of the whole.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
     """A tool call of the chief, and what came of it."""
 
-    key: str
-    """Its step."""
-    tool: str
-    """Tool that was called, or would have been."""
-    args: plain.Object
-    """Arguments."""
-    receipt_id: str | None
-    """Proof of its execution; None where the server refused it."""
-    summary: str = ""
-    """One line about what it brought."""
-    payload: Payload | None = None
-    """What it brought; None where it failed."""
-    error: records.StepError | None = None
-    """Why it failed, or was refused."""
+    key: str  # Its step.
+    tool: str  # Tool that was called, or would have been.
+    args: plain.Object  # Arguments.
+    receipt_id: str | None  # Proof of its execution; None where the server refused it.
+    summary: str = ""  # One line about what it brought.
+    payload: Payload | None = None  # What it brought; None where it failed.
+    error: records.StepError | None = None  # Why it failed, or was refused.
 
     @property
     def refused(self) -> bool:

@@ -30,10 +30,8 @@ _KEPT = ("type", "enum", "const", "required", "minimum", "maximum", "minItems", 
 class Call:
     """A tool is to be called."""
 
-    tool: str
-    """Name of the tool, whether there is one or not."""
-    args: plain.Object
-    """Its arguments, whether they fit or not."""
+    tool: str  # Name of the tool, whether there is one or not.
+    args: plain.Object  # Its arguments, whether they fit or not.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +43,10 @@ class Done:
 class Unusable:
     """The reply is neither."""
 
-    problem: str
-    """What is wrong with it, behind "your last reply"."""
+    problem: str  # What is wrong with it, behind "your last reply".
 
 
-Turn: TypeAlias = Call | Done | Unusable
-"""What the chief says in a turn."""
+Turn: TypeAlias = Call | Done | Unusable  # What the chief says in a turn.
 
 
 def read(reply: str, *, exact: bool = True) -> Turn:

@@ -7,14 +7,9 @@ from app.domain import plain
 NAME = "conference"
 """Name of the driver and of its one recipe; also the mode by which agents take part, and the kind of its issues."""
 
-CHIEF = "chief"
-"""Archetype of the agent that gathers the evidence."""
-
-MESSAGE_CHARACTERS = 20_000
-"""Longest message."""
-
-MOST_AGENTS = 20
-"""Most agents that are asked."""
+CHIEF = "chief"  # Archetype of the agent that gathers the evidence.
+MESSAGE_CHARACTERS = 20_000  # Longest message.
+MOST_AGENTS = 20  # Most agents that are asked.
 
 USUAL_TOOL_CALLS, MOST_TOOL_CALLS = 5, 20
 """Tool calls that the chief may make, unless the request says otherwise, and at most."""

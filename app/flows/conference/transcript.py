@@ -11,8 +11,7 @@ from app import printable
 from app.domain import operations, plain
 from app.flows.conference import prompts, schema
 
-BODY_CHARACTERS = 20_000
-"""Longest transcript; the replies are whole in the slots of their agents."""
+BODY_CHARACTERS = 20_000  # Longest transcript; the replies are whole in the slots of their agents.
 
 _TITLE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 2_000
@@ -28,22 +27,14 @@ Verdict = Literal["accepted", "abstained", "rejected", "failed"]
 class Opinion:
     """What came of asking one agent."""
 
-    agent_id: str
-    """The agent."""
-    archetype: str
-    """Its role."""
-    verdict: Verdict
-    """Whether it counts."""
-    text: str = ""
-    """What it said; empty where it could not be asked."""
-    why: str = ""
-    """Why it abstained, was rejected or did not answer."""
-    code: str | None = None
-    """The same as a stable name, where it is a failure."""
-    evidence: plain.Json = None
-    """What was found of its evidence."""
-    causes: tuple[str, ...] = ()
-    """Steps that a resume would repeat."""
+    agent_id: str  # The agent.
+    archetype: str  # Its role.
+    verdict: Verdict  # Whether it counts.
+    text: str = ""  # What it said; empty where it could not be asked.
+    why: str = ""  # Why it abstained, was rejected or did not answer.
+    code: str | None = None  # The same as a stable name, where it is a failure.
+    evidence: plain.Json = None  # What was found of its evidence.
+    causes: tuple[str, ...] = ()  # Steps that a resume would repeat.
 
     @property
     def stands(self) -> bool:

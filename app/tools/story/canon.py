@@ -45,36 +45,24 @@ _MAX_ALIASES = 12
 class Fact:
     """Something that a card says of its subject."""
 
-    subject: str
-    """Name of the card's subject."""
-    attribute: str
-    """What it is about, in one word for all spellings: `eye_colour`, `owner`, …"""
-    value: str
-    """What the card says."""
-    path: str
-    """The card."""
-    line: int
-    """Line on it."""
-    quote: str
-    """The line itself."""
+    subject: str  # Name of the card's subject.
+    attribute: str  # What it is about, in one word for all spellings: `eye_colour`, `owner`, …
+    value: str  # What the card says.
+    path: str  # The card.
+    line: int  # Line on it.
+    quote: str  # The line itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
     """Someone or something that the canon knows."""
 
-    name: str
-    """Name by which findings call it."""
-    aliases: tuple[str, ...]
-    """Every way to name it, the name itself first."""
-    kind: EntityKind
-    """What it is."""
-    pronoun: str | None
-    """`he`, `she` or `they`; None where the card does not say."""
-    facts: tuple[Fact, ...]
-    """What its card says."""
-    document: documents.Document | None
-    """The card; None for a name found in prose."""
+    name: str  # Name by which findings call it.
+    aliases: tuple[str, ...]  # Every way to name it, the name itself first.
+    kind: EntityKind  # What it is.
+    pronoun: str | None  # `he`, `she` or `they`; None where the card does not say.
+    facts: tuple[Fact, ...]  # What its card says.
+    document: documents.Document | None  # The card; None for a name found in prose.
 
     def first(self, attribute: str) -> Fact | None:
         """Return the first fact about an attribute."""

@@ -23,14 +23,10 @@ _NEAR_MENTIONS = 20
 class Mention:
     """A name in a paragraph."""
 
-    entity: Entity
-    """Whom it means."""
-    start: int
-    """Where it begins."""
-    end: int
-    """One past its last character, a possessive `'s` not counted."""
-    after: int
-    """One past the possessive `'s`, or the same as `end`."""
+    entity: Entity  # Whom it means.
+    start: int  # Where it begins.
+    end: int  # One past its last character, a possessive `'s` not counted.
+    after: int  # One past the possessive `'s`, or the same as `end`.
 
     @property
     def is_possessive(self) -> bool:
@@ -48,16 +44,14 @@ class Cast:
     """The known entities, found again by their names."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
-        self.entities = tuple(entities)
-        """Everyone and everything known."""
+        self.entities = tuple(entities)  # Everyone and everything known.
         self._by_first_token: dict[str, list[_Alias]] = {}
         for entity in self.entities:
             for alias in entity.aliases:
                 self._learn(alias, entity)
         for aliases in self._by_first_token.values():
             aliases.sort(key=lambda alias: -len(alias.tokens))
-        self.by_head = _by_head(self.entities)
-        """Items of a known material by the last word of their names."""
+        self.by_head = _by_head(self.entities)  # Items of a known material by the last word of their names.
 
     def mentions(self, text: str) -> list[Mention]:
         """Return the names in a text in order; where several fit, the longest."""

@@ -49,16 +49,11 @@ NUMBER = rf"(?:\d{{1,3}}|(?:{'|'.join(_TENS)})(?:-(?:{'|'.join(_UNITS[1:10])}))?
 class StoryDate:
     """A date as far as a text states it."""
 
-    year: int | None = None
-    """Year, None where the text leaves it open."""
-    month: int | None = None
-    """1 to 12; None for a bare year."""
-    day: int | None = None
-    """1 to 31; None for a bare year or month."""
-    start: int = 0
-    """Where it stands in the text."""
-    end: int = 0
-    """One past its last character."""
+    year: int | None = None  # Year, None where the text leaves it open.
+    month: int | None = None  # 1 to 12; None for a bare year.
+    day: int | None = None  # 1 to 31; None for a bare year or month.
+    start: int = 0  # Where it stands in the text.
+    end: int = 0  # One past its last character.
 
     def __str__(self) -> str:
         if self.month is None:

@@ -17,50 +17,37 @@ _HEADING = re.compile(r"\s{0,3}(#{1,6})\s{1,8}(\S.{0,400})")
 class Heading:
     """A Markdown heading."""
 
-    level: int
-    """1 to 6."""
-    text: str
-    """Its text."""
-    line: int
-    """Line in the file, from 1."""
+    level: int  # 1 to 6.
+    text: str  # Its text.
+    line: int  # Line in the file, from 1.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """An entry of a list."""
 
-    depth: int
-    """Blanks before its mark."""
-    text: str
-    """Its text without the mark."""
-    line: int
-    """Line in the file, from 1."""
+    depth: int  # Blanks before its mark.
+    text: str  # Its text without the mark.
+    line: int  # Line in the file, from 1.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Lines of prose that belong together: a paragraph or one entry of a list."""
 
-    lines: tuple[str, ...]
-    """The lines."""
-    line: int
-    """Line of the first one in the file, from 1."""
+    lines: tuple[str, ...]  # The lines.
+    line: int  # Line of the first one in the file, from 1.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A text file taken apart."""
 
-    path: str
-    """Path in the workspace; empty for a text that is not a file."""
-    lines: tuple[str, ...]
-    """All lines without their ends; line N of the file is `lines[N - 1]`."""
-    front_matter: Mapping[str, FrontMatterValue]
-    """Metadata by name, names in lower case with `_` between words."""
-    front_matter_lines: Mapping[str, int]
-    """Line of each of these names."""
-    body_line: int
-    """Line on which the body begins, from 1."""
+    path: str  # Path in the workspace; empty for a text that is not a file.
+    lines: tuple[str, ...]  # All lines without their ends; line N of the file is `lines[N - 1]`.
+    front_matter: Mapping[str, FrontMatterValue]  # Metadata by name, names in lower case with `_` between words.
+    front_matter_lines: Mapping[str, int]  # Line of each of these names.
+    body_line: int  # Line on which the body begins, from 1.
 
     @property
     def title(self) -> str:
@@ -179,11 +166,8 @@ def _is_rule(text: str) -> bool:
     return len(bare) >= 3 and len(set(bare)) == 1 and bare[0] in "-*_=#"
 
 
-FrontMatterValue = str | tuple[str, ...]
-"""A scalar as text, or a list of scalars."""
-
-ITEM = re.compile(r"(\s{0,24})(?:[-*+]|\d{1,4}[.)])\s{1,8}(\S.*)")
-"""An entry of a list: its blanks, and its text."""
+FrontMatterValue = str | tuple[str, ...]  # A scalar as text, or a list of scalars.
+ITEM = re.compile(r"(\s{0,24})(?:[-*+]|\d{1,4}[.)])\s{1,8}(\S.*)")  # An entry of a list: its blanks, and its text.
 
 _FIELD = re.compile(r"(?:\*\*|__)?([^\W\d_][\w '/()-]{0,40})(?:\*\*|__)?\s{0,2}:(?:\*\*|__)?(?:\s{1,8}(\S.*))?$")
 _FRONT_MATTER_LINES = 200
@@ -193,14 +177,10 @@ _FRONT_MATTER_LINES = 200
 class Field:
     """A `Name: value` line, in front matter or in the body."""
 
-    name: str
-    """Name in lower case with `_` between its words."""
-    value: str
-    """Its value as text; a list's entries are joined with commas."""
-    line: int
-    """Line in the file, from 1."""
-    label: str = ""
-    """Its name as it is written."""
+    name: str  # Name in lower case with `_` between its words.
+    value: str  # Its value as text; a list's entries are joined with commas.
+    line: int  # Line in the file, from 1.
+    label: str = ""  # Its name as it is written.
 
 
 def field_of(text: str, line: int) -> Field | None:

@@ -11,8 +11,7 @@ from app.tools.findings import Finding
 from app.tools.story import documents, matching, prose
 from app.tools.story.scenes import Scene
 
-MAX_BEATS = 60
-"""Beats of one scene that are looked for."""
+MAX_BEATS = 60  # Beats of one scene that are looked for.
 
 _COVERED = 0.6
 
@@ -27,26 +26,19 @@ _FIRST_PERSON_SHARE = 0.5
 class Draft:
     """A scene to be checked."""
 
-    scene: Scene
-    """The scene."""
-    sentences: tuple[prose.Sentence, ...]
-    """Its sentences."""
-    narration: tuple[str, ...]
-    """Those that nobody speaks."""
-    words: int
-    """Number of its words, without headings and front matter."""
+    scene: Scene  # The scene.
+    sentences: tuple[prose.Sentence, ...]  # Its sentences.
+    narration: tuple[str, ...]  # Those that nobody speaks.
+    words: int  # Number of its words, without headings and front matter.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """A beat of the outline, looked for in the draft."""
 
-    text: str
-    """What should happen."""
-    score: float
-    """Part of its words that stand close together in the draft, 0 to 1."""
-    line: int
-    """Where they stand; 0 if nowhere."""
+    text: str  # What should happen.
+    score: float  # Part of its words that stand close together in the draft, 0 to 1.
+    line: int  # Where they stand; 0 if nowhere.
 
     @property
     def is_covered(self) -> bool:
@@ -58,30 +50,21 @@ class Beat:
 class Wishes:
     """What is asked of a draft, by the task or by its outline."""
 
-    in_outline: bool | None
-    """Whether its scene was found in the outline; None without an outline."""
-    beats: tuple[Beat, ...] = ()
-    """What it should tell."""
-    min_words: int | None = None
-    """Fewest words."""
-    max_words: int | None = None
-    """Most words."""
-    pov: str | None = None
-    """Through whose eyes."""
-    forbidden_words: tuple[str, ...] = ()
-    """What may not occur."""
-    required_headings: tuple[str, ...] = ()
-    """What must stand above its parts."""
+    in_outline: bool | None  # Whether its scene was found in the outline; None without an outline.
+    beats: tuple[Beat, ...] = ()  # What it should tell.
+    min_words: int | None = None  # Fewest words.
+    max_words: int | None = None  # Most words.
+    pov: str | None = None  # Through whose eyes.
+    forbidden_words: tuple[str, ...] = ()  # What may not occur.
+    required_headings: tuple[str, ...] = ()  # What must stand above its parts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One check that was asked for, with what speaks against it."""
 
-    name: str
-    """Its name."""
-    against: tuple[Finding, ...]
-    """What was found; the check is passed without any."""
+    name: str  # Its name.
+    against: tuple[Finding, ...]  # What was found; the check is passed without any.
 
     def to_json(self) -> dict[str, object]:
         """Return `{check, pass, message}`."""

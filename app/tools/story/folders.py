@@ -10,11 +10,8 @@ from app.tools import confinement, failures
 from app.tools.story import documents
 from app.tools.workspace import Workspace
 
-MAX_FILES = 400
-"""Files that one tool reads."""
-
-MAX_CHARACTERS = 4 * 1024 * 1024
-"""Characters that they may have together."""
+MAX_FILES = 400  # Files that one tool reads.
+MAX_CHARACTERS = 4 * 1024 * 1024  # Characters that they may have together.
 
 _TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
 _SKIPPED = frozenset({"not_text", "file_too_large", "file_unreadable", "file_not_found"})

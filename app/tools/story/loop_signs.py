@@ -15,11 +15,8 @@ from app.tools.story.scenes import Scene
 
 _FEWEST_TERMS = 2
 
-LoopKind = Literal["question", "promise", "foreshadowing"]
-"""How the loop was opened."""
-
-LoopStatus = Literal["open", "touched", "planned", "paid"]
-"""What has become of it."""
+LoopKind = Literal["question", "promise", "foreshadowing"]  # How the loop was opened.
+LoopStatus = Literal["open", "touched", "planned", "paid"]  # What has become of it.
 
 _NOUN_PHRASE = r"(?:the|an?|his|her|their)\s((?:[\w-]{2,20}\s){0,2}?[\w-]{2,20})"
 
@@ -62,50 +59,34 @@ _EVADES = re.compile(
 class Place:
     """A sentence of one of the scenes."""
 
-    scene: int
-    """Place of the scene in the telling, from 0."""
-    sentence: int
-    """Place of the sentence in the scene, from 0."""
-    path: str
-    """File."""
-    line: int
-    """Line in it."""
-    quote: str
-    """The sentence."""
+    scene: int  # Place of the scene in the telling, from 0.
+    sentence: int  # Place of the sentence in the scene, from 0.
+    path: str  # File.
+    line: int  # Line in it.
+    quote: str  # The sentence.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """Something the reader waits for."""
 
-    kind: LoopKind
-    """How it was opened."""
-    item: str
-    """What is waited for, in the words of the text."""
-    terms: tuple[str, ...]
-    """The words to know it again by."""
-    planted: Place
-    """Where it was opened."""
-    status: LoopStatus = "open"
-    """What has become of it."""
-    payoff: Place | None = None
-    """Where it was paid or last touched."""
-    planned_for: str | None = None
-    """Title of the unwritten scene that pays it off."""
+    kind: LoopKind  # How it was opened.
+    item: str  # What is waited for, in the words of the text.
+    terms: tuple[str, ...]  # The words to know it again by.
+    planted: Place  # Where it was opened.
+    status: LoopStatus = "open"  # What has become of it.
+    payoff: Place | None = None  # Where it was paid or last touched.
+    planned_for: str | None = None  # Title of the unwritten scene that pays it off.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A sentence with what is looked for in it."""
 
-    place: Place
-    """Where it stands."""
-    text: str
-    """The sentence, whole."""
-    terms: frozenset[str]
-    """Stems of its words."""
-    evaded: bool
-    """For a question: whether nobody answers it at once."""
+    place: Place  # Where it stands.
+    text: str  # The sentence, whole.
+    terms: frozenset[str]  # Stems of its words.
+    evaded: bool  # For a question: whether nobody answers it at once.
 
 
 def lines(index: int, scene: Scene) -> Iterator[Line]:

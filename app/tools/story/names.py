@@ -40,36 +40,24 @@ _ADDRESSES = frozenset({"Miss", "Mister", "Missis"})
 class Sighting:
     """A proper name at one place of a text."""
 
-    name: str
-    """As it is written, without a possessive `'s`."""
-    path: str
-    """File."""
-    line: int
-    """Line in it."""
-    quote: str
-    """The sentence."""
-    opens: bool
-    """Whether it opens a sentence, where any word has a capital."""
-    has_article: bool
-    """Whether `the` precedes it."""
-    is_certain: bool = False
-    """Whether it is a name for sure: it also stands where only names have capitals."""
+    name: str  # As it is written, without a possessive `'s`.
+    path: str  # File.
+    line: int  # Line in it.
+    quote: str  # The sentence.
+    opens: bool  # Whether it opens a sentence, where any word has a capital.
+    has_article: bool  # Whether `the` precedes it.
+    is_certain: bool = False  # Whether it is a name for sure: it also stands where only names have capitals.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip:
     """A name that is probably another one misspelt."""
 
-    name: str
-    """What is written."""
-    intended: str
-    """What is probably meant."""
-    sighting: Sighting
-    """The first place where it is written."""
-    count: int
-    """How often it is written so."""
-    intended_count: int
-    """How often the other one is."""
+    name: str  # What is written.
+    intended: str  # What is probably meant.
+    sighting: Sighting  # The first place where it is written.
+    count: int  # How often it is written so.
+    intended_count: int  # How often the other one is.
 
 
 def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:

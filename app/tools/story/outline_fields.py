@@ -22,8 +22,7 @@ _NAMES = {
     "pays_off": "payoffs", "payoffs": "payoffs", "payoff": "payoffs",
     "beats": "beats",
 }  # fmt: skip
-FIELDS = tuple(dict.fromkeys(_NAMES.values()))
-"""Names of the fields that are read, one for all spellings."""
+FIELDS = tuple(dict.fromkeys(_NAMES.values()))  # Names of the fields that are read, one for all spellings.
 
 _FIELD_WORDS = 3
 _ORDERED = re.compile(r"\s{0,24}\d{1,4}[.)]\s")
@@ -36,32 +35,24 @@ _RULE = re.compile(r"\s{0,3}([-*_=])(?:\s{0,3}\1){2,}\s*")
 class Ignored:
     """A part of an outline that is not read."""
 
-    line: int
-    """Its line."""
-    text: str
-    """The line."""
-    reason: str
-    """Why it is not read."""
-    name: str | None = None
-    """Name of the field, if it is one."""
+    line: int  # Its line.
+    text: str  # The line.
+    reason: str  # Why it is not read.
+    name: str | None = None  # Name of the field, if it is one.
 
 
 @dataclass(slots=True, kw_only=True)
 class Content:
     """What is said of a scene."""
 
-    fields: dict[str, Field] = field(default_factory=dict)
-    """Fields that are read, by name."""
-    beats: list[str] = field(default_factory=list)
-    """What happens, in order."""
-    ignored: list[Ignored] = field(default_factory=list)
-    """What is not read."""
+    fields: dict[str, Field] = field(default_factory=dict)  # Fields that are read, by name.
+    beats: list[str] = field(default_factory=list)  # What happens, in order.
+    ignored: list[Ignored] = field(default_factory=list)  # What is not read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    kind: str
-    """`heading`, `item`, `field` or `prose`."""
+    kind: str  # `heading`, `item`, `field` or `prose`.
     depth: int
     text: str
     line: int
@@ -70,10 +61,8 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    name: str | None
-    """Field whose entries follow; None for one that is not read."""
-    depth: int
-    """Entries that are deeper belong to it."""
+    name: str | None  # Field whose entries follow; None for one that is not read.
+    depth: int  # Entries that are deeper belong to it.
 
 
 def known(words: str) -> str | None:
@@ -193,8 +182,7 @@ def _line(number: int, text: str, headings: Mapping[int, str]) -> _Line | None:
     return _Line(kind="field" if is_field else "prose", depth=-1, text=bare, line=number)
 
 
-ENTRY_LEVEL = 10
-"""Level of a scene that is an entry of a list."""
+ENTRY_LEVEL = 10  # Level of a scene that is an entry of a list.
 
 _PLAIN_LEVELS = {"scene": 9, "chapter": 8}
 _PLAIN_LEVEL = 7
@@ -222,16 +210,11 @@ NOT_SCENES = frozenset(
 class Head:
     """The line on which a scene begins."""
 
-    heading: Heading
-    """The line; entries of lists have `ENTRY_LEVEL`."""
-    named: Named
-    """Number and title that it gives."""
-    number: SceneNumber | None
-    """Its number, with the chapter, act, part or book above it."""
-    within: tuple[tuple[str, int], ...]
-    """What it belongs to, also where it has no number."""
-    rest: str = ""
-    """What follows the title on the line of a list's entry."""
+    heading: Heading  # The line; entries of lists have `ENTRY_LEVEL`.
+    named: Named  # Number and title that it gives.
+    number: SceneNumber | None  # Its number, with the chapter, act, part or book above it.
+    within: tuple[tuple[str, int], ...]  # What it belongs to, also where it has no number.
+    rest: str = ""  # What follows the title on the line of a list's entry.
 
 
 def all_headings(document: documents.Document) -> list[Heading]:

@@ -15,11 +15,8 @@ from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.story.scene_matching import Catalog, Choice, Clue, Target
 from app.tools.workspace import Workspace
 
-AMBIGUOUS = "scene_ambiguous"
-"""Code of the failure where several scenes fit."""
-
-NOT_FOUND = "scene_not_found"
-"""Code of the failure where none fits well enough."""
+AMBIGUOUS = "scene_ambiguous"  # Code of the failure where several scenes fit.
+NOT_FOUND = "scene_not_found"  # Code of the failure where none fits well enough.
 
 _HOW = "Name the scene by its number or its whole title"
 
@@ -35,12 +32,9 @@ _BY = {
 class Match:
     """The planned scene that a task or a title means."""
 
-    scene: PlannedScene
-    """The scene."""
-    score: float
-    """How sure it is, 0 to 1; 1 for a number or a whole title."""
-    by: str = "number"
-    """What it was found by: `number`, `title`, `words` or `position`."""
+    scene: PlannedScene  # The scene.
+    score: float  # How sure it is, 0 to 1; 1 for a number or a whole title.
+    by: str = "number"  # What it was found by: `number`, `title`, `words` or `position`.
 
     @property
     def reason(self) -> str:

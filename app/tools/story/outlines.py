@@ -87,14 +87,10 @@ class PlannedScene:
 class Outline:
     """The plan of a story."""
 
-    title: str
-    """Title of the story or of the outline."""
-    path: str
-    """Its file."""
-    scenes: tuple[PlannedScene, ...]
-    """Its scenes in the order of the file."""
-    ignored: tuple[Ignored, ...] = ()
-    """What is not read: unknown fields, other headings, tables."""
+    title: str  # Title of the story or of the outline.
+    path: str  # Its file.
+    scenes: tuple[PlannedScene, ...]  # Its scenes in the order of the file.
+    ignored: tuple[Ignored, ...] = ()  # What is not read: unknown fields, other headings, tables.
 
 
 def of_document(document: documents.Document) -> Outline:

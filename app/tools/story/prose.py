@@ -26,42 +26,30 @@ _SINGLE_CLOSES = re.compile(r"(?<=[.,!?…—–])['’](?=$|[\s)—–])")
 class Span:
     """A stretch of a paragraph's text."""
 
-    start: int
-    """First character."""
-    end: int
-    """One past the last."""
+    start: int  # First character.
+    end: int  # One past the last.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
     """A sentence of a paragraph."""
 
-    text: str
-    """Its text on one line."""
-    start: int
-    """Where it begins in the paragraph's text."""
-    end: int
-    """One past its last character there."""
-    line: int
-    """Line of the file on which it begins."""
+    text: str  # Its text on one line.
+    start: int  # Where it begins in the paragraph's text.
+    end: int  # One past its last character there.
+    line: int  # Line of the file on which it begins.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
     """A paragraph on one line, with what is needed to find places in it again."""
 
-    index: int
-    """Position among the paragraphs, from 0."""
-    text: str
-    """Its lines joined with blanks."""
-    line: int
-    """Line of the file on which it begins."""
-    line_starts: tuple[int, ...]
-    """Where each of its lines begins in the text."""
-    sentences: tuple[Sentence, ...]
-    """Its sentences."""
-    speech: tuple[Span, ...]
-    """What is said aloud in it, quotation marks included."""
+    index: int  # Position among the paragraphs, from 0.
+    text: str  # Its lines joined with blanks.
+    line: int  # Line of the file on which it begins.
+    line_starts: tuple[int, ...]  # Where each of its lines begins in the text.
+    sentences: tuple[Sentence, ...]  # Its sentences.
+    speech: tuple[Span, ...]  # What is said aloud in it, quotation marks included.
 
     def line_at(self, position: int) -> int:
         """Return the line of the file on which a character of the text stands."""

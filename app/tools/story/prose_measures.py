@@ -54,16 +54,11 @@ _VOWELS = re.compile(r"[aeiouy]{1,8}")
 class Text:
     """The prose of a scene, counted."""
 
-    path: str
-    """File."""
-    paragraphs: Sequence[Paragraph]
-    """Its paragraphs."""
-    sentences: Sequence[Sentence]
-    """Their sentences."""
-    words: Sequence[str]
-    """All words in order."""
-    lengths: Sequence[int]
-    """Words of each sentence."""
+    path: str  # File.
+    paragraphs: Sequence[Paragraph]  # Its paragraphs.
+    sentences: Sequence[Sentence]  # Their sentences.
+    words: Sequence[str]  # All words in order.
+    lengths: Sequence[int]  # Words of each sentence.
 
 
 def of_paragraphs(path: str, paragraphs: Sequence[Paragraph]) -> Text:

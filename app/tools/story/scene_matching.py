@@ -34,58 +34,41 @@ _TASK_WORDS = frozenset(
 )
 _PRIMARY = re.compile(r"\W{0,3}(?:please\W)?(?:draft|write|rewrite|revise|redraft)\s(?:the\s|a\s)?", re.IGNORECASE)
 
-Key = tuple[str, ...]
-"""Words by which titles are compared."""
+Key = tuple[str, ...]  # Words by which titles are compared.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A scene that can be meant: of an outline, or a file."""
 
-    label: str
-    """How messages call it."""
-    number: SceneNumber | None
-    """Its number."""
-    titles: tuple[str, ...]
-    """Its title, and other names for it."""
-    words: frozenset[str] = frozenset()
-    """Words of what it tells."""
+    label: str  # How messages call it.
+    number: SceneNumber | None  # Its number.
+    titles: tuple[str, ...]  # Its title, and other names for it.
+    words: frozenset[str] = frozenset()  # Words of what it tells.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clue:
     """Something that names a scene."""
 
-    shown: str
-    """How messages call it."""
-    numbers: tuple[SceneNumber, ...] = ()
-    """Numbers that it gives."""
-    sure: bool = False
-    """Whether these are certainly numbers of scenes."""
-    titles: tuple[str, ...] = ()
-    """What may be the whole title."""
-    whole: str = ""
-    """The same with the number in it."""
-    text: str = ""
-    """A text that may hold a title; empty for a name."""
-    primary: bool = False
-    """Whether a text asks for just this number, as `Draft scene 22` does."""
+    shown: str  # How messages call it.
+    numbers: tuple[SceneNumber, ...] = ()  # Numbers that it gives.
+    sure: bool = False  # Whether these are certainly numbers of scenes.
+    titles: tuple[str, ...] = ()  # What may be the whole title.
+    whole: str = ""  # The same with the number in it.
+    text: str = ""  # A text that may hold a title; empty for a name.
+    primary: bool = False  # Whether a text asks for just this number, as `Draft scene 22` does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What a clue means."""
 
-    index: int | None
-    """Target that is meant; None if that is not sure."""
-    score: float = 0.0
-    """How sure that is, 0 to 1."""
-    by: str = ""
-    """`number`, `title`, `words` or `position`."""
-    candidates: tuple[int, ...] = ()
-    """Targets that may be meant."""
-    tied: bool = False
-    """Whether several fit, rather than none well."""
+    index: int | None  # Target that is meant; None if that is not sure.
+    score: float = 0.0  # How sure that is, 0 to 1.
+    by: str = ""  # `number`, `title`, `words` or `position`.
+    candidates: tuple[int, ...] = ()  # Targets that may be meant.
+    tied: bool = False  # Whether several fit, rather than none well.
 
 
 def of_path(path: str) -> Clue:

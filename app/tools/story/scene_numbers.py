@@ -87,14 +87,10 @@ class SceneNumber:
 class Named:
     """What a heading or the name of a file says of a scene."""
 
-    number: SceneNumber | None
-    """Its number, None where there is none."""
-    sure: bool
-    """Whether the number is certainly one of a scene: `SCN-21`, `021`; not `storm-22`, `li-comes-home`."""
-    title: str
-    """What is left without number and prefix."""
-    whole: str
-    """The same with the number, for titles such as `1984`."""
+    number: SceneNumber | None  # Its number, None where there is none.
+    sure: bool  # Whether the number is certainly one of a scene: `SCN-21`, `021`; not `storm-22`, `li-comes-home`.
+    title: str  # What is left without number and prefix.
+    whole: str  # The same with the number, for titles such as `1984`.
 
 
 def of_heading(text: str) -> Named:

@@ -15,8 +15,7 @@ _PLACE_FIELDS = ("place", "location", "setting", "where")
 _LEADING_LINES = 14
 _LONGEST_LEADING = 90
 
-DATE_FIELDS = ("date", "story_date", "when")
-"""Front matter names of the day on which a scene plays."""
+DATE_FIELDS = ("date", "story_date", "when")  # Front matter names of the day on which a scene plays.
 
 _FIELD_NAMES = (
     ("date", (*DATE_FIELDS, "day", "time")),

@@ -17,8 +17,7 @@ from app.tools.story import prose, scenes
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
-Trend = Literal["rising", "flat", "falling", "uneven"]
-"""How the stakes go from the first scene to the last."""
+Trend = Literal["rising", "flat", "falling", "uneven"]  # How the stakes go from the first scene to the last.
 
 _SHOWN = 8
 _SAME_LEVEL = 0.5

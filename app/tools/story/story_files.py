@@ -13,11 +13,8 @@ from app.tools.story import canon, documents, outline_fields, scene_numbers
 from app.tools.story.documents import Document
 from app.tools.workspace import Workspace
 
-Category = Literal["scene", "outline", "canon", "other"]
-"""What a file is for the story."""
-
-CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")
-"""All of them."""
+Category = Literal["scene", "outline", "canon", "other"]  # What a file is for the story.
+CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")  # All of them.
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
 """Endings of files that can be scenes, outlines and cards."""
@@ -42,10 +39,8 @@ _ENTRIES_SHARE = 0.5
 class StoryFile:
     """A text file of the workspace."""
 
-    category: Category
-    """What it is for the story."""
-    document: Document
-    """Its text; empty where it is too large."""
+    category: Category  # What it is for the story.
+    document: Document  # Its text; empty where it is too large.
 
     @property
     def path(self) -> str:

@@ -27,14 +27,10 @@ _DIGITS = re.compile(r"\d+")
 class Located:
     """A scene of the project."""
 
-    label: str
-    """How messages call it."""
-    paths: tuple[str, ...]
-    """Its files; empty where it is not written yet."""
-    planned: PlannedScene | None
-    """Its plan; None where the outline does not have it."""
-    outline: Outline | None
-    """The outline that plans it."""
+    label: str  # How messages call it.
+    paths: tuple[str, ...]  # Its files; empty where it is not written yet.
+    planned: PlannedScene | None  # Its plan; None where the outline does not have it.
+    outline: Outline | None  # The outline that plans it.
 
 
 class Story:

@@ -20,24 +20,18 @@ _FIELD_WORDS = 5
 class Line:
     """A line of a card as a statement."""
 
-    text: str
-    """`name : value` for a field, else a sentence."""
-    line: int
-    """Line in the file."""
-    field: str
-    """Name of the field in lower case; empty for prose."""
+    text: str  # `name : value` for a field, else a sentence.
+    line: int  # Line in the file.
+    field: str  # Name of the field in lower case; empty for prose.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """What the canon says of one subject."""
 
-    entity: Entity
-    """The subject."""
-    path: str
-    """Its file."""
-    lines: tuple[Line, ...]
-    """What is said, in order."""
+    entity: Entity  # The subject.
+    path: str  # Its file.
+    lines: tuple[Line, ...]  # What is said, in order.
 
 
 def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:

@@ -58,30 +58,21 @@ _FILES_NAMED, _PATHS = 3, 50
 class Contradiction:
     """Two facts that cannot both be true."""
 
-    one: Fact
-    """The earlier one, or the card's."""
-    other: Fact
-    """The later one."""
-    versions: tuple[Fact, ...] = ()
-    """All that is said of it, one for each value."""
+    one: Fact  # The earlier one, or the card's.
+    other: Fact  # The later one.
+    versions: tuple[Fact, ...] = ()  # All that is said of it, one for each value.
 
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
     """What was read and what came of it."""
 
-    contradictions: list[Contradiction] = field(default_factory=list)
-    """What cannot both be true."""
-    facts: list[Fact] = field(default_factory=list)
-    """All facts, in the order of the files."""
-    comparisons: int = 0
-    """Pairs of facts that were compared."""
-    cards: list[cards.Card] = field(default_factory=list)
-    """The cards."""
-    roster: Roster
-    """The cast."""
-    unread: list[str] = field(default_factory=list)
-    """Paths of cards and scenes in which no fact was found."""
+    contradictions: list[Contradiction] = field(default_factory=list)  # What cannot both be true.
+    facts: list[Fact] = field(default_factory=list)  # All facts, in the order of the files.
+    comparisons: int = 0  # Pairs of facts that were compared.
+    cards: list[cards.Card] = field(default_factory=list)  # The cards.
+    roster: Roster  # The cast.
+    unread: list[str] = field(default_factory=list)  # Paths of cards and scenes in which no fact was found.
 
     def counts(self) -> dict[str, plain.Json]:
         """Return the counts that payloads contain."""

@@ -10,8 +10,7 @@ from app.tools.story.continuity.roster import Roster
 
 PATTERNS = Patterns("coreference")
 _NEAR_SENTENCES = 7
-SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3
-"""Somebody without a name, instead of a number of the cast."""
+SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3  # Somebody without a name, instead of a number of the cast.
 
 
 def unnamed_gender(noun: str) -> int:
@@ -23,8 +22,7 @@ def unnamed_gender(noun: str) -> int:
 class Chain:
     """Whom the last sentences were about."""
 
-    sentences: list[list[int]] = field(default_factory=list)
-    """Whom each sentence names, in order."""
+    sentences: list[list[int]] = field(default_factory=list)  # Whom each sentence names, in order.
 
     def opened(self) -> None:
         """Begin a sentence."""

@@ -11,8 +11,7 @@ from typing import Any
 
 from app.tools.story import dates
 
-PERSON = r"@[?~]?\d+\b"
-"""A person or thing of the cast in a passage's text; `?` where a pronoun may mean another."""
+PERSON = r"@[?~]?\d+\b"  # A person or thing of the cast in a passage's text; `?` where a pronoun may mean another.
 
 _WORDS, _PATTERNS = (
     tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))

@@ -71,18 +71,12 @@ def is_other_value(one: Fact, other: Fact) -> bool:
 class Thing:
     """An object as a sentence names it."""
 
-    head: str
-    """Its noun."""
-    number: str
-    """Its number, if it has one."""
-    traits: frozenset[str]
-    """Words before the noun."""
-    owner: str
-    """Whose it is said to be: a number of the cast, or `mother` for somebody's mother's."""
-    is_named: bool = True
-    """Whether the sentence names it, and does not only say `it`."""
-    is_known: bool = True
-    """Whether it is a certain one: `the watch`, and not `a watch`."""
+    head: str  # Its noun.
+    number: str  # Its number, if it has one.
+    traits: frozenset[str]  # Words before the noun.
+    owner: str  # Whose it is said to be: a number of the cast, or `mother` for somebody's mother's.
+    is_named: bool = True  # Whether the sentence names it, and does not only say `it`.
+    is_known: bool = True  # Whether it is a certain one: `the watch`, and not `a watch`.
 
     @property
     def materials(self) -> frozenset[str]:

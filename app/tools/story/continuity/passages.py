@@ -34,44 +34,25 @@ KINDS = {
 class Passage:
     """A sentence, or the part of one that is spoken or not."""
 
-    text: str
-    """Its words with `@n` for the cast."""
-    path: str
-    """File."""
-    line: int
-    """Line of the file."""
-    quote: str
-    """The sentence as it stands in the file."""
-    context: str
-    """The paragraph and its neighbours, in small letters."""
-    order: int
-    """Place of its file in the telling; -1 for a card."""
-    index: int
-    """Place of the passage in its file."""
-    roster: Roster = dataclasses.field(compare=False, repr=False)
-    """The cast."""
-    date: dates.StoryDate | None = None
-    """When its scene plays."""
-    number: int | None = None
-    """Number of its scene."""
-    is_alone: bool = False
-    """Whether no other scene is compared."""
-    is_spoken: bool = False
-    """Whether somebody says it."""
-    is_flashback: bool = False
-    """Whether its scene tells of earlier."""
-    speaker: int = 0
-    """Who says it, 0 if that is not clear."""
-    subject: int = 0
-    """Whom it is about where it names nobody: a card's subject, or the one spoken of last."""
-    place: str = ""
-    """Where its scene plays, as its metadata says."""
-    field: str = ""
-    """Name of a card's field."""
-    there: int = 0
-    """The place that `there` means, 0 if none was named."""
-    answers: str = ""
-    """The question in speech before it."""
+    text: str  # Its words with `@n` for the cast.
+    path: str  # File.
+    line: int  # Line of the file.
+    quote: str  # The sentence as it stands in the file.
+    context: str  # The paragraph and its neighbours, in small letters.
+    order: int  # Place of its file in the telling; -1 for a card.
+    index: int  # Place of the passage in its file.
+    roster: Roster = dataclasses.field(compare=False, repr=False)  # The cast.
+    date: dates.StoryDate | None = None  # When its scene plays.
+    number: int | None = None  # Number of its scene.
+    is_alone: bool = False  # Whether no other scene is compared.
+    is_spoken: bool = False  # Whether somebody says it.
+    is_flashback: bool = False  # Whether its scene tells of earlier.
+    speaker: int = 0  # Who says it, 0 if that is not clear.
+    subject: int = 0  # Whom it is about where it names nobody: a card's subject, or the one spoken of last.
+    place: str = ""  # Where its scene plays, as its metadata says.
+    field: str = ""  # Name of a card's field.
+    there: int = 0  # The place that `there` means, 0 if none was named.
+    answers: str = ""  # The question in speech before it.
 
     @property
     def is_card(self) -> bool:
@@ -158,20 +139,13 @@ class Passage:
 class Fact:
     """Something that a passage says."""
 
-    attribute: str
-    """What it is about, in one word."""
-    subject: str
-    """Of whom or what, as findings call it."""
-    key: tuple[str, ...]
-    """Facts of one attribute are compared where their keys are equal."""
-    value: str
-    """What is said, for people."""
-    data: Any
-    """What is said, for comparisons."""
-    passage: Passage
-    """Where it is said."""
-    is_sure: bool = True
-    """Whether it is clear of whom it is said."""
+    attribute: str  # What it is about, in one word.
+    subject: str  # Of whom or what, as findings call it.
+    key: tuple[str, ...]  # Facts of one attribute are compared where their keys are equal.
+    value: str  # What is said, for people.
+    data: Any  # What is said, for comparisons.
+    passage: Passage  # Where it is said.
+    is_sure: bool = True  # Whether it is clear of whom it is said.
 
     @property
     def kind(self) -> str:

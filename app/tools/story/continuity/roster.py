@@ -45,15 +45,12 @@ class Roster:
         entities += _further(entities, seen, titles)
         entities = naming.with_titles(entities, seen, titles)
         entities = naming.with_offices(entities, [*written, *scenes])
-        self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])
-        """Finds names in texts."""
-        self.entities = self.cast.entities
-        """Everyone and everything, number n at n - 1."""
+        self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])  # Finds names in texts.
+        self.entities = self.cast.entities  # Everyone and everything, number n at n - 1.
         self._numbers = {entity.name: number for number, entity in enumerate(self.entities, start=1)}
         self._genders: list[str | None] = [entity.pronoun for entity in self.entities]
         self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
-        self.narrator = len(self.entities)
-        """Who tells a story in the first person where nobody says who that is."""
+        self.narrator = len(self.entities)  # Who tells a story in the first person where nobody says who that is.
         self._relatives: dict[tuple[int, str], set[int]] = {}
         self._observe(scenes)
 
