@@ -51,7 +51,7 @@ def serve(
 
     Args:
         announce: Told, line by line, what a person or script that started the service wants to know.
-        world: What the machine gives; None: as it is.
+        platform: Replaces the real machine in tests.
 
     Raises:
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.

@@ -52,7 +52,7 @@ class AgentPerformer:
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
-            stepping.Parked: the program was cut off and must not be repeated unasked, or was cut off too often.
+            ports.Interrupted: the launcher was killed; whether the program has done its work is unknown.
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)

@@ -129,7 +129,7 @@ class RunEngine(Protocol):
                 delivery counted. The same value under the same idempotency key is no conflict at an input.
             errors.WrongState: the run is not this engine's.
             errors.RequestInvalid: `unknown_decision`, the gate has no such option.
-            errors.NoRoom: the delivery cannot be written now; it counts as soon as it can.
+            errors.DiskFull: the delivery cannot be written now; it counts as soon as it can.
             errors.Unavailable: the engine stops.
         """
 

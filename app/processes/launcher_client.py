@@ -65,7 +65,7 @@ class LauncherClient:
         Args:
             arguments: Series, files that a command may open, containment, folder of registers, folder of outputs.
             environ: What commands inherit.
-            lost: Called at once when it has ended.
+            on_lost: Called at once when it has ended.
             sweep: Ends what is left of its commands; blocks.
 
         Raises:
@@ -105,7 +105,7 @@ class LauncherClient:
             files: Open files that go with it; they are closed.
 
         Raises:
-            LauncherLost: the launcher ended before the command had.
+            commands.LauncherLost: the launcher ended before the command had.
         """
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[start.number] = reply

@@ -81,7 +81,7 @@ class Supervisor:
         Raises:
             NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
                 `containment_missing`, `not_started`.
-            LauncherLost: its launcher was killed; whether it has done its work is unknown.
+            commands.LauncherLost: its launcher was killed; whether it has done its work is unknown.
             errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
         """
         secrets = {name: self._secrets[name] for name in request.secrets if name in self._secrets}

@@ -71,7 +71,7 @@ def find(
     """Look for the arguments of a recipe that are not given.
 
     Args:
-        given: Arguments of the request, and those that the router read off the description.
+        args: Arguments of the request, and those that the router read from the description.
         hidden: What in the working folder is not looked at.
         description: The task.
         planned: Whether the run is a task of a plan, so that tasks before it may still write a scene.

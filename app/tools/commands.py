@@ -62,7 +62,7 @@ class CommandPerformer:
         Raises:
             errors.StepError: `invalid_command`, `missing_secrets`, `path_outside_workspace`, `cwd_missing`,
                 `program_missing`, `program_not_executable`, `arguments_too_long`, `not_started`, `output_invalid`, …
-            stepping.Parked: it was cut off and must not be repeated unasked, or was cut off too often.
+            ports.Interrupted: the launcher was killed; whether the command has done its work is unknown.
         """
         operation = call.operation
         assert isinstance(operation, operations.Command)

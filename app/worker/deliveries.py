@@ -34,7 +34,7 @@ class Deliveries:
         """Deliver to an input, and wait for the line that makes it count; a later delivery waits for the first one's.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.NoRoom, errors.Unavailable: as
+            errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
         while (taken := self._register.deliver(run_id, key, delivery, attempt)) is None:

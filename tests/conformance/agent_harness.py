@@ -1,4 +1,4 @@
-"""Houses: a backend of any kind, with a fake model to speak for it where it takes one, and a workspace of its own."""
+"""Harnesses: a backend of any kind with a workspace of its own, and a fake model behind it where it takes one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Abilities:
     """Code of the refusal of such a prompt; None: it takes it."""
 
 
-class StoreHarness:
+class AgentHarness:
     """A backend, and everything around it."""
 
     def __init__(self, folder: Path, abilities: Abilities, config: BackendConfig, model: FakeModel) -> None:
@@ -161,7 +161,7 @@ class StoreHarness:
         return ports.AgentPrompt(**(usual | given))
 
     def living(self) -> dict[int, str]:
-        """Return every living process that works in the house or has its home there, by its command line."""
+        """Return every living process that works in the workspace or has its home there, by its command line."""
         return dict(_living(self.folder))
 
     def workers(self) -> dict[int, str]:
@@ -169,8 +169,8 @@ class StoreHarness:
         return {pid: line for pid, line in self.living().items() if "app.processes" not in line}
 
 
-class ScriptedAgentHarness(StoreHarness):
-    """A house for a backend that speaks from a file."""
+class ScriptedAgentHarness(AgentHarness):
+    """A harness for a backend that speaks from a file."""
 
     def say(self, *answers: replies.Answer) -> None:
         """Write the file."""
@@ -190,19 +190,19 @@ def _entry(answer: replies.Answer) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a house is built."""
+    """How a harness is built."""
 
     abilities: Abilities
     """What its backend can do."""
-    build: Callable[[Path, Abilities, FakeModel], StoreHarness]
+    build: Callable[[Path, Abilities, FakeModel], AgentHarness]
     """Build it."""
     program: str | None = None
     """Program that must be installed; None: nothing must."""
 
 
 @contextlib.asynccontextmanager
-async def built(plan: Plan, folder: Path) -> AsyncIterator[StoreHarness]:
-    """Build a house with nothing but loopback around it, and leave nothing behind."""
+async def built(plan: Plan, folder: Path) -> AsyncIterator[AgentHarness]:
+    """Build a harness with nothing but loopback around it, and leave nothing behind."""
     with loopback.alone(), FakeModel() as model:
         harness = plan.build(folder, plan.abilities, model)
         try:
@@ -213,8 +213,8 @@ async def built(plan: Plan, folder: Path) -> AsyncIterator[StoreHarness]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _program(name: str, type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+def _program(name: str, type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], AgentHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
         found = installed.find(name)
         assert not isinstance(found, str), found
         return of_program(
@@ -231,12 +231,12 @@ def of_program(
     abilities: Abilities,
     model: FakeModel,
     given: Mapping[str, Any],
-) -> StoreHarness:
-    """Build the house of a program that has been led to the fake model."""
+) -> AgentHarness:
+    """Build the harness of a program that has been led to the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
     config = BackendConfig(name=type_name, type=type_name, command=command, models=models)
-    harness = StoreHarness(folder, abilities, config, model)
+    harness = AgentHarness(folder, abilities, config, model)
     harness.environ = one.environ
     harness.shell = one.shell
     if one.name == "gemini" and type_name == "gemini":
@@ -245,8 +245,8 @@ def of_program(
     return harness
 
 
-def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], AgentHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
         command = (sys.executable, "-S", stub_agent.__file__)
         one = pointed.Pointed(
             name=type_name,
@@ -261,7 +261,7 @@ def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel]
     return build
 
 
-def _template(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+def _template(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
     harness = _stub("template")(folder, abilities, model)
     options = (*harness.config.command, "{tools}", ("--model", "{model}"), ("--system", "{system}"))
     harness.config = dataclasses.replace(
@@ -280,27 +280,27 @@ def _template(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarn
     return harness
 
 
-def _service(type_name: str, path: str) -> Callable[[Path, Abilities, FakeModel], StoreHarness]:
-    def build(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+def _service(type_name: str, path: str) -> Callable[[Path, Abilities, FakeModel], AgentHarness]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
         models = {"sonnet": "fake-model", "opus": "fake-model", "haiku": "other-model"}
         address = f"{model.address}{path}"
         config = BackendConfig(name=type_name, type=type_name, base_url=address, api_key_env="FAKE_KEY", models=models)
-        harness = StoreHarness(folder, abilities, config, model)
+        harness = AgentHarness(folder, abilities, config, model)
         harness.environ = {**os.environ, "FAKE_KEY": pointed.KEY, "NO_PROXY": "127.0.0.1"}
         return harness
 
     return build
 
 
-def _scripted(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
+def _scripted(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
     config = BackendConfig(name="scripted", type="scripted", file=folder / "replies.json")
     harness = ScriptedAgentHarness(folder, abilities, config, model)
     harness.say(replies.Reply(text="PONG"))
     return harness
 
 
-def _local(folder: Path, abilities: Abilities, model: FakeModel) -> StoreHarness:
-    return StoreHarness(folder, abilities, BackendConfig(name="local", type="local"), model)
+def _local(folder: Path, abilities: Abilities, model: FakeModel) -> AgentHarness:
+    return AgentHarness(folder, abilities, BackendConfig(name="local", type="local"), model)
 
 
 _OFF = "tools_cannot_be_turned_off"
@@ -415,7 +415,7 @@ PLANS: Mapping[str, Plan] = {
         build=_local,
     ),
 }  # fmt: skip
-"""Every house, by the type of its backend."""
+"""Every harness, by the type of its backend."""
 
 
 def _living(folder: Path) -> Iterator[tuple[int, str]]:

@@ -25,7 +25,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
-    """Give a house for a store, and close the store in the end."""
+    """Give a harness for a store, and close the store in the end."""
     made: store_harness.StoreHarness
     if request.param == "folder":
         made = store_harness.FolderStoreHarness(tmp_path, migrated)

@@ -1,4 +1,4 @@
-"""Houses: a store of either kind that can be crashed, tampered with and made to fail, for tests that hold for both."""
+"""Harnesses: a store of either kind that tests can crash, tamper with and make fail."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.agent_programs import installed
 from tests.agent_programs.fake_model.asked import Asked
 from tests.agent_programs.fake_model.replies import OUTPUT_TOKENS, Fault, Hang, Reply, Shell
 from tests.conformance import agent_harness
-from tests.conformance.agent_harness import StoreHarness
+from tests.conformance.agent_harness import AgentHarness
 
 CANCEL_SECONDS = 30.0
 SLACK_SECONDS = 15.0
@@ -64,7 +64,7 @@ def _marks(name: str, plan: agent_harness.Plan) -> list[pytest.MarkDecorator]:
 
 
 @pytest.fixture
-async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreHarness]:
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentHarness]:
     async with agent_harness.built(agent_harness.PLANS[request.param], tmp_path) as made:
         yield made
 
@@ -81,7 +81,7 @@ class Outcome:
     told: str
 
 
-async def ask(harness: StoreHarness, text: str = "Say PONG.", **given: Any) -> Outcome:
+async def ask(harness: AgentHarness, text: str = "Say PONG.", **given: Any) -> Outcome:
     """Send a prompt; a raised error and one within a reply are the same here."""
     started = time.monotonic()
     try:
@@ -98,7 +98,7 @@ def new_session() -> dict[str, Any]:
     return {"agent_session_id": str(uuid.uuid4()), "session_created": False}
 
 
-async def test_a_new_conversation_is_begun(harness: StoreHarness) -> None:
+async def test_a_new_conversation_is_begun(harness: AgentHarness) -> None:
     """The first prompt of a conversation reaches the model once, and the reply says which conversation it was."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG-ONE"))
@@ -117,7 +117,7 @@ async def test_a_new_conversation_is_begun(harness: StoreHarness) -> None:
     assert harness.workers() == {}
 
 
-async def test_a_prompt_without_a_past_needs_no_conversation(harness: StoreHarness) -> None:
+async def test_a_prompt_without_a_past_needs_no_conversation(harness: AgentHarness) -> None:
     """Without a session the prompt is answered all the same."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG-ONE"))
@@ -129,7 +129,7 @@ async def test_a_prompt_without_a_past_needs_no_conversation(harness: StoreHarne
 
 
 @needs(lambda able: able.remembers)
-async def test_a_conversation_goes_on_after_a_restart(harness: StoreHarness) -> None:
+async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> None:
     """A resumed conversation knows what was said in it, in a new life of the service too."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"), Reply(text="NOTED-THREE"))
     session = new_session()
@@ -148,7 +148,7 @@ async def test_a_conversation_goes_on_after_a_restart(harness: StoreHarness) -> 
 
 
 @needs(lambda able: able.remembers and able.is_told)
-async def test_two_conversations_are_kept_apart(harness: StoreHarness) -> None:
+async def test_two_conversations_are_kept_apart(harness: AgentHarness) -> None:
     """What is said in one conversation is not heard in another one, in the same folder."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"))
     await ask(harness, "My word is QUINCE.", **new_session())
@@ -159,7 +159,7 @@ async def test_two_conversations_are_kept_apart(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.remembers and able.is_told)
-async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: StoreHarness) -> None:
+async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: AgentHarness) -> None:
     """A conversation whose first prompt was cut off can be begun again under its id, whether it exists or not."""
     session = new_session()
     harness.say(Hang())
@@ -178,7 +178,7 @@ async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: StoreHarne
 
 
 @needs(lambda able: able.remembers and able.is_told)
-async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness: StoreHarness) -> None:
+async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness: AgentHarness) -> None:
     """A conversation that exists although nobody knows of it can be spoken in under its id."""
     session = new_session()
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"))
@@ -194,7 +194,7 @@ async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness
 
 @pytest.mark.parametrize("failing", [1, 2])
 @needs(lambda able: able.remembers and able.is_told)
-async def test_a_prompt_that_failed_is_sent_again(harness: StoreHarness, failing: int) -> None:
+async def test_a_prompt_that_failed_is_sent_again(harness: AgentHarness, failing: int) -> None:
     """After a failure in its first prompt, or in its second, a conversation goes on with all that was said before."""
     session = new_session()
     for number, word in enumerate(("QUINCE", "MEDLAR", "SORREL"), start=1):
@@ -218,7 +218,7 @@ async def test_a_prompt_that_failed_is_sent_again(harness: StoreHarness, failing
 
 
 @needs(lambda able: able.breaks_loops)
-async def test_a_turn_that_a_program_broke_off_has_failed(harness: StoreHarness) -> None:
+async def test_a_turn_that_a_program_broke_off_has_failed(harness: AgentHarness) -> None:
     """A program that finds its model in a loop and ends has not answered: it says why, and can be asked again."""
     session = new_session()
     harness.say(Reply(tool=Shell(command="echo made > made.txt")))
@@ -232,7 +232,7 @@ async def test_a_turn_that_a_program_broke_off_has_failed(harness: StoreHarness)
 
 
 @needs(lambda able: able.remembers and able.is_program)
-async def test_a_conversation_outlives_a_kill(harness: StoreHarness) -> None:
+async def test_a_conversation_outlives_a_kill(harness: AgentHarness) -> None:
     """A program that is killed in the second prompt goes on with the first one, or says that the past is lost."""
     session = new_session()
     harness.say(Reply(text="NOTED-ONE"))
@@ -260,7 +260,7 @@ async def test_a_conversation_outlives_a_kill(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.remembers and able.is_asked)
-async def test_an_unknown_conversation_is_told(harness: StoreHarness) -> None:
+async def test_an_unknown_conversation_is_told(harness: AgentHarness) -> None:
     """A conversation that is to be resumed and does not exist is an error with a code of its own."""
     harness.say(Reply(text="PONG"))
 
@@ -271,7 +271,7 @@ async def test_an_unknown_conversation_is_told(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.acts)
-async def test_a_tool_really_acts_in_the_working_folder(harness: StoreHarness) -> None:
+async def test_a_tool_really_acts_in_the_working_folder(harness: AgentHarness) -> None:
     """A tool that the model calls writes a file in the folder that the prompt names, and the reply comes after it."""
     harness.say(Reply(text="I act.", tool=Shell(command="echo made > made.txt; pwd")), Reply(text="It is done."))
 
@@ -285,7 +285,7 @@ async def test_a_tool_really_acts_in_the_working_folder(harness: StoreHarness) -
     assert harness.workers() == {}
 
 
-async def test_with_tools_off_an_agent_speaks(harness: StoreHarness) -> None:
+async def test_with_tools_off_an_agent_speaks(harness: AgentHarness) -> None:
     """With its tools off an agent still answers; where they cannot be turned off it refuses, by its name."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG"))
@@ -301,7 +301,7 @@ async def test_with_tools_off_an_agent_speaks(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.acts and able.tools_off is None)
-async def test_with_tools_off_nothing_is_done(harness: StoreHarness) -> None:
+async def test_with_tools_off_nothing_is_done(harness: AgentHarness) -> None:
     """With its tools off an agent does nothing, even if its model insists, and in a resumed conversation too."""
     session = new_session()
     insisting = Shell(command="echo made > made.txt", insist=harness.shell)
@@ -322,7 +322,7 @@ async def test_with_tools_off_nothing_is_done(harness: StoreHarness) -> None:
     assert list(harness.workspace.iterdir()) == []
 
 
-async def test_the_chosen_model_is_asked(harness: StoreHarness) -> None:
+async def test_the_chosen_model_is_asked(harness: AgentHarness) -> None:
     """A tier leads to the model that is configured for it, and that model is asked."""
     if harness.abilities.chosen is None:
         outcome = await ask(harness, model="a-model-of-its-own", max_tokens=12)
@@ -341,7 +341,7 @@ async def test_the_chosen_model_is_asked(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.is_asked)
-async def test_the_standing_instruction_reaches_the_model(harness: StoreHarness) -> None:
+async def test_the_standing_instruction_reaches_the_model(harness: AgentHarness) -> None:
     """What a person wants said before everything else is heard by the model."""
     harness.say(Reply(text="PONG"))
 
@@ -352,7 +352,7 @@ async def test_the_standing_instruction_reaches_the_model(harness: StoreHarness)
 
 
 @needs(lambda abilities: abilities.cut_off)
-async def test_a_reply_at_its_longest_is_told(harness: StoreHarness) -> None:
+async def test_a_reply_at_its_longest_is_told(harness: AgentHarness) -> None:
     """What there is of a reply that the model could not end comes with the reason, or the program's loss of it does."""
     harness.say(Reply(text="The rain falls on the", cut=True))
     reply = await harness.backend.prompt(harness.prompt("Tell it."))
@@ -363,7 +363,7 @@ async def test_a_reply_at_its_longest_is_told(harness: StoreHarness) -> None:
 
 
 @needs(lambda abilities: abilities.limits)
-async def test_a_limit_reaches_the_model(harness: StoreHarness) -> None:
+async def test_a_limit_reaches_the_model(harness: AgentHarness) -> None:
     """The longest reply that a step allows is what the model is asked for."""
     harness.say(Reply(text="PONG"))
     await harness.backend.prompt(harness.prompt("Say it.", max_tokens=777))
@@ -372,7 +372,7 @@ async def test_a_limit_reaches_the_model(harness: StoreHarness) -> None:
     assert limits - {None} == {777}
 
 
-async def test_tokens_and_price_are_told(harness: StoreHarness) -> None:
+async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
     """A reply brings the tokens that its requests took, and the price where the backend knows one."""
     if not harness.abilities.is_told:
         outcome = await ask(harness, max_tokens=12)
@@ -396,7 +396,7 @@ async def test_tokens_and_price_are_told(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.remembers and able.is_told and able.input_tokens is not None)
-async def test_equal_turns_take_the_same(harness: StoreHarness) -> None:
+async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
     """Three equal turns of a conversation take the same, over a restart too, and together what the model counted."""
     harness.say(Reply(text="PONG"))
     session = new_session()
@@ -412,7 +412,7 @@ async def test_equal_turns_take_the_same(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.acts and able.remembers and able.sums and able.adds_up)
-async def test_what_a_failed_turn_took_is_counted_once(harness: StoreHarness) -> None:
+async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) -> None:
     """What the model answered before a turn failed is on its bill or on that of the next turn, and never on both."""
     session = new_session()
     act = Reply(text="I act.", tool=Shell(command="echo made > made.txt"))
@@ -430,7 +430,7 @@ async def test_what_a_failed_turn_took_is_counted_once(harness: StoreHarness) ->
 
 
 @needs(lambda able: able.is_told)
-async def test_a_key_that_is_not_taken_is_told(harness: StoreHarness) -> None:
+async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
     """A service that refuses the key is an error, never a reply, and it comes soon."""
     harness.say(Fault(status=401, message="the key is not taken"))
 
@@ -444,7 +444,7 @@ async def test_a_key_that_is_not_taken_is_told(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("status", [429, 500])
 @needs(lambda able: able.is_told)
-async def test_endless_trouble_ends_at_a_limit(harness: StoreHarness, status: int) -> None:
+async def test_endless_trouble_ends_at_a_limit(harness: AgentHarness, status: int) -> None:
     """A service that is too busy, or broken, for ever ends in an error, at the prompt's limit at the latest."""
     # Those that try again wait as long as they are asked to; programs decide that themselves.
     headers = {} if harness.abilities.is_program else {"Retry-After-Ms": "20"}
@@ -459,7 +459,7 @@ async def test_endless_trouble_ends_at_a_limit(harness: StoreHarness, status: in
 
 
 @needs(lambda able: able.is_told)
-async def test_an_empty_reply_is_not_made_up(harness: StoreHarness) -> None:
+async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
     """A model that says nothing leads to no text, or to an error that says so."""
     harness.say(Reply(text=""))
 
@@ -470,7 +470,7 @@ async def test_an_empty_reply_is_not_made_up(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.is_asked)
-async def test_a_megabyte_is_told_whole(harness: StoreHarness) -> None:
+async def test_a_megabyte_is_told_whole(harness: AgentHarness) -> None:
     """A reply of a megabyte arrives as it was said."""
     harness.say(Reply(text=f"{MEGABYTE}END"))
 
@@ -480,7 +480,7 @@ async def test_a_megabyte_is_told_whole(harness: StoreHarness) -> None:
     assert outcome.text.strip() == f"{MEGABYTE}END"
 
 
-async def test_a_long_prompt_arrives_whole(harness: StoreHarness) -> None:
+async def test_a_long_prompt_arrives_whole(harness: AgentHarness) -> None:
     """A prompt of three hundred thousand bytes is heard from its first word to its last, and no shell sees it."""
     words = f"FIRST {'plain words of a long prompt, ' * 10_000} 'quoted' $HOME `date` \\n LAST"
     if harness.abilities.is_told:
@@ -497,7 +497,7 @@ async def test_a_long_prompt_arrives_whole(harness: StoreHarness) -> None:
     "text", ["--help", "-x", "/help", "@file", "!ls", "# 'a' \"b\" $(c) `d`", "é 雨 🙂\nzwei\n\nlines"]
 )
 @needs(lambda able: able.is_program)
-async def test_a_prompt_is_words_and_nothing_else(harness: StoreHarness, text: str) -> None:
+async def test_a_prompt_is_words_and_nothing_else(harness: AgentHarness, text: str) -> None:
     """A prompt that looks like an option, a command or a file name is passed on as it is."""
     harness.say(Reply(text="PONG"))
 
@@ -509,7 +509,7 @@ async def test_a_prompt_is_words_and_nothing_else(harness: StoreHarness, text: s
 
 
 @needs(lambda able: able.is_program)
-async def test_a_program_that_is_killed_is_told(harness: StoreHarness) -> None:
+async def test_a_program_that_is_killed_is_told(harness: AgentHarness) -> None:
     """A program that somebody ends in the middle of a call has not answered, whatever its exit code says."""
     harness.say(Hang())
     asking = asyncio.ensure_future(ask(harness))
@@ -527,7 +527,7 @@ async def test_a_program_that_is_killed_is_told(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.is_program)
-async def test_a_limit_of_time_is_kept(harness: StoreHarness) -> None:
+async def test_a_limit_of_time_is_kept(harness: AgentHarness) -> None:
     """A model that never answers is given up at the limit, and nothing is left of the program."""
     harness.say(Hang(begin="I thi"))
 
@@ -539,7 +539,7 @@ async def test_a_limit_of_time_is_kept(harness: StoreHarness) -> None:
 
 
 @needs(lambda able: able.is_told)
-async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: StoreHarness) -> None:
+async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: AgentHarness) -> None:
     """A cancelled prompt ends soon, no process of it is left, and the backend goes on answering."""
     harness.say(Hang())
     asking = asyncio.ensure_future(harness.backend.prompt(harness.prompt(**new_session())))
@@ -557,7 +557,7 @@ async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: Sto
 
 
 @needs(lambda able: able.acts)
-async def test_a_cancellation_while_a_tool_works_leaves_nothing(harness: StoreHarness) -> None:
+async def test_a_cancellation_while_a_tool_works_leaves_nothing(harness: AgentHarness) -> None:
     """A cancelled prompt also ends the tool that is at work, though it has a session and a group of its own."""
     harness.say(Reply(tool=Shell(command=HANGING)), Reply(text="Done."))
     asking = asyncio.ensure_future(harness.backend.prompt(harness.prompt("Begin.", **new_session())))
@@ -572,7 +572,7 @@ async def test_a_cancellation_while_a_tool_works_leaves_nothing(harness: StoreHa
 
 
 @needs(lambda able: able.is_asked)
-async def test_prompts_at_once_get_their_own_replies(harness: StoreHarness) -> None:
+async def test_prompts_at_once_get_their_own_replies(harness: AgentHarness) -> None:
     """Two agents that work at once with one home do not mix up what they hear."""
     harness.model.script = _echo
     outcomes = await asyncio.gather(*(ask(harness, f"Say WORD-{n}.", **new_session(), key=f"k{n}") for n in range(2)))
@@ -580,13 +580,13 @@ async def test_prompts_at_once_get_their_own_replies(harness: StoreHarness) -> N
     assert [one.text.strip() for one in outcomes] == ["I say WORD-0.", "I say WORD-1."], outcomes
 
 
-async def test_a_backend_that_works_lacks_nothing(harness: StoreHarness) -> None:
+async def test_a_backend_that_works_lacks_nothing(harness: AgentHarness) -> None:
     """The check of the configuration finds nothing wrong with what works."""
     assert harness.lacks() == []
 
 
 @needs(lambda able: able.is_program)
-async def test_a_missing_program_is_told(harness: StoreHarness) -> None:
+async def test_a_missing_program_is_told(harness: AgentHarness) -> None:
     """A program that is not there is an error that says what to install, and the check finds it too."""
     harness.config = dataclasses.replace(
         harness.config, command=(str(harness.folder / "nowhere"), *harness.config.command[1:])
@@ -608,7 +608,7 @@ async def _until(holds: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-def _outermost(harness: StoreHarness) -> set[int]:
+def _outermost(harness: AgentHarness) -> set[int]:
     """Return the processes of the program whose parents are none."""
     workers = set(harness.workers())
     return {pid for pid in workers if _parent(pid) not in workers}

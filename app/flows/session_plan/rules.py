@@ -73,15 +73,15 @@ def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
     return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
 
 
-def startable(plan: plans.Plan, application: int) -> list[plans.Task]:
+def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
     """Return the tasks that are to be begun now, in their order; none unless the plan runs.
 
     Args:
-        room: How many tasks of the plan may run at a time; those that run already take of it.
+        limit: How many tasks of the plan may run at a time; those that run already take of it.
     """
     if plan.status is not plans.PlanState.RUNNING:
         return []
-    free = application - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
+    free = limit - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
     return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
 
 

@@ -58,7 +58,7 @@ class PlanOrders:
 
         Raises:
             errors.NotFound, errors.Conflict: there is no such plan, or its file cannot be read.
-            errors.NoRoom: it cannot be written now.
+            errors.DiskFull: it cannot be written now.
             errors.Unavailable: `planner_broken`.
         """
         self._inputs.begins.add(session_id)
@@ -93,7 +93,7 @@ class PlanOrders:
         """Return the plan that comes of an input, as its file has it then.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.NoRoom, errors.Unavailable: as `opened`.
+            errors.NotFound, errors.Conflict, errors.DiskFull, errors.Unavailable: as `opened`.
         """
         order = Order(session_id)
         while not following.done():
@@ -112,7 +112,7 @@ class PlanOrders:
         """Wait until the run of a plan that is deleted has ended.
 
         Raises:
-            errors.NoRoom, errors.StorageFault, errors.Unavailable: it cannot be removed now.
+            errors.DiskFull, errors.StorageFault, errors.Unavailable: it cannot be removed now.
         """
         order, ended = Order(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
         try:

@@ -36,7 +36,7 @@ class PlanRuns:
         """Make the run of a new plan, whose file it will write; where an earlier request made one, that is the plan.
 
         Raises:
-            errors.NoRoom: the disk is full or failing.
+            errors.DiskFull: the disk is full or failing.
         """
         await self._ensured(plan, adopted=False)
 
@@ -44,7 +44,7 @@ class PlanRuns:
         """Let the run of a plan wait for its inputs; a plan without one that can continue gets one from its file.
 
         Raises:
-            errors.NoRoom: the disk is full or failing.
+            errors.DiskFull: the disk is full or failing.
         """
         await self._ensured(plan, adopted=True)
 

@@ -62,7 +62,7 @@ class Plans:
         Raises:
             errors.RequestInvalid: it cannot become a plan; with every flaw found.
             errors.Conflict: `idempotency_conflict`.
-            errors.NoRoom: it cannot be written.
+            errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
             for removed in itertools.count():

@@ -146,9 +146,7 @@ class FolderLock:
 
     @contextlib.asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Have the folder alone. For work that is not cut off (`workers.uncut`), since a lock that comes later stays
-        held.
-        """
+        """Hold the folder's lock, for `uncut` work: a lock that is taken after a cancel would stay held."""
         async with self._turn:
             lock = await self._threads.run(lambda: self._disk.lock(self._folder, wait=True))
             try:

@@ -43,7 +43,7 @@ class Admission:
 
         Raises:
             errors.Conflict: `idempotency_conflict`, `recipe_busy` or `run_exists`.
-            errors.NoRoom: the disk is full or failing.
+            errors.DiskFull: the disk is full or failing.
         """
         start = dataclasses.replace(start, data_directory_id=self._identity)
         layout.run_folder(start.run_id)

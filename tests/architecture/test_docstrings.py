@@ -1,0 +1,117 @@
+"""Docstrings: the errors and parameters that they name exist."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app import errors
+from tests.architecture import sources
+
+ENTRY = re.compile(r"^ {4}((?:[\w.*]+, )*[\w.*]+): \S", flags=re.MULTILINE)
+"""One line of a section: what it is about, a colon, and what it says."""
+
+
+@pytest.mark.parametrize("package", sorted({module.name.split(".")[1] for module in sources.modules(sources.APP)[1:]}))
+def test_named_errors_exist(package: str) -> None:
+    """Each name under `Raises:` is an exception that the module knows, or one of app.errors or of a module of app."""
+    wrong = [
+        f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {name}"
+        for module in sources.modules(sources.APP)
+        if module.name.split(".")[1:2] == [package]
+        for node in _documented(module.tree)
+        for name in _entries(node, "Raises")
+        if not _is_error(module.name, name)
+    ]
+
+    assert wrong == []
+
+
+def test_named_parameters_exist() -> None:
+    """Each name under `Args:` is a parameter of the function, or of the class that the docstring describes."""
+    wrong = [
+        f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {name}"
+        for module in sources.modules(sources.APP)
+        for node in _documented(module.tree)
+        for name in _entries(node, "Args")
+        if name.lstrip("*") not in _parameters(node)
+    ]
+
+    assert wrong == []
+
+
+def test_every_section_is_read() -> None:
+    """Each section of a docstring that lists errors or parameters has an entry in its first line."""
+    unread = [
+        f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {section}"
+        for module in sources.modules(sources.APP)
+        for node in _documented(module.tree)
+        for section in ("Args", "Raises")
+        if f"\n{section}:\n" in (ast.get_docstring(node) or "") and not _entries(node, section)
+    ]
+
+    assert unread == []
+    assert (
+        sum(
+            len(_entries(node, "Raises"))
+            for module in sources.modules(sources.APP)
+            for node in _documented(module.tree)
+        )
+        > 400
+    )
+
+
+def _documented(tree: ast.Module) -> Iterator[ast.ClassDef | sources.FunctionNode]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | sources.FunctionNode))
+
+
+def _entries(node: ast.ClassDef | sources.FunctionNode, section: str) -> list[str]:
+    found = re.search(rf"^{section}:\n((?: +.*\n?|\n)+)", ast.get_docstring(node) or "", flags=re.MULTILINE)
+    return [name for names in ENTRY.findall(found[1]) for name in names.split(", ")] if found else []
+
+
+def _parameters(node: ast.ClassDef | sources.FunctionNode) -> set[str]:
+    if isinstance(node, ast.ClassDef):
+        fields = {
+            item.target.id
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        }
+        return fields.union(
+            *(
+                _parameters(item)
+                for item in node.body
+                if getattr(item, "name", None) == "__init__" and isinstance(item, sources.FunctionNode)
+            )
+        )
+    return {item.arg for item in ast.walk(node.args) if isinstance(item, ast.arg)}
+
+
+def _is_error(module: str, name: str) -> bool:
+    head, _, rest = name.partition(".")
+    if head == "errors" and hasattr(errors, rest):
+        return _is_exception(getattr(errors, rest))
+    known = vars(importlib.import_module(module)) | vars(builtins)
+    if head in known:
+        return _is_exception(_member(known[head], rest))
+    return any(
+        _is_exception(_member(importlib.import_module(other.name), rest))
+        for other in sources.modules(sources.APP)
+        if rest and other.name.endswith(f".{head}")
+    )
+
+
+def _member(value: Any, path: str) -> Any:
+    for part in path.split(".") if path else []:
+        value = getattr(value, part, None)
+    return value
+
+
+def _is_exception(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
