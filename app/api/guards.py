@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app import settings
-from app.api import connections, problems, tickets
+from app.api import problems, tickets
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a token: they tell nothing that a port scan would not."""
@@ -30,39 +30,40 @@ _HOST = re.compile(
 )
 _LARGEST_PORT = 65535
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_MOST_SPELLED = 64
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
 
 
 class SiteGuard:
     """Refuse an unknown `Host` and a foreign `Origin`."""
 
-    def __init__(self, app: ASGIApp, server: settings.ServerSettings, warnings: connections.Warnings) -> None:
-        self._app = app
-        self._warnings = warnings
+    def __init__(self, server: settings.ServerSettings) -> None:
         own = () if server.host in _WILDCARDS else (server.host,)
         named = (*_LOOPBACK_NAMES, *own, *server.allowed_hosts)
         self._hosts = frozenset(filter(None, (host_name(f"[{name}]") or host_name(name) for name in named)))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in server.allowed_origins)
+        self._spelled: set[bytes] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request of this site through."""
-        refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
-        if refusal is None:
-            await self._app(scope, receive, send)
-        else:
-            self._warnings.tell(refusal.code, refusal.detail, address(scope))
-            await refuse(refusal, scope, receive, send)
-
-    def _refusal(self, headers: Headers) -> problems.Problem | None:
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
-            shown = hosts[0][:100] if hosts else "none"
+    def refusal(self, scope: Scope) -> problems.Problem | None:
+        """Return why a request is not of this site; None if it is."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or not (hosts[0] in self._spelled or self._is_served(hosts[0])):
+            shown = hosts[0][:100].decode("latin-1") if hosts else "none"
             detail = f"Host {shown} is not allowed; add it to CONTROL_ROOM_ALLOWED_HOSTS"
             return problems.of_status(400, detail, code="unknown_host")
-        if any(not self._is_known(origin.lower(), hosts[0].lower()) for origin in headers.getlist("origin")):
-            detail = f"Origin {headers['origin'][:100]} is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS"
+        origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
+        if origins and not all(self._is_known(origin.lower(), hosts[0].decode().lower()) for origin in origins):
+            detail = f"Origin {origins[0][:100]} is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS"
             return problems.of_status(403, detail, code="foreign_origin")
         return None
+
+    def _is_served(self, host: bytes) -> bool:
+        if host_name(host.decode("latin-1")) not in self._hosts:
+            return False
+        # Clients spell a host in few ways; a stranger who invents ports must not fill the memory.
+        if len(self._spelled) < _MOST_SPELLED:
+            self._spelled.add(host)
+        return True
 
     def _is_known(self, origin: str, host: str) -> bool:
         return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
@@ -71,38 +72,27 @@ class SiteGuard:
 class TokenGuard:
     """Refuse a request without the bearer token, where there is one."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        token: str | None,
-        issued: tickets.Tickets,
-        warnings: connections.Warnings,
-        open_paths: Iterable[str] = OPEN_PATHS,
-    ) -> None:
-        self._app = app
-        self._warnings = warnings
+    def __init__(self, token: str | None, issued: tickets.Tickets, open_paths: Iterable[str] = OPEN_PATHS) -> None:
         self._tickets = issued
         self._expected = token.encode() if token else None
         self._open_paths = frozenset(open_paths)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request with the token through, and a stream with a ticket."""
-        asked, ticket = tickets.taken_out(scope) if tickets.is_stream(scope) else (scope, None)
+    def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
+        """Return a request with the token, or a stream with a ticket, without the ticket; or why it is refused."""
+        asked, ticket = (
+            tickets.taken_out(scope) if scope["query_string"] and tickets.is_stream(scope) else (scope, None)
+        )
         # A ticket is used up even where it is not needed, so that no one else can use it.
         let_in = ticket is not None and self._tickets.use(ticket)
-        if let_in or self._lets_in(scope):
-            await self._app(asked, receive, send)
-        else:
-            challenge = {"WWW-Authenticate": "Bearer"}
-            detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
-            refusal = problems.of_status(401, detail, headers=challenge)
-            self._warnings.tell(refusal.code, detail, address(scope))
-            await refuse(refusal, scope, receive, send)
+        if let_in or self._expected is None or self._lets_in(self._expected, scope):
+            return asked, None
+        detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
+        return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
-    def _lets_in(self, scope: Scope) -> bool:
-        if self._expected is None or scope["type"] == "lifespan" or scope["path"] in self._open_paths:
+    def _lets_in(self, expected: bytes, scope: Scope) -> bool:
+        if scope["path"] in self._open_paths:
             return True
-        return _carries(self._expected, Headers(scope=scope)) or _offers(self._expected, scope)
+        return _carries(expected, Headers(scope=scope)) or _offers(expected, scope)
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:

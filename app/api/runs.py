@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import polling, queries, refusals, request_models, responses
-from app.api.dependencies import ServicesDep
+from app.api.dependencies import Services, ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
 from app.services import progress, requests
@@ -52,9 +52,14 @@ async def start_run(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
-    started = await services.runs.start(body.request(idempotency_key))
-    headers = {"Location": f"/api/runs/{started.run_id}"}
-    return as_json(started, status=200 if started.existed else 201, headers=headers)
+    return await started(services, body.request(idempotency_key))
+
+
+async def started(services: Services, request: requests.StartRequest) -> Response:
+    """Start a run and return the answer."""
+    found = await services.runs.start(request)
+    headers = {"Location": f"/api/runs/{found.run_id}"}
+    return as_json(found, status=200 if found.existed else 201, headers=headers)
 
 
 @router.get(
@@ -93,9 +98,7 @@ async def show_run(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """Return a run with its newest steps and its slots. `wait` makes this a long poll."""
-    known = polling.entity_tags(if_none_match)
-    found = await services.runs.wait(run_id, wait, known) if wait else await services.runs.ready(run_id)
-    return polling.answer(found, known)
+    return await polling.shown(services, run_id, wait or 0, polling.entity_tags(if_none_match))
 
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=_MOVED)

@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import Depends, FastAPI
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp
 
 import app as program
 from app import clock, settings
@@ -19,11 +20,10 @@ from app.api import (
     document,
     errors,
     gates,
-    guards,
+    gateway,
     health,
     issues,
     maintenance,
-    polling,
     request_flaws,
     run_parts,
     runs,
@@ -32,10 +32,17 @@ from app.api import (
     tickets,
     ws,
 )
-from app.api.middleware import body_limits, responses
 
-EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
-"""Headers that pages of allowed origins can read."""
+
+class _Service(FastAPI):
+    """Routes behind the gateway: it does what FastAPI's own layers around them do, and guards them."""
+
+    surround: Callable[[ASGIApp], ASGIApp]
+    """Returns what serves every request, given what serves those that need a route."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        routed = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
+        return self.surround(routed)
 
 
 def create(
@@ -45,7 +52,7 @@ def create(
     """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503."""
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     warnings = connections.Warnings(clock.SystemClock().monotonic)
-    api = FastAPI(
+    api = _Service(
         title="Control Room",
         version=program.__version__,
         summary=document.SUMMARY,
@@ -56,7 +63,6 @@ def create(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
-        middleware=_middleware(server, issued, warnings),
     )
     for router in (
         runs.router,
@@ -73,6 +79,7 @@ def create(
     ):
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
+    api.surround = lambda app: gateway.Gateway(app, server, issued, warnings, clock.SystemClock(), clock.RandomIds())
     api.state.tickets = issued
     api.state.warnings = warnings
     errors.install(api)
@@ -84,22 +91,3 @@ def build_routes(api: FastAPI) -> None:
     """Build now what FastAPI would build at the first requests, which would wait for it."""
     for route in api.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
-
-
-def _middleware(
-    server: settings.ServerSettings, issued: tickets.Tickets, warnings: connections.Warnings
-) -> list[Middleware]:
-    origins = list(server.allowed_origins)
-    shared = Middleware(
-        CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=EXPOSED_HEADERS
-    )
-    return [
-        Middleware(responses.RequestMetrics, clock=clock.SystemClock()),
-        Middleware(responses.UnexpectedErrors, ids=clock.RandomIds()),
-        Middleware(guards.SiteGuard, server=server, warnings=warnings),
-        *([shared] if origins else []),
-        Middleware(guards.TokenGuard, token=server.token, issued=issued, warnings=warnings),
-        Middleware(body_limits.BodyLimits, max_bytes=server.max_body_bytes),
-        Middleware(responses.HeadRequests),
-        Middleware(polling.Polls),
-    ]

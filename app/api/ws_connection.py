@@ -13,8 +13,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
-from app.api import refusals, ws_messages
-from app.api.middleware import body_limits
+from app.api import body_limits, refusals, ws_messages
 from app.domain import plain, runs, states
 from app.services import aio, conversation_binding, conversation_messages, conversations
 

@@ -181,9 +181,8 @@ def read_plan(path: Path) -> requests.NewPlan:
     """
     import pydantic
 
+    from app.api import body_limits, plan_requests
     from app.api import errors as http_errors
-    from app.api import plan_requests
-    from app.api.middleware import body_limits
     from app.domain import json_text
 
     content = arguments.read_bytes(path)

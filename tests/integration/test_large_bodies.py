@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app import errors
-from app.api.middleware import body_limits
-from app.domain import json_text
+from app.api import body_limits
+from app.domain import json_text, plain
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -64,13 +64,14 @@ async def test_large_bodies_are_checked_beside_the_loop(
     loop_thread, threads, at_once, most = threading.get_ident(), [], 0, 0
     check = body_limits.check
 
-    def noted(body: bytes) -> None:
+    def noted(body: bytes) -> plain.Json:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         threads.append((len(body) <= body_limits.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
-        check(body)
+        value = check(body)
         at_once -= 1
+        return value
 
     monkeypatch.setattr(body_limits, "check", noted)
     large = {"description": "a b," * 4_000, "more": "c" * body_limits.CHECKED_AT_ONCE}

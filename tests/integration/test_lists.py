@@ -8,9 +8,9 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.api.middleware import responses
 from tests.integration import served
 from tests.integration.project import Project
+from tests.unit.api import gateways
 
 LISTS = (
     "/api/runs",
@@ -108,8 +108,8 @@ async def test_a_head_needs_no_server_to_drop_the_body() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": scope["method"].encode()})
 
-    transport = httpx.ASGITransport(responses.HeadRequests(app))
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+    transport = httpx.ASGITransport(gateways.behind(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         assert ((await http.head("/")).content, (await http.get("/")).content) == (b"", b"GET")
 
 

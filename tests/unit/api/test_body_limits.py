@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app import errors
-from app.api.middleware import body_limits
+from app.api import body_limits
+from tests.unit.api import gateways
 
 LIMIT = 2000
 
@@ -27,7 +28,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 def client() -> httpx.AsyncClient:
     """Return a client of an application behind the payload check."""
-    transport = httpx.ASGITransport(body_limits.BodyLimits(echo, LIMIT))
+    transport = httpx.ASGITransport(gateways.behind(echo, max_body_bytes=LIMIT))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
@@ -134,8 +135,9 @@ async def test_whoever_asks_before_sending_is_refused_before_sending() -> None:
         sent.append(message)
 
     headers = [(b"content-length", b"10000000"), (b"expect", b"100-continue"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
-    await body_limits.BodyLimits(echo, LIMIT)(scope, receive, send)
+    headers = [(b"host", b"127.0.0.1"), *headers]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    await gateways.behind(echo, max_body_bytes=LIMIT)(scope, receive, send)
 
     assert (read, sent[0]["status"]) == ([], 413)
 
@@ -151,8 +153,9 @@ async def test_a_client_that_goes_away_starts_nothing() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"transfer-encoding", b"chunked")]}
-    await body_limits.BodyLimits(echo, LIMIT)(scope, receive, send)
+    headers = [(b"host", b"127.0.0.1"), (b"transfer-encoding", b"chunked")]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    await gateways.behind(echo, max_body_bytes=LIMIT)(scope, receive, send)
 
     assert sent == []
 

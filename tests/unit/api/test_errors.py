@@ -9,10 +9,10 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app import clock, errors
+from app import errors
 from app.api import errors as http_errors
 from app.api import refusals
-from app.api.middleware import responses
+from tests.unit.api import gateways
 
 STATUSES = {
     "RequestInvalid": 400,
@@ -85,7 +85,7 @@ async def test_whatever_is_raised_is_answered(raised: BaseException, status: int
     async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise raised
 
-    transport = httpx.ASGITransport(responses.UnexpectedErrors(broken, clock.RandomIds()))
+    transport = httpx.ASGITransport(gateways.behind(broken))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         answer = await http.get("/")
 
@@ -120,9 +120,9 @@ async def test_an_answer_that_has_begun_is_broken_off(caplog: pytest.LogCaptureF
     async def send(message: dict[str, object]) -> None:
         sent.append(str(message["type"]))
 
-    scope = {"type": "http", "method": "GET", "path": "/x"}
+    scope = {"type": "http", "method": "GET", "path": "/x", "query_string": b"", "headers": [(b"host", b"localhost")]}
     with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError):
-        await responses.UnexpectedErrors(half, clock.RandomIds())(scope, receive, send)  # type: ignore[arg-type]
+        await gateways.behind(half)(scope, receive, send)  # type: ignore[arg-type]
 
     assert sent == ["http.response.start"]
     assert caplog.records[0].__dict__["path"] == "/x"

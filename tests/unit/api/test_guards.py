@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from app import clock, settings
-from app.api import connections, guards, tickets
+from app import clock
+from app.api import gateway
+from tests.unit.api import gateways
 
 APP: ASGIApp = PlainTextResponse("served")
 
@@ -18,14 +21,9 @@ def client(app: ASGIApp, host: str = "127.0.0.1:8000") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
 
 
-def site(**facts: object) -> guards.SiteGuard:
-    """Return the guard of a service with these settings."""
-    return guards.SiteGuard(APP, settings.ServerSettings(**facts), warnings())  # type: ignore[arg-type]
-
-
-def warnings() -> connections.Warnings:
-    """Return what writes refusals to the log."""
-    return connections.Warnings(clock.FakeClock().monotonic)
+def site(**facts: Any) -> gateway.Gateway:
+    """Return the gateway of a service with these settings."""
+    return gateways.behind(APP, **facts)
 
 
 SERVED = """
@@ -106,9 +104,7 @@ async def test_a_foreign_origin_is_refused(origin: str, status: int) -> None:
 )
 async def test_a_token_is_asked_for(header: str, status: int) -> None:
     """With a token in the settings, every request must carry it."""
-    async with client(
-        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
-    ) as http:
+    async with client(site(api_token="the-right-token-1")) as http:
         answer = await http.get("/", headers=[(b"Authorization", header.encode())])
 
     assert answer.status_code == status
@@ -117,9 +113,7 @@ async def test_a_token_is_asked_for(header: str, status: int) -> None:
 
 async def test_health_needs_no_token() -> None:
     """Whoever watches the service needs no token to see that it lives."""
-    async with client(
-        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
-    ) as http:
+    async with client(site(api_token="the-right-token-1")) as http:
         statuses = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/healthz/x")]
 
     assert statuses == [200, 200, 401, 401]
@@ -127,9 +121,7 @@ async def test_health_needs_no_token() -> None:
 
 async def test_without_a_token_nothing_is_asked() -> None:
     """A service on loopback without a token answers everybody there."""
-    async with client(
-        guards.TokenGuard(APP, None, tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
-    ) as http:
+    async with client(site()) as http:
         answer = await http.get("/")
 
     assert answer.status_code == 200
@@ -138,12 +130,7 @@ async def test_without_a_token_nothing_is_asked() -> None:
 async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Many refusals of a kind are one line in the log until a minute has passed, and then one that counts them."""
     time = clock.FakeClock()
-    told = connections.Warnings(time.monotonic)
-    issued = tickets.Tickets(time, clock.RandomIds())
-    guarded = guards.SiteGuard(
-        guards.TokenGuard(APP, "the-right-token-1", issued, told), settings.ServerSettings(), told
-    )
-    async with client(guarded) as http:
+    async with client(gateways.behind(APP, time, api_token="the-right-token-1")) as http:
         for passing in (0, 60):
             time.advance(passing)
             for headers in (

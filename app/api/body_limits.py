@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from email.message import Message
+from email import message
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.types import Message as Sent
+from starlette.types import Message, Receive, Scope
 
 from app import errors
-from app.api import guards, problems, refusals
+from app.api import problems, refusals
 from app.domain import json_text, plain
 
 DRAINED_BYTES = 64 * 1024 * 1024
@@ -36,64 +34,62 @@ _NULL = errors.RequestInvalid(
 )
 
 
-class BodyLimits:
-    """Read a request's body whole, refuse what is too large or not strict JSON, and hand it on."""
+class Body:
+    """A request's body, read whole."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app = app
+    def __init__(self, content: bytes, value: plain.Json, receive: Receive) -> None:
+        self.value = value
+        """What it holds; None where it is empty."""
+        self._pending: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+        self._receive = receive
+
+    async def again(self) -> Message:
+        """Hand the body on to who reads the request's messages, and then what comes behind it."""
+        return self._pending.pop() if self._pending else await self._receive()
+
+
+class BodyLimits:
+    """Read a request's body whole, and refuse what is too large or not strict JSON."""
+
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         # Each thread that computes makes the loop wait for its turn, so large bodies are checked one by one.
         self._checking = asyncio.Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request with a proper body, or none, through."""
-        if scope["type"] != "http" or scope["method"] not in _WITH_BODIES:
-            await self._app(scope, receive, send)
-        else:
-            await self._look(scope, receive, send)
-
-    async def _look(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        if not _has_body(headers):
-            await self._app(scope, receive, send)
-            return
-        declared = headers.get("content-length", "")
-        if (
-            headers.get("expect", "").lower() == "100-continue"
-            and declared.isdigit()
-            and int(declared) > self._max_bytes
-        ):
-            body, size = b"", int(declared)
-        else:
-            body, size = await _read(receive, self._max_bytes)
+    async def read(self, scope: Scope, receive: Receive) -> Body | problems.Problem | None:
+        """Return a proper body, or why it is refused; None where the client has gone."""
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        declared = headers.get(b"content-length", b"")
+        expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        if expects and declared.isdigit() and int(declared) > self._max_bytes:
+            return refusals.problem(_too_large(self._max_bytes))
+        content, size = await _read(receive, self._max_bytes)
         if size < 0:
-            return
-        if len(body) <= CHECKED_AT_ONCE:
-            refusal = self._refusal(headers, body, size)
+            return None
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        if len(content) <= CHECKED_AT_ONCE:
+            found = self._checked(content_type, content, size)
         else:
             async with self._checking:
-                refusal = await asyncio.to_thread(self._refusal, headers, body, size)
-        if refusal is None:
-            await self._app(scope, _replay(body, receive), send)
-        else:
-            await guards.refuse(refusal, scope, receive, send)
+                found = await asyncio.to_thread(self._checked, content_type, content, size)
+        return found if isinstance(found, problems.Problem) else Body(content, found, receive)
 
-    def _refusal(self, headers: Headers, body: bytes, size: int) -> problems.Problem | None:
+    def _checked(self, content_type: str, content: bytes, size: int) -> plain.Json | problems.Problem:
         if size > self._max_bytes:
             return refusals.problem(_too_large(self._max_bytes))
-        if not body:
+        if not content:
             return None
-        if not _is_json(headers.get("content-type", "")):
+        if not _is_json(content_type):
             return problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json")
         try:
-            check(body)
+            value = check(content)
         except errors.InputRefused as error:
             return refusals.problem(error)
-        return refusals.problem(_NULL) if body.strip() == b"null" else None
+        return refusals.problem(_NULL) if value is None else value
 
 
-def check(body: bytes) -> None:
-    """Refuse a body that is not strict JSON.
+def check(body: bytes) -> plain.Json:
+    """Return what a body holds; refuse one that is not strict JSON.
 
     Raises:
         errors.RequestInvalid: `malformed_body`, with each flaw and its place.
@@ -115,21 +111,28 @@ def check(body: bytes) -> None:
             raise _too_many(errors.Flaw(path=path, code="too_many_values", message=_MANY))
     if isinstance(value, dict) and len(value) > MOST_TYPED:
         raise _too_many(errors.Flaw(path="$", code="too_many_values", message=_MANY))
+    return value
 
 
-def _has_body(headers: Headers) -> bool:
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+def has_body(scope: Scope) -> bool:
+    """Return whether a request brings a body that is read."""
+    if scope["method"] not in _WITH_BODIES:
+        return False
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in scope["headers"]
+    )
 
 
 async def _read(receive: Receive, max_bytes: int) -> tuple[bytes, int]:
     chunks: list[bytes] = []
     size, more = 0, True
     while more and size <= DRAINED_BYTES:
-        message = await receive()
-        if message["type"] != "http.request":
+        part = await receive()
+        if part["type"] != "http.request":
             return b"", _GONE
-        more = message.get("more_body", False)
-        chunk = message.get("body", b"")
+        more = part.get("more_body", False)
+        chunk = part.get("body", b"")
         size += len(chunk)
         if size > max_bytes:
             chunks.clear()
@@ -138,21 +141,12 @@ async def _read(receive: Receive, max_bytes: int) -> tuple[bytes, int]:
     return b"".join(chunks), size
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    pending: list[Sent] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Sent:
-        return pending.pop() if pending else await receive()
-
-    return replayed
-
-
 @functools.lru_cache(maxsize=64)
 def _is_json(content_type: str) -> bool:
-    message = Message()
-    message["content-type"] = content_type
-    charset = message.get_param("charset", "utf-8")
-    return message.get_content_type() == "application/json" and str(charset).lower() in ("utf-8", "utf8")
+    header = message.Message()
+    header["content-type"] = content_type
+    charset = header.get_param("charset", "utf-8")
+    return header.get_content_type() == "application/json" and str(charset).lower() in ("utf-8", "utf8")
 
 
 def _malformed(*flaws: errors.Flaw) -> errors.RequestInvalid:

@@ -1,0 +1,92 @@
+"""Direct answers: the most frequent requests in their usual form, answered without matching a route."""
+
+# Matching the route, solving dependencies and reading parameters cost several times what these answers cost. A request
+# in another form, and one that is wrong in any way, goes to the route of its address: that calls the same function and
+# words every refusal.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pydantic
+from starlette.responses import Response
+from starlette.types import Scope
+
+from app.api import health, polling, request_models, runs
+from app.api.dependencies import Services
+from app.services import requests
+
+_POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
+_WAIT = re.compile(rb"wait=([0-9]{1,2}(\.[0-9]{1,6})?)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    path: str
+
+
+_START, _SHOW, _ALIVE = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
+
+
+async def answer(services: Services, scope: Scope, body: object) -> Response | None:
+    """Return the answer to a request; None: its route answers it.
+
+    Args:
+        body: Value of the request's body; None without one.
+    """
+    found = _AT.get((scope["method"], scope["path"]), _poll)
+    return await found(services, scope, body)
+
+
+async def _start(services: Services, scope: Scope, body: Any) -> Response | None:
+    keys = _header(scope, b"idempotency-key")
+    if body is None or scope["query_string"] or len(keys) > 1:
+        return None
+    key = keys[0].decode("latin-1") if keys else None
+    try:
+        wanted = request_models.StartBody.model_validate(body)
+    except pydantic.ValidationError:
+        return None
+    if requests.key_flaws(key):
+        return None
+    scope["route"] = _START
+    return await runs.started(services, wanted.request(key))
+
+
+async def _alive(_services: Services, scope: Scope, _body: object) -> Response | None:
+    if scope["query_string"]:
+        return None
+    scope["route"] = _ALIVE
+    return health.answer()
+
+
+async def _poll(services: Services, scope: Scope, _body: object) -> Response | None:
+    if scope["method"] != "GET":
+        return None
+    matched, seconds = _POLL.fullmatch(scope["path"]), _wait(scope["query_string"])
+    if matched is None or seconds is None:
+        return None
+    scope["route"] = _SHOW
+    tags = _header(scope, b"if-none-match")
+    known = polling.entity_tags(b",".join(tags).decode("latin-1") if tags else None)
+    return await polling.shown(services, matched[1], seconds, known)
+
+
+def _wait(query: bytes) -> float | None:
+    if not query:
+        return 0.0
+    matched = _WAIT.fullmatch(query)
+    seconds = float(matched[1]) if matched else None
+    # Whatever else is asked for is the route's to refuse.
+    return seconds if seconds is not None and seconds <= polling.MOST_WAIT_SECONDS else None
+
+
+def _header(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for known, value in scope["headers"] if known == name]
+
+
+_Direct: TypeAlias = Callable[[Services, Scope, Any], Awaitable[Response | None]]
+_AT: Mapping[tuple[str, str], _Direct] = {("POST", "/api/runs"): _start, ("GET", "/healthz"): _alive}

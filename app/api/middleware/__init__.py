@@ -1,1 +1,0 @@
-"""Middleware of the HTTP interface, each a layer of the stack that `app/api/service.py` builds."""

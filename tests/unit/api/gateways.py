@@ -1,0 +1,17 @@
+"""Applications behind the gateway of a service that does not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from app import clock, settings
+from app.api import connections, gateway, tickets
+
+
+def behind(app: ASGIApp, time: clock.FakeClock | None = None, **facts: Any) -> gateway.Gateway:
+    """Return an application behind the gateway of a service with these settings."""
+    time, ids = time or clock.FakeClock(), clock.RandomIds()
+    server = settings.ServerSettings(**facts)
+    return gateway.Gateway(app, server, tickets.Tickets(time, ids), connections.Warnings(time.monotonic), time, ids)
