@@ -13,15 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from app import clock, settings
-from app.dialects import registry as dialects
 from app.domain import plain, views
 from app.domain import runs as run_values
-from app.engine import ports, run_engine
 from app.services import run_queries
 from app.storage import data_directory, memory_store, read_only_store
 from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
+    from app.engine import ports, run_engine
     from app.services import gates, issues, maintenance, recipes
 
 
@@ -51,10 +50,12 @@ class _Idle:
         return
 
 
-class _Drivers(Mapping[str, ports.Driver]):
+class _Drivers(Mapping[str, "ports.Driver"]):
     """All drivers; the built-in ones are imported only for a run of theirs."""
 
     def __getitem__(self, name: str) -> ports.Driver:
+        from app.dialects import registry as dialects
+
         if name in dialects.DIALECTS:
             return dialects.DIALECTS[name]
 
@@ -63,10 +64,12 @@ class _Drivers(Mapping[str, ports.Driver]):
         return registry.DRIVERS[name]
 
     def __iter__(self) -> Iterator[str]:
+        from app.dialects import registry as dialects
+
         return iter(dialects.DIALECTS)
 
     def __len__(self) -> int:
-        return len(dialects.DIALECTS)
+        return sum(1 for _ in self)
 
 
 _DRIVERS = _Drivers()
@@ -77,7 +80,7 @@ class Reading:
 
     def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
         self._chosen = chosen
-        self._engine = cast(run_engine.RunEngine, _Idle())
+        self._engine = cast("run_engine.RunEngine", _Idle())
         self.store = self._make_store(directory)
         """Run folders; a memory where there is no data directory."""
 
@@ -121,6 +124,7 @@ class Reading:
     def catalogue(self) -> recipes.Catalogue:
         """Return the recipes."""
         from app.bootstrap import catalogue, roster
+        from app.dialects import registry as dialects
 
         people, time = roster.roster_of(self._chosen), clock.SystemClock()
         return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS).catalogue

@@ -1,31 +1,66 @@
-"""The command `control-room` itself, and its subcommands."""
+"""The command `control-room` itself, and its subcommands, each imported when it is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Iterator, MutableMapping, Sequence
 
 import click
 
 from app import __version__
-from app.cli import (
-    boundary,
-    confer,
-    crashing,
-    exit_codes,
-    gates,
-    issues,
-    plans,
-    project,
-    receipts,
-    recipes,
-    running,
-    runs,
-    serving,
-)
-from app.cli.demo import command as demo
+from app.cli import boundary, exit_codes
+
+_MODULES = {
+    "serve": "serving",
+    "run": "running",
+    "confer": "confer",
+    "runs": "runs",
+    "gates": "gates",
+    "issues": "issues",
+    "plan": "plans",
+    "receipts": "receipts",
+    "recipes": "recipes",
+    "route": "recipes",
+    "agents": "project",
+    "config": "project",
+    "index": "project",
+    "init": "project",
+    "openapi": "project",
+    "crashtest": "crashing",
+    "demo": "demo.command",
+}
+"""Module of each command, which is called there as on the command line."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class _Commands(MutableMapping[str, click.Command]):
+    """Commands by name; help alone imports them all."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._added:
+            module = importlib.import_module(f"app.cli.{_MODULES[name]}")
+            self._added[name] = getattr(module, name)
+        return self._added[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._added[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._added[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES or name in self._added
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_MODULES, **self._added})
+
+    def __len__(self) -> int:
+        return len({**_MODULES, **self._added})
+
+
+@click.group(commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="control-room", message="%(prog)s %(version)s")
 def control_room() -> None:
     """Run agent recipes durably.
@@ -33,15 +68,6 @@ def control_room() -> None:
     Exit codes: 0 done, 1 failed, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration or server,
     130 interrupted and resumable.
     """
-
-
-for command in (
-    serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan,
-    receipts.receipts, recipes.recipes, recipes.route,
-    project.agents, project.config, project.index, project.init, project.openapi, crashing.crashtest,
-    demo.demo,
-):  # fmt: skip
-    control_room.add_command(command)
 
 
 PROGRAM = boundary.Program(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain.decisions import LINES_MISSING, Decisions
 from app.domain.records import Record
-from app.engine.driver_scheduler import DriverScheduler
+
+if TYPE_CHECKING:
+    from app.engine.driver_scheduler import DriverScheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

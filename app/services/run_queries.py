@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from app import clock, errors
 from app.domain import events, plain, receipts, records, views
-from app.engine import ports, run_engine, stores
+from app.engine import run_engine, stores
 from app.services import event_streams, run_reader
 from app.services.event_streams import EventFollower
 from app.services.long_polls import LongPolls
 from app.services.progress import Progress, RunListed
 from app.services.run_reader import Ready, RunReader
+
+if TYPE_CHECKING:
+    from app.engine import ports
 
 T = TypeVar("T")
 

@@ -9,13 +9,16 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
 from app.domain import plain, records, runs, shapes, slots, states, views
 from app.domain import unreadable as unreadables
-from app.engine import dry_replay, ports, run_engine, stores
+from app.engine import run_engine, stores
 from app.services import aio, requests
+
+if TYPE_CHECKING:
+    from app.engine import ports
 
 READY_ANSWERS = 256
 """Runs whose last answer is kept as bytes."""
@@ -221,6 +224,8 @@ class RunReader:
         return view
 
     async def _reviewed(self, run_id: str) -> views.RunView:
+        from app.engine import dry_replay
+
         try:
             loaded = await self._store.read(run_id)
             dialect = self._dialects.get(loaded.start.dialect)

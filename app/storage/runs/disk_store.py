@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from app import errors
 from app.domain import events, plain, receipts, records, runs
@@ -21,7 +22,6 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
 from app.storage.issues import Issues
 from app.storage.journal.commit_log import CommitLog
-from app.storage.plans import Plans
 from app.storage.runs import creation
 from app.storage.runs.admission import Admission
 from app.storage.runs.archive import Archive
@@ -32,6 +32,9 @@ from app.storage.runs.opener import Adopt, Opener
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
+
+if TYPE_CHECKING:
+    from app.storage.plans import Plans
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +49,6 @@ class _Parts:
     archive: Archive
     maintenance: Maintenance
     issues: Issues
-    plans: Plans
 
 
 class DiskStore(abc.ABC):
@@ -55,6 +57,7 @@ class DiskStore(abc.ABC):
     def __init__(self, adopt: Adopt | None) -> None:
         self._adopt = adopt
         self._found: _Parts | None = None
+        self._plans: Plans | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
         self._serves = False
@@ -84,7 +87,7 @@ class DiskStore(abc.ABC):
         await context.workers.run(lambda: context.disk.sync_folder(layout.RUNS))
         if serve:
             await context.workers.run(lambda: creation.sweep(context.disk))
-            await self._parts.plans.tell_losses()
+            await self.plans.tell_losses()
             self._sweep_soon()
 
     async def close(self) -> None:
@@ -105,13 +108,13 @@ class DiskStore(abc.ABC):
             _log.error("the commit log is left for the next start: %s", error)
         parts.context.committer.close()
         await parts.context.index.close()
-        self._found = None
+        self._found = self._plans = None
         self._release_log()
         self._let_go()
 
     def abandon(self) -> None:
         """Let go of everything as a killed process does."""
-        parts, self._found = self._found, None
+        parts, self._found, self._plans = self._found, None, None
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -248,7 +251,12 @@ class DiskStore(abc.ABC):
     @property
     def plans(self) -> Plans:
         """Return the session plans."""
-        return self._parts.plans
+        context = self._parts.context
+        if self._plans is None:
+            from app.storage.plans import Plans
+
+            self._plans = Plans(context)
+        return self._plans
 
     # -- care
 
@@ -310,7 +318,6 @@ class DiskStore(abc.ABC):
             archive=Archive(context, opener.logs),
             maintenance=Maintenance(context, opener, reconciliation),
             issues=issues,
-            plans=Plans(context),
         )
 
     def _make_committer(

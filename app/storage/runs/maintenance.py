@@ -8,7 +8,7 @@ from app import errors
 from app.engine import maintenance
 from app.storage import layout
 from app.storage.disk import worker_threads
-from app.storage.runs import deletion, opening, repair, verification
+from app.storage.runs import deletion, opening
 from app.storage.runs.opener import Opener
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
@@ -46,15 +46,21 @@ class Maintenance:
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:
         """Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends."""
         if dry_run:
+            from app.storage.runs import repair
+
             return await self._context.workers.run(lambda: repair.repair(self._context, run_id, dry_run=True))
         return await worker_threads.uncut(self._repair(run_id))
 
     async def verify(self, run_id: str) -> maintenance.Verification:
         """Report on each file of a run's authority."""
+        from app.storage.runs import repair
+
         return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:
         """Report on the next things that can be checked."""
+        from app.storage.runs import verification
+
         time = self._context.clock
         until = time.monotonic() + _PAGE_SECONDS
         return await self._context.workers.run(
@@ -72,6 +78,8 @@ class Maintenance:
         await deletion.sweep(self._context, stopping)
 
     async def _repair(self, run_id: str) -> maintenance.Repaired:
+        from app.storage.runs import repair
+
         context = self._context
         self._opener.new_runs.let_go(run_id)
         lock = await context.workers.run(lambda: opening.take(context.disk, run_id))
