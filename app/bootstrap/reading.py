@@ -22,6 +22,7 @@ from app.storage.runs import disk_store
 if TYPE_CHECKING:
     from app.engine import ports, run_engine
     from app.services import gates, issues, maintenance, recipes
+    from app.services.plans import plan_queries
 
 
 class _Idle:
@@ -112,6 +113,16 @@ class Reading:
             ids=clock.RandomIds(),
             masker=plain.Masker(()),
         )
+
+    @cached_property
+    def plans(self) -> plan_queries.PlanQueries:
+        """Return the queries of session plans."""
+        from app.services.plans import plan_queries, repository
+
+        stored = repository.PlanRepository(
+            kept=self.store.plans, issues=self.store.issues, clock=clock.SystemClock(), masker=plain.Masker(())
+        )
+        return plan_queries.PlanQueries(stored)
 
     @cached_property
     def upkeep(self) -> maintenance.Maintenance:

@@ -102,7 +102,7 @@ async def connect(
     Raises:
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
-    _refuse_faults(chosen)
+    refuse_faults(chosen)
     # An index in another database is read by its own driver.
     if access is Access.READ and not chosen.project.database_url:
         from app.bootstrap import reading
@@ -142,7 +142,12 @@ async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) 
     await application.engine.stop(0 if hurried else None)
 
 
-def _refuse_faults(chosen: settings.Settings) -> None:
+def refuse_faults(chosen: settings.Settings) -> None:
+    """Refuse settings that cannot work.
+
+    Raises:
+        errors.ConfigurationError: `settings_invalid`, with every fault.
+    """
     faults = [f"{remark.setting} {remark.message}" for remark in settings.check(chosen) if remark.fatal]
     if faults:
         raise errors.ConfigurationError(f"the settings are invalid: {'; '.join(faults)}", code="settings_invalid")

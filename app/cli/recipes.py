@@ -22,7 +22,15 @@ def recipes() -> None:
 @options.anywhere
 def list_recipes(place: options.Place, as_json: bool) -> int:
     """List all recipes; invalid ones include their errors."""
-    found = place.ask(use_cases.list_recipes)
+    if as_json or place.server is not None:
+        return exit_codes.shown(place.ask(use_cases.list_recipes), as_json, formats.recipes)
+
+    from app.cli import folder_client, recipe_listing
+
+    # A person sees nothing that depends on more than files.
+    chosen = place.settings()
+    folder_client.refuse_faults(chosen)
+    found = recipe_listing.listed(chosen, lambda: place.ask(use_cases.list_recipes))
     return exit_codes.shown(found, as_json, formats.recipes)
 
 

@@ -268,14 +268,14 @@ async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> Answe
     return plan.to_json()
 
 
-@use_case("GET /api/sessions", Access.EXAMINE, answers=list)
+@use_case("GET /api/sessions", answers=list)
 async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[Answer]:
     """Return plans, newest first."""
     found, _ = await folder.application.plans.page(query)
     return [summary.to_json() for summary in found]
 
 
-@use_case("GET /api/sessions/{session_id}", Access.EXAMINE)
+@use_case("GET /api/sessions/{session_id}")
 async def show_plan(folder: FolderClient, session_id: str) -> Answer:
     """Return a plan."""
     return (await folder.application.plans.show(session_id)).to_json()

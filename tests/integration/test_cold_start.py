@@ -6,6 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import pytest
 
 from app.cli import folder_client, use_cases
 from app.cli.client import Access
@@ -56,23 +60,57 @@ async def test_help_loads_no_layer_below_the_command_line(project: Project) -> N
 
 
 async def test_commands_that_read_load_nothing_that_executes_or_serves(project: Project) -> None:
-    """Lists and details of runs, receipts, issues, gates and recipes need neither SQLAlchemy nor the web framework."""
-    async with folder_client.connect(served.chosen(project), Access.CHANGE) as folder:
-        started = await folder.call(use_cases.start_run, requests.StartRequest(recipe_id="quick"))
-        run_id = started["run_id"]
-        async for _ in folder.follow(run_id):
-            pass
-        opened = await folder.call(use_cases.open_issue, issue_requests.NewIssue(title="Lost lantern"))
+    """Lists and details of whatever is stored need neither SQLAlchemy nor the web framework."""
+    run_id, issue_id = await filled(project)
+    lists = [["runs", "list"], ["receipts", "list"], ["issues", "list"], ["issues", "show", issue_id]]
     runs = [["runs", verb, run_id] for verb in ("show", "steps", "slot", "logs")]
-    commands = [
-        ["runs", "list"],
-        *runs,
-        ["receipts", "list"],
-        ["issues", "list"],
-        ["issues", "show", opened["issue_id"]],
-    ]
-    loaded = loaded_by(project, *commands, ["gates"], ["recipes", "list"])
+    loaded = loaded_by(project, *lists, ["plan", "list"], *runs, ["gates"], ["recipes", "show", "quick"])
 
     assert {name: sorted(modules & HEAVY) for name, modules in loaded.items() if modules & HEAVY} == {}
-    assert {name for name, modules in loaded.items() if "jsonschema" in modules} <= {"gates", "recipes list"}
-    assert not any(name.startswith(("app.worker", "app.api", "app.crash_lab")) for name in loaded["recipes list"])
+    validated = {name for name, modules in loaded.items() if "jsonschema" in modules}
+    assert validated <= {"gates", "recipes show quick"}
+    assert not any(name.startswith(("app.worker", "app.api", "app.crash_lab")) for name in loaded["recipes show quick"])
+
+
+async def test_lists_load_few_modules(project: Project) -> None:
+    """A list of runs, receipts or issues loads no language, no flow and no pattern library; one of plans few more."""
+    await filled(project)
+    lists = [["runs", "list"], ["receipts", "list"], ["issues", "list"]]
+    loaded = loaded_by(project, *lists, ["plan", "list"])
+
+    own = {name: sorted(each for each in modules if each.startswith("app.")) for name, modules in loaded.items()}
+    needless = ("app.dialects.", "app.tools", "app.agents", "app.processes", "re2", "yaml", "jsonschema")
+    assert {name for modules in loaded.values() for name in modules if name.startswith(needless)} == set()
+    assert not any(
+        name.startswith(("app.flows", "app.engine.ports", "app.storage.plans")) for name in own["issues list"]
+    )
+    assert len(own["issues list"]) <= 115, own["issues list"]
+    assert len(own["plan list"]) <= 145, own["plan list"]
+
+
+def test_a_list_of_recipes_that_have_not_changed_loads_nothing_that_reads_them(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second list of the same recipes comes from the user's cache, as it was."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    [first] = loaded_by(project, ["recipes", "list"]).values()
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("caches/control-room/recipes-*.json")):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+        loaded_by(project, ["recipes", "list"])
+    [second] = loaded_by(project, ["recipes", "list"]).values()
+
+    assert "app.dialects.control_room" in first
+    needless = ("app.dialects", "app.services", "app.engine.ports", "app.tools", "asyncio", "sqlite3")
+    assert {name for name in second if name.startswith(needless)} == set()
+
+
+async def filled(project: Project) -> tuple[str, str]:
+    """Give a project a run and an issue, and return their ids."""
+    async with folder_client.connect(served.chosen(project), Access.CHANGE) as folder:
+        started = await folder.call(use_cases.start_run, requests.StartRequest(recipe_id="quick"))
+        async for _ in folder.follow(started["run_id"]):
+            pass
+        opened = await folder.call(use_cases.open_issue, issue_requests.NewIssue(title="Lost lantern"))
+    return started["run_id"], opened["issue_id"]

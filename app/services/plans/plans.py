@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from app.services.plans import edits
 from app.services.plans.adopt_tasks import Chief
 from app.services.plans.making import Maker
 from app.services.plans.plan_inputs import OpenPlan
+from app.services.plans.plan_queries import PlanQueries
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
@@ -29,7 +29,7 @@ _AUTHOR = "user"
 _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
 
 
-class Plans:
+class Plans(PlanQueries):
     """Make, show and change session plans.
 
     Every change is durable before it is answered, and made to the plan as its runs have it by then. Any of them is
@@ -48,7 +48,7 @@ class Plans:
         planner: Planner,
         waiter: Waiter,
     ) -> None:
-        self._repository = repository
+        super().__init__(repository)
         self._maker = maker
         self._chief = chief
         self._plan_runs = plan_runs
@@ -88,21 +88,6 @@ class Plans:
                     self._planner.look_at(session_id)
                 else:
                     await self._removed(session_id, revision)
-
-    async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
-        """Return a page of plans, newest first, and whether more follow."""
-        with faults.as_errors():
-            found = await self._repository.page(dataclasses.replace(query, limit=query.limit + 1))
-        return found[: query.limit], len(found) > query.limit
-
-    async def show(self, session_id: str) -> plans.Plan:
-        """Return a plan.
-
-        Raises:
-            errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
-        """
-        with faults.as_errors():
-            return await self._repository.get(session_id)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
         """Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
