@@ -7,7 +7,6 @@ started may keep running.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import errno
 import hashlib
 import itertools
@@ -84,8 +83,8 @@ class Supervisor:
             commands.LauncherLost: its launcher was killed; whether it has done its work is unknown.
             errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
         """
-        secrets = {name: self._secrets[name] for name in request.secrets if name in self._secrets}
-        start, files = _start(next(self._numbers), dataclasses.replace(request, env={**secrets, **request.env}))
+        secrets = {name: value for name, value in self._secrets.items() if name in request.secrets}
+        start, files = _start(next(self._numbers), request, {**secrets, **request.env})
         try:
             launcher = self._running_launcher()
         except BaseException:
@@ -175,7 +174,7 @@ class Supervisor:
                 _log.warning("killed what was left of commands", extra=facts)
 
 
-def _start(number: int, request: Request) -> tuple[launcher_protocol.Start, list[int]]:
+def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tuple[launcher_protocol.Start, list[int]]:
     """Return the message to the launcher, and the open files that go with it."""
     files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
     start = launcher_protocol.Start(
@@ -183,7 +182,7 @@ def _start(number: int, request: Request) -> tuple[launcher_protocol.Start, list
         run_id=request.run_id,
         argv=[os.fsencode(part) for part in request.argv],
         cwd=None if isinstance(request.cwd, int) else os.fsencode(request.cwd),
-        env={os.fsencode(name): None if value is None else os.fsencode(value) for name, value in request.env.items()},
+        env={os.fsencode(name): None if value is None else os.fsencode(value) for name, value in env.items()},
         inherits=request.inherits,
         stdin=None if isinstance(request.stdin, int) else request.stdin,
         reads_from_file=isinstance(request.stdin, int),

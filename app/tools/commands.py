@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
@@ -12,12 +13,13 @@ from app.domain import operations, plain, records
 from app.engine import ports
 from app.processes import commands, environments
 from app.tools import captures, command_paths, command_results
-from app.tools.workspace import Workspaces
+from app.tools.workspace import Workspace, Workspaces
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
 
 _MUCH_BYTES = 128 * 1024
+_MOST_PROGRAMS = 256
 
 
 class Supervisor(Protocol):
@@ -45,11 +47,15 @@ class CommandPerformer:
         environ: Mapping[str, str],
         withheld: Callable[[str], Collection[str]] = _nothing,
     ) -> None:
+        """Args:
+        withheld: By program, the variables that it does not get unless the recipe names them.
+        """
         self._supervisor = supervisor
         self._workspaces = workspaces
-        self._environ = environ
-        # By program, the variables that it does not get unless the recipe names them.
-        self._withheld = withheld
+        # Each look at `os.environ` decodes all of it.
+        self._environ = dict(environ)
+        self._withheld = functools.lru_cache(_MOST_PROGRAMS)(withheld)
+        self._inherited = functools.lru_cache(_MOST_PROGRAMS)(self._inherit)
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.Command`.
@@ -70,14 +76,16 @@ class CommandPerformer:
         env = self._env(call, operation)
         masker = call.masker.hiding(self._secrets(operation))
         withheld = self._withheld(operation.argv[0])
-        variables = environments.names(self._environ, env, withheld)
+        inherited, secrets = self._inherited(frozenset(withheld))
+        variables = inherited | env.keys()
         if call.run.options.get("debug"):
-            await _explain(call, operation.log or call.key, variables, masker)
-        wanted = await captures.rules(self._workspaces.of(call.run), operation.capture, masker)
+            await _explain(call, operation.log or call.key, sorted(variables), masker)
+        workspace = self._workspaces.of(call.run)
+        wanted = await captures.rules(workspace, operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
         try:
-            ended = await self._supervisor.run(self._request(call, operation, env, stdin, withheld))
+            ended = await self._supervisor.run(_request(call, operation, workspace, env, stdin, secrets))
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
         return await _result(call, operation, ended, wanted, masker, len(variables))
@@ -98,31 +106,36 @@ class CommandPerformer:
         secrets = {self._environ[name] for name in operation.secrets}
         return secrets | {operation.env[name] for name in operation.secrets if name in operation.env}
 
-    def _request(
-        self,
-        call: ports.Call,
-        operation: operations.Command,
-        env: Mapping[str, str],
-        stdin: bytes | None,
-        withheld: Collection[str],
-    ) -> commands.Request:
-        workspace = self._workspaces.of(call.run)
-        cwd = command_paths.folder(workspace, operation.cwd)
-        try:
-            stdout = None if operation.output_file is None else command_paths.output(workspace, operation.output_file)
-        except BaseException:
-            os.close(cwd)
-            raise
-        return commands.Request(
-            argv=operation.argv,
-            run_id=call.run.run_id,
-            cwd=cwd,
-            env=env,
-            secrets=frozenset(self._environ).difference(withheld),
-            stdin=stdin,
-            stdout=stdout,
-            timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,
-        )
+    def _inherit(self, withheld: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the names of the variables that a command gets unasked, and of those that may be secrets of its."""
+        names = environments.names(self._environ, (), withheld)
+        return frozenset(names), frozenset(self._environ).difference(withheld)
+
+
+def _request(
+    call: ports.Call,
+    operation: operations.Command,
+    workspace: Workspace,
+    env: Mapping[str, str],
+    stdin: bytes | None,
+    secrets: Collection[str],
+) -> commands.Request:
+    cwd = command_paths.folder(workspace, operation.cwd)
+    try:
+        stdout = None if operation.output_file is None else command_paths.output(workspace, operation.output_file)
+    except BaseException:
+        os.close(cwd)
+        raise
+    return commands.Request(
+        argv=operation.argv,
+        run_id=call.run.run_id,
+        cwd=cwd,
+        env=env,
+        secrets=secrets,
+        stdin=stdin,
+        stdout=stdout,
+        timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,
+    )
 
 
 def _refuse_broken(operation: operations.Command) -> None:

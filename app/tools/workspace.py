@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -189,13 +190,8 @@ class Workspaces:
             errors.ToolFailed: `workspace_not_allowed`.
         """
         folder = Path(run.working_dir).absolute()
-        try:
-            # A run is begun with the folder itself: a link that is there now was put in its place.
-            is_itself = folder.resolve() == folder
-        except (OSError, ValueError, RuntimeError):
-            is_itself = False
-        base = next((root for root in self._roots if folder.is_relative_to(root)), None)
-        if not is_itself or base is None:
+        base = next((root for root in self._roots if _is_below(str(folder), str(root))), None)
+        if base is None or not _is_itself(str(folder)):
             raise failures.not_allowed(run.working_dir)
         return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
 
@@ -209,5 +205,24 @@ class Workspaces:
 
 
 def _granted(folder: Path, run: runs.RunStart) -> tuple[str, ...]:
-    own = Path(run.folder or "/").absolute() / runs.ARTIFACTS
-    return own.relative_to(folder).parts if own.is_relative_to(folder) else ()
+    if not run.folder:
+        return ()
+    own = Path(run.folder, runs.ARTIFACTS).absolute()
+    return own.relative_to(folder).parts if _is_below(str(own), str(folder)) else ()
+
+
+def _is_below(folder: str, root: str) -> bool:
+    return folder == root or folder.startswith(root if root.endswith("/") else f"{root}/")
+
+
+def _is_itself(folder: str) -> bool:
+    """Return whether a path leads over no link. A run begins with its folder itself: a link there now came later."""
+    try:
+        if os.path.realpath(folder) != folder:
+            return False
+        os.stat(folder)
+    except ValueError:
+        return False
+    except OSError as error:
+        return error.errno != errno.ELOOP
+    return True
