@@ -27,7 +27,10 @@ _Answer = Annotated[str, _documented("string", minLength=1, maxLength=requests.A
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
 _MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
 _RECIPE = "Recipe that does it; without it the router chooses."
-_ARGS = "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest."
+_ARGS = (
+    "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest. A value "
+    'may be an output of an earlier task: `{"$task": 1, "output": "edited_draft"}`.'
+)
 _DEPS = "Tasks that must be done before."
 _DOD = "When it is done, in words for people; machine checks are in the recipe."
 _QUESTION = "What must be answered before it is started."

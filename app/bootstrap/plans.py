@@ -20,12 +20,21 @@ from app.services.plans import (
     planner,
     plans,
     repository,
+    run_outputs,
     scoping,
     settling,
     waiting,
 )
 
-KINDS = (plan_operations.StartTask.kind, plan_operations.AskChief.kind, plan_operations.TakeTasks.kind)
+KINDS = tuple(
+    operation.kind
+    for operation in (
+        plan_operations.StartTask,
+        plan_operations.AskChief,
+        plan_operations.TakeTasks,
+        plan_operations.ReadOutputs,
+    )
+)
 """Operations of plans."""
 
 
@@ -82,7 +91,9 @@ def planning_of(
         started_listeners=begun,
         clock=platform.clock,
     )
-    performing.performer = performers.PlanPerformer(runs=use_cases, chief=chief)
+    performing.performer = performers.PlanPerformer(
+        runs=use_cases, chief=chief, outputs=run_outputs.RunOutputs(runs=use_cases, store=kept)
+    )
     performing.inputs = given
     answered = plans.Plans(
         repository=plan_repository,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,3 +42,14 @@ class TakeTasks(operations.Operation):
     """The plan, without tasks."""
     run_id: str
     """The chief's run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOutputs(operations.Operation):
+    """Read what runs of earlier tasks have left, for the arguments of a task; the output is `{"values"}`, in order."""
+
+    kind: ClassVar[str] = "plan_read_outputs"
+    idle: ClassVar[bool] = True
+
+    wanted: tuple[Mapping[str, plain.Json], ...]
+    """What is read: `{run_id, task}` with `output` or `path`."""

@@ -151,3 +151,27 @@ async def test_a_hundred_plans_go_on_at_a_start(project: Project) -> None:
 
     assert {plan.status for plan in done} == {plans.PlanState.DONE}
     assert len(toolbox.performed) == 2 * len(made)
+
+
+async def test_outputs_of_earlier_tasks_over_http(project: Project) -> None:
+    """An argument that names an output is refused at its place where it cannot be, and read when its task begins."""
+    said = {"$task": "t1", "output": "work.said"}
+    async with planning.in_process(project) as planned:
+        aside = planning.task("carry it", recipe_id="carry", args={"what": [said, {"$task": 1}]})
+        problem = planning.refused(await planned.ask(planning.task("sweep room 1"), aside), 400, "tasks_invalid")
+        assert [(flaw["path"], flaw["code"]) for flaw in problem["flaws"]] == [
+            ("$.tasks[1].args.what[0].$task", "not_a_dependency"),
+            ("$.tasks[1].args.what[1]", "invalid"),
+        ]
+
+        plan = await planned.plan(
+            planning.task("sweep room 1"), planning.task("carry it", 1, recipe_id="carry", args={"what": said})
+        )
+        planning.refused(await planned.edit(plan, 2, deps=[]), 400, "tasks_invalid", "$.args.what.$task")
+        planning.refused(await planned.edit(plan, 2, args={"what": {"$task": 7, "path": "x"}}), 400, "tasks_invalid")
+        await planned.do(plan, "approve")
+        await planned.do(plan, "start")
+        ended = await planned.ends(plan)
+
+        assert planning.the(ended, 2)["args"]["what"] == said
+        assert {task: args["what"] for task, _, args in planned.toolbox.asked if task == 2} == {2: "work of 1"}

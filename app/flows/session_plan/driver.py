@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.domain import library, operations, plain, plan_files, plan_operations, plans, records, runs, states
+from app.domain import (
+    library,
+    operations,
+    plain,
+    plan_files,
+    plan_operations,
+    plans,
+    records,
+    runs,
+    states,
+    task_outputs,
+)
 from app.engine import ports
 from app.flows.session_plan import merging, rules, transitions
 from app.flows.session_plan.rules import RunFact
@@ -108,13 +119,38 @@ class _Course:
             # Its run is made at the next look, when the file says that it begins.
             self.plan = transitions.begun(self.plan, task.id, at)
         for task in unbegun:
-            asked = plan_operations.StartTask(plan=_frame(self.plan, task))
-            record = await self._ctx.perform(f"task{task.id}.{task.attempt}", asked)
-            if record.done:
-                run_id = (await self._output(record))["run_id"]
-                self.plan = transitions.with_run(self.plan, task.id, run_id, at)
-            else:
-                self.plan = transitions.refused(self.plan, task.id, _error(record), record.completed_at)
+            await self._start(task, at)
+
+    async def _start(self, task: plans.Task, at: str) -> None:
+        try:
+            complete = await self._with_outputs(task)
+        except errors.StepError as error:
+            self.plan = transitions.refused(self.plan, task.id, {**error.to_json(), "key": None}, at)
+            return
+        asked = plan_operations.StartTask(plan=_frame(self.plan, complete))
+        record = await self._ctx.perform(f"task{task.id}.{task.attempt}", asked)
+        if record.done:
+            run_id = (await self._output(record))["run_id"]
+            self.plan = transitions.with_run(self.plan, task.id, run_id, at)
+        else:
+            self.plan = transitions.refused(self.plan, task.id, _error(record), record.completed_at)
+
+    async def _with_outputs(self, task: plans.Task) -> plans.Task:
+        """Return a task with what earlier tasks have left in place of its references to that.
+
+        Raises:
+            errors.StepError: `task_output_invalid`, `task_output_missing`, `task_output_too_large`.
+        """
+        wanted = rules.outputs_wanted(self.plan, task)
+        if not wanted:
+            return task
+        asked = plan_operations.ReadOutputs(wanted=tuple(wanted.values()))
+        record = await self._ctx.perform(f"outputs{task.id}.{task.attempt}", asked)
+        if record.error is not None:
+            raise errors.StepError(record.error.message, code=record.error.code, detail=record.error.detail)
+        values = (await self._output(record))["values"]
+        args = task_outputs.replaced(dict(task.args), dict(zip(wanted, values, strict=True)))
+        return dataclasses.replace(task, args=args)
 
     # -- the chief
 

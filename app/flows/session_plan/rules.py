@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app import errors
-from app.domain import plain, plans, states
+from app.domain import plain, plans, states, task_outputs
 
 RUN_DELETED = "run_deleted"
 """Code of a task whose run was deleted before it had ended."""
+
+OUTPUT_INVALID = "task_output_invalid"
+"""Code of a task whose argument names an output in a form that does not exist."""
+
+OUTPUT_MISSING = "task_output_missing"
+"""Code of a task whose argument names an output that an earlier task has not left."""
 
 T = TypeVar("T", plans.Plan, plans.Task)
 
@@ -95,6 +101,30 @@ def at_rest(plan: plans.Plan) -> bool:
 def unbegun(plan: plans.Plan) -> list[plans.Task]:
     """Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not."""
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
+
+
+def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Reference, plain.Object]:
+    """Return what must be read of earlier runs before a task is begun: `{run_id, task}` with `output` or `path`.
+
+    Raises:
+        errors.StepError: `task_output_invalid`, an argument cannot be what it is; `task_output_missing`, a task that
+            it names is not done.
+    """
+    try:
+        references = task_outputs.references(task.args)
+    except ValueError as error:
+        told = f"an argument of task {task.id} cannot be resolved: {error}; change the task, and retry it"
+        raise errors.StepError(told, code=OUTPUT_INVALID) from error
+    wanted: dict[task_outputs.Reference, plain.Object] = {}
+    for reference in references:
+        earlier = plan.task(reference.task)
+        if earlier is None or earlier.run_id is None or earlier.status is not plans.TaskState.DONE:
+            state = "does not exist" if earlier is None else f"is {earlier.status}"
+            told = f"task {task.id} needs {reference}, and task {reference.task} {state}; retry it when that is done"
+            facts = {"task": reference.task, reference.field: reference.name}
+            raise errors.StepError(told, code=OUTPUT_MISSING, detail=facts)
+        wanted[reference] = {"run_id": earlier.run_id, "task": earlier.id, reference.field: reference.name}
+    return wanted
 
 
 def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:

@@ -9,21 +9,19 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from app import errors
-from app.domain import plans, task_graphs
+from app.domain import plans, task_graphs, task_outputs
 from app.flows.session_plan import rules, transitions
 from app.services.plans import requests
 from app.services.plans.tasks import text
 
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
-    """Return what is wrong with the numbers and dependencies of a new plan's tasks, each told at its place:
-    `$.tasks[i].deps[j]`.
+    """Return what is wrong with the numbers, dependencies and `$task` arguments of a new plan's tasks, each at its
+    place: `$.tasks[i].deps[j]`.
     """
     nodes = _nodes(tasks, "$.tasks[{}]")
-    return [
-        *(_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]),
-        *task_graphs.flaws(nodes),
-    ]
+    beyond = [_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]]
+    return [*beyond, *(task_graphs.flaws(nodes) or task_outputs.flaws(_users(tasks, [each.path for each in nodes])))]
 
 
 def check_graph(tasks: Sequence[plans.Task]) -> None:
@@ -74,7 +72,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
         told = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
         raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
     others = [each for each in plan.tasks if each.id != task.id]
-    _refuse([*_number_flaws(plan, task), *_flaws_at((*others, task), task)], "tasks_invalid")
+    _refuse([*_number_flaws(plan, task), *_flaws_at(others, (*others, task), task)], "tasks_invalid")
     status = plans.PlanState.PAUSED if plan.status is plans.PlanState.DONE else plan.status
     return rules.changed(plan, at, tasks=(*plan.tasks, task), status=status)
 
@@ -122,7 +120,7 @@ def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
     """
     known = editable(plan, changed.id)
     tasks = plan.with_task(_kept(known, changed)).tasks
-    _refuse(_flaws_at(tasks, changed), "tasks_invalid")
+    _refuse(_flaws_at(plan.tasks, tasks, changed), "tasks_invalid")
     return rules.changed(plan, at, tasks=in_order(tasks))
 
 
@@ -187,11 +185,31 @@ def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Nod
     return [task_graphs.Node(id=task.id, deps=task.deps, path=path.format(at)) for at, task in enumerate(tasks)]
 
 
-def _flaws_at(tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
+def _flaws_at(known: Sequence[plans.Task], tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
     """Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's
     body.
+
+    Args:
+        known: The tasks before.
     """
-    return task_graphs.flaws(_nodes(tasks), told_at=task.id)
+    wrong = task_graphs.flaws(_nodes(tasks), told_at=task.id)
+    if wrong:
+        return wrong
+    found, before = _reference_flaws(tasks, task.id), _reference_flaws(known, task.id)
+    own = [flaw for flaw in found if flaw.path.startswith("$")]
+    lost = [flaw for flaw in found if flaw not in before and flaw not in own]
+    return own + [dataclasses.replace(flaw, path="$.deps") for flaw in lost]
+
+
+def _reference_flaws(tasks: Sequence[plans.Task], task_id: int) -> list[errors.Flaw]:
+    return task_outputs.flaws(_users(tasks, ["$" if each.id == task_id else f"{each.id}" for each in tasks]))
+
+
+def _users(tasks: Sequence[plans.Task], paths: Sequence[str]) -> list[task_outputs.User]:
+    return [
+        task_outputs.User(id=task.id, deps=task.deps, args=task.args, path=path)
+        for task, path in zip(tasks, paths, strict=True)
+    ]
 
 
 def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:

@@ -10,19 +10,23 @@ from app.domain import plain, plan_files, plan_operations, plans, records, state
 from app.engine import ports
 from app.services.plans import tasks
 from app.services.plans.adopt_tasks import Chief
+from app.services.plans.run_outputs import RunOutputs
 from app.services.runs import Runs
 
 
 class PlanPerformer:
     """Start the runs of tasks and of the chief, and read what the chief has made."""
 
-    def __init__(self, *, runs: Runs, chief: Chief) -> None:
+    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs) -> None:
         self._runs = runs
+        self._outputs = outputs
         self._chief = chief
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one operation; a run that was made before is found by its key."""
         operation: Any = call.operation
+        if isinstance(operation, plan_operations.ReadOutputs):
+            return await self._read(operation)
         plan = plan_files.from_json(operation.plan)
         match operation:
             case plan_operations.StartTask():
@@ -35,6 +39,10 @@ class PlanPerformer:
 
     async def _start(self, plan: plans.Plan) -> str:
         return (await self._runs.start(tasks.run_request(plan, plan.tasks[0]))).run_id
+
+    async def _read(self, asked: plan_operations.ReadOutputs) -> records.Result:
+        values = [await self._outputs.wanted(each) for each in asked.wanted]
+        return records.Result(output={"values": values}, summary=f"{len(values)} outputs of earlier tasks")
 
     async def _take(self, plan: plans.Plan, run_id: str) -> records.Result:
         try:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.domain import library, plain, plans
+from app.domain import library, plain, plans, task_outputs
 from app.services import arguments, recipes
 from app.services.plans import tasks
 from app.services.plans.requests import Answer
@@ -114,7 +114,7 @@ class Scoper:
             if task.recipe_id is None or task.run_id is not None or task.status is plans.TaskState.DONE:
                 continue
             try:
-                self._starter.prepare(tasks.run_request(plan, task))
+                self._prepare(plan, task)
             except errors.NotReady as lacking:
                 flaws += [dataclasses.replace(flaw, path=f"$.tasks[{number}]") for flaw in lacking.flaws]
             except errors.RequestInvalid:
@@ -198,16 +198,26 @@ class Scoper:
         if task.recipe_id is None:
             return _Wants()
         try:
-            self._starter.prepare(tasks.run_request(plan, task))
+            self._prepare(plan, task)
         except (errors.UnknownRecipe, errors.RecipeInvalid) as error:
             flaw = errors.Flaw(path=_RECIPE, code=error.code, message=error.message)
             return _Wants(flaws=[flaw], error=error)
         except errors.RequestInvalid as error:
-            return _sorted(error)
+            return _sorted(error, task_outputs.named(task.args))
         except errors.NotReady:
             # The machine lacks something, not the task.
             return _Wants()
         return _Wants()
+
+    def _prepare(self, plan: plans.Plan, task: plans.Task) -> None:
+        request = tasks.run_request(plan, task)
+        try:
+            self._starter.prepare(request)
+        except errors.ArgsInvalid:
+            if task_outputs.named(task.args):
+                # Readiness comes after arguments, and those that are still to come never fit.
+                self._catalogue.refuse_unready(self._catalogue.get(task.recipe_id or ""), task.args)
+            raise
 
     # -- questions
 
@@ -234,9 +244,11 @@ class Scoper:
         return _listed(asks if missing else complains, [*missing, *wrong], "; ")
 
 
-def _sorted(error: errors.RequestInvalid) -> _Wants:
-    # What is wrong with the plan itself, its folder for one, is not the task's to ask about.
-    own = [flaw for flaw in error.flaws if _ROOT.match(flaw.path)]
+def _sorted(error: errors.RequestInvalid, unknown: Container[str]) -> _Wants:
+    # What is wrong with the plan itself, its folder for one, is not the task's to ask about; and outputs of earlier
+    # tasks are held against the recipe when they are known.
+    unfit = [flaw for flaw in error.flaws if (_name(flaw) or "").removeprefix("args.") not in unknown]
+    own = [flaw for flaw in unfit if _ROOT.match(flaw.path)]
     missing = [flaw.path.removeprefix("$.args.") for flaw in own if flaw.code == _MISSING]
     return _Wants(flaws=[flaw for flaw in own if flaw.code != _MISSING], missing=missing, error=error)
 

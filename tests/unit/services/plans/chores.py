@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from app import bootstrap, errors
-from app.domain import library, operations, plain, records, runs
+from app.domain import library, operations, plain, records, runs, slots
 from app.engine import ports
 
 Tried = tuple[int, str, str, int]
@@ -72,6 +72,7 @@ class Chores:
             record = await ctx.perform(key, operations.ToolCall(tool="chore", args={}))
             if not record.done:
                 raise errors.RunFailed(f"{key} went wrong", code="chore_failed", causes=(key,), key=key)
+            ctx.fill(key, slots.pointer(record))
         return runs.Ending()
 
 

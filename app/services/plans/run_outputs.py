@@ -1,0 +1,109 @@
+"""What runs have left: slots, and the files that they were written to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app import errors
+from app.dialects import control_room
+from app.dialects.control_room import refs
+from app.domain import plain, slots, task_outputs, views
+from app.engine import stores
+from app.flows.session_plan import rules
+from app.services.runs import Runs
+
+VALUE_BYTES = 1024 * 1024
+"""Most bytes that an output may have as an argument, as JSON."""
+
+TOO_LARGE = "task_output_too_large"
+"""Code of a task whose argument names an output that has more."""
+
+
+class RunOutputs:
+    """Read slots of runs that have ended."""
+
+    def __init__(self, *, runs: Runs, store: stores.RunStore) -> None:
+        self._runs = runs
+        self._store = store
+
+    async def wanted(self, asked: plain.Object) -> plain.Json:
+        """Return one output of a task's run.
+
+        Args:
+            asked: `{run_id, task}` with `output` or `path`.
+
+        Raises:
+            errors.StepError: `task_output_missing`, `task_output_too_large`.
+        """
+        field = task_outputs.PATH if task_outputs.PATH in asked else task_outputs.OUTPUT
+        read: Callable[[str, str], Awaitable[plain.Json]] = self.path if field == task_outputs.PATH else self.value
+        facts = {"task": asked["task"], "run_id": asked["run_id"], field: asked[field]}
+        try:
+            found = await read(asked["run_id"], asked[field])
+        except (errors.NotFound, errors.JournalCorrupt, refs.BrokenReference) as error:
+            told = f"the {field} {asked[field]!r:.80} of task {asked['task']} cannot be read: {error.message}"
+            advice = "name another one, or retry that task"
+            raise errors.StepError(f"{told}; {advice}", code=rules.OUTPUT_MISSING, detail=facts) from error
+        size_bytes = len(plain.encode(found))
+        if size_bytes > VALUE_BYTES:
+            told = f"the {field} {asked[field]!r:.80} of task {asked['task']} has {size_bytes} bytes"
+            advice = f"an argument has at most {VALUE_BYTES}; name a part of it, or the path of its file"
+            raise errors.StepError(f"{told}; {advice}", code=TOO_LARGE, detail=facts)
+        return found
+
+    async def value(self, run_id: str, name: str) -> plain.Json:
+        """Return a slot, or a place inside one.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged; `slot_not_found`.
+            refs.BrokenReference: the place does not exist.
+        """
+        view = await self._runs.view(run_id)
+        if name in view.board.slots:
+            return await self._content(view, view.board.slots[name])
+        reference = _reference(name)
+        if reference is None or reference.root not in view.board.slots:
+            there = ", ".join(view.board.slots) or "none"
+            raise errors.NotFound(f"run {run_id} has no slot of that name; there are: {there}", code="slot_not_found")
+        content: Any = await self._content(view, view.board.slots[reference.root])
+        if isinstance(content, str):
+            content = refs.parsed(reference, content, version=2)
+        return refs.follow(reference, content)
+
+    async def path(self, run_id: str, slot: str) -> str:
+        """Return the file that a slot's text was written to.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as `value`; `slot_not_written`.
+        """
+        written = paths(await self._runs.view(run_id))
+        if slot not in written:
+            there = ", ".join(written) or "none"
+            told = f"run {run_id} has written no file of that slot; there are files of: {there}"
+            raise errors.NotFound(told, code="slot_not_written")
+        return written[slot]
+
+    async def _content(self, view: views.RunView, slot: slots.Slot) -> plain.Json:
+        if slot.type == "artifact":
+            return slot.text if slot.blob is None else await self._store.read_blob(view.start.run_id, slot.blob)
+        lines = [record for record in view.living() if record.key == slot.key and record.done]
+        if not lines:
+            raise errors.NotFound(f"its step {slot.key} has left nothing", code="slot_not_found")
+        blob = lines[-1].blob
+        return lines[-1].output if blob is None else await self._store.read_blob(view.start.run_id, blob)
+
+
+def paths(view: views.RunView) -> dict[str, str]:
+    """Return the files that a run has written its slots to, by slot."""
+    outputs: Any = view.start.recipe.get("outputs", ()) if view.start.dialect == control_room.ControlRoom.name else ()
+    slots_by_key = {f"commit.{output['slot']}": output["slot"] for output in outputs}
+    committed = [record for record in view.living() if record.done and record.key in slots_by_key]
+    return {slots_by_key[record.key]: record.output["path"] for record in committed if isinstance(record.output, dict)}
+
+
+def _reference(name: str) -> refs.Reference | None:
+    try:
+        return refs.read(name)
+    except ValueError:
+        return None
