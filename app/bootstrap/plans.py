@@ -12,6 +12,7 @@ from app.flows import session_plan
 from app.services import runs
 from app.services.plans import (
     adopt_tasks,
+    drafts,
     facts,
     making,
     performers,
@@ -92,7 +93,10 @@ def planning_of(
         clock=platform.clock,
     )
     performing.performer = performers.PlanPerformer(
-        runs=use_cases, chief=chief, outputs=run_outputs.RunOutputs(runs=use_cases, store=kept)
+        runs=use_cases,
+        chief=chief,
+        outputs=run_outputs.RunOutputs(runs=use_cases, store=kept),
+        drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
     )
     performing.inputs = given
     answered = plans.Plans(

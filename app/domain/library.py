@@ -125,6 +125,10 @@ class Recipe:
     """Phrases and `/expressions/` that route a task to it."""
     done_when: tuple[str, ...] = ()
     """What its definition of done asks for, each in a few words."""
+    leaves: tuple[str, ...] = ()
+    """Slots that its runs fill with a text, as far as the language tells."""
+    writes: tuple[str, ...] = ()
+    """Those of them that are written to a file."""
     total_steps: int | None = None
     """Number of its steps; None where its flow can loop."""
     leads_to: tuple[str, ...] = ()

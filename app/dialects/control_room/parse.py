@@ -34,6 +34,8 @@ def parse(source: str) -> library.Recipe:
         args_schema=args_schema(document),
         task_patterns=tuple(document.get("task_patterns", ())),
         done_when=done.in_words(document.get("dod", ())),
+        leaves=tuple(step["output_slot"] for step in document.get("phase_b", ())),
+        writes=tuple(output["slot"] for output in document.get("outputs", ())),
         total_steps=len(document.get("phase_a", ())) + len(document.get("phase_b", ())),
     )
 

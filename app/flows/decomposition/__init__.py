@@ -63,7 +63,7 @@ class Decomposition:
     """The driver as the rest of the program sees it."""
 
     name: str = NAME
-    driver_version: int = 2
+    driver_version: int = 3
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
         """Return `no_chief` where no agent plays that role."""

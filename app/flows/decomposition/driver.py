@@ -64,6 +64,8 @@ class _Decomposing:
         # The first version did not ask a small chief when a task is done, and took tasks that did not say it; it also
         # replaced halves of surrogate pairs.
         self._is_whole = ctx.run.driver_version > 1
+        # The second version knew no outputs of earlier tasks.
+        self._outputs = ctx.run.driver_version > 2
         self._kinds = kinds.fitting(ctx.run.frozen["kinds"], self._intent)[: self._size.kinds]
 
     async def drive(self) -> runs.Ending:
@@ -99,8 +101,9 @@ class _Decomposing:
 
     def _request(self, found: Sequence[plain.Object]) -> tuple[str, plain.Object]:
         if self._size.whole:
-            requested = prompts.request(self._size, self._intent, found, self._kinds)
-            return requested, schema.form(self._size, kinds.arguments(self._kinds), dod=self._is_whole)
+            requested = prompts.request(self._size, self._intent, found, self._kinds, outputs=self._outputs)
+            arguments = kinds.arguments(self._kinds)
+            return requested, schema.form(self._size, arguments, dod=self._is_whole, outputs=self._outputs)
         parts = small.parts(self._intent, self._ctx.run.frozen["kinds"])
         requested = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
         return requested, small.form(parts, self._size.tasks, dod=self._is_whole)
@@ -115,7 +118,9 @@ class _Decomposing:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))
         reply_text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         try:
-            tasks = replies.read(reply_text, self._size.tasks, whole=self._is_whole, exact=self._is_whole)
+            tasks = replies.read(
+                reply_text, self._size.tasks, whole=self._is_whole, exact=self._is_whole, outputs=self._outputs
+            )
             return _Answer(key=key, text=reply_text, tasks=tasks)
         except errors.InputRefused as refused:
             return _Answer(key=key, text=reply_text, flaws=refused.flaws)

@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 from app.domain import library, plain, task_patterns
 
 Kind: TypeAlias = plain.Object
-"""`{label, phrases, expressions, args: [{name, required, about, form}], done_when}`, as a run freezes it."""
+"""`{label, phrases, expressions, args: [{name, required, about, form}], done_when}`, as a run freezes it; `leaves` and
+`writes` where there are any.
+"""
 
 MOST_KINDS = 200
 """Kinds that a run freezes."""
@@ -22,6 +24,7 @@ MOST_KINDS = 200
 _MOST_PHRASES = 12
 _MOST_ARGS = 20
 _MOST_ENDINGS = 5
+_MOST_OUTPUTS = 12
 _LABEL_CHARACTERS = 120
 _PHRASE_CHARACTERS = 80
 _ABOUT_CHARACTERS = 200
@@ -68,7 +71,12 @@ def _kind(recipe: library.Recipe) -> dict[str, plain.Json]:
         "expressions": [each.source for each in patterns if each.expression is not None][:_MOST_PHRASES],
         "args": list(itertools.islice(_args(recipe.args_schema), _MOST_ARGS)),
         "done_when": [_line(words, _PHRASE_CHARACTERS) for words in recipe.done_when][:_MOST_ENDINGS],
+        **{name: [_line(slot, _PHRASE_CHARACTERS) for slot in slots] for name, slots in _slots(recipe) if slots},
     }
+
+
+def _slots(recipe: library.Recipe) -> Iterable[tuple[str, Sequence[str]]]:
+    return ("leaves", recipe.leaves[:_MOST_OUTPUTS]), ("writes", recipe.writes[:_MOST_OUTPUTS])
 
 
 def _patterns(recipe: library.Recipe) -> Iterator[task_patterns.Pattern]:

@@ -27,18 +27,28 @@ _RULES = """Rules:
 - Name no tools, no recipes and no agents: others choose them."""
 
 
-def request(size: Size, intent: str, found: Sequence[plain.Object], known: Sequence[kinds.Kind]) -> str:
+_OUTPUTS = """- Where a task needs what an earlier one leaves, "args" says so in place of the value:
+  {"$task": 1, "output": "NAME"} is the text that task 1 leaves under that name, {"$task": 1, "path": "NAME"} the file
+  that it is written to. Task 1 must be among the "deps", directly or through others. An example: a task that checks
+  what task 1 has drafted has "deps": [1], "args": {"scene_paths": [{"$task": 1, "path": "edited_draft"}]}."""
+
+
+def request(
+    size: Size, intent: str, found: Sequence[plain.Object], known: Sequence[kinds.Kind], *, outputs: bool = True
+) -> str:
     """Return what the chief is asked, if it is larger than T1.
 
     Args:
         found: Files that may matter, each with `path`, `category` and `title`.
         known: Kinds of tasks, those that the intent names first.
+        outputs: Whether it is told that arguments can be outputs of earlier tasks.
     """
+    rules = _RULES.format(most=size.tasks)
     parts = [
         f"This is wanted:\n{intent.strip()}",
         _files(found),
-        _kinds(size, known),
-        _RULES.format(most=size.tasks),
+        _kinds(size, known, outputs=outputs),
+        f"{rules}\n{_OUTPUTS}" if outputs else rules,
         f"Answer with JSON alone, in this form:\n{_FORM}",
     ]
     return "\n\n".join(parts)
@@ -62,20 +72,23 @@ def _files(found: Sequence[plain.Object]) -> str:
     return f"Files that this may be about:\n{listed}"
 
 
-def _kinds(size: Size, known: Sequence[kinds.Kind]) -> str:
+def _kinds(size: Size, known: Sequence[kinds.Kind], *, outputs: bool) -> str:
     if not known:
         return "Nothing is known of what can be done here: ask a scoping_question of every task."
-    listed = "\n".join(line for kind in known for line in _kind(size, kind))
+    listed = "\n".join(line for kind in known for line in _kind(size, kind, outputs=outputs))
     return f"Kinds of tasks that can be done here, each with the words that must stand in a description:\n{listed}"
 
 
-def _kind(size: Size, kind: kinds.Kind) -> Iterable[str]:
+def _kind(size: Size, kind: kinds.Kind, *, outputs: bool) -> Iterable[str]:
     phrases = " or ".join(f'"{phrase}"' for phrase in kind["phrases"][: size.phrases])
     yield f"- {phrases}: {kind['label']}" if phrases else f"- {kind['label']}"
     for argument in kind["args"]:
         needed = "required" if argument["required"] else "may be left out"
         about = f": {argument['about']}" if argument["about"] else ""
         yield f"  - {argument['name']} ({kinds.type_name(argument)}, {needed}){about}"
+    if outputs and (leaves := kind.get("leaves")):
+        writes = kind.get("writes", ())
+        yield f"  - leaves {', '.join(f'{name} (with a file)' if name in writes else name for name in leaves)}"
 
 
 def _beginning(reply: str, most: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
-from app.domain import json_schemas, json_text, plain, records, task_graphs
+from app.domain import json_schemas, json_text, plain, records, task_graphs, task_outputs
 from app.flows.decomposition import schema
 
 MAX_BYTES = records.BLOB_BYTES
@@ -41,12 +41,15 @@ class TaskDraft:
         return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
-def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True) -> tuple[TaskDraft, ...]:
+def read(
+    reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True, outputs: bool = True
+) -> tuple[TaskDraft, ...]:
     """Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends
     on.
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.
+        outputs: Whether arguments may be outputs of earlier tasks; before, an object with `$task` was any object.
         exact: Whether half of a surrogate pair is a flaw; the first version did not look, and worded others in its way.
 
     Raises:
@@ -59,6 +62,10 @@ def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True)
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
     # To name a task twice says nothing else than to name it once.
     _refuse([flaw for flaw in task_graphs.flaws(nodes) if flaw.code != "repeated_dependency"])
+    if outputs:
+        users = [(draft, node.path) for draft, node in zip(drafts.values(), nodes, strict=True)]
+        used = [task_outputs.User(id=each.id, deps=each.deps, args=each.args, path=path) for each, path in users]
+        _refuse(task_outputs.flaws(used))
     by_id = {draft.id: draft for draft in drafts.values()}
     ordered = tuple(by_id[task_id] for task_id in task_graphs.in_order(nodes))
     size_bytes = len(text(ordered).encode())

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.domain import library, plain
+from app.domain import library, plain, task_outputs
 from app.flows.decomposition import kinds
 
 INTENT = "intent"
@@ -107,13 +107,17 @@ def checked(most_tasks: int, *, whole: bool = True) -> plain.Object:
     return _tasks(task, most_tasks)
 
 
-def form(size: Size, arguments: Iterable[plain.Object], *, dod: bool = True) -> dict[str, plain.Json]:
+def form(
+    size: Size, arguments: Iterable[plain.Object], *, dod: bool = True, outputs: bool = True
+) -> dict[str, plain.Json]:
     """Return the schema that a backend is to hold the chief to, where it can.
 
     Args:
         arguments: Arguments of the kinds of tasks that the chief is told of.
         dod: Whether each task must say when it is done.
+        outputs: Whether arguments may be outputs of earlier tasks.
     """
+    named = {name: _or_output(rule) if outputs else rule for name, rule in _by_name(arguments).items()}
     task = {
         "type": "object",
         "additionalProperties": False,
@@ -123,7 +127,7 @@ def form(size: Size, arguments: Iterable[plain.Object], *, dod: bool = True) -> 
             "description": _text(DESCRIPTION_CHARACTERS),
             "deps": {"type": "array", "items": _id()},
             "dod": _text(DOD_CHARACTERS) | ({"minLength": 1} if dod else {}),
-            "args": {"type": "object", "additionalProperties": False, "properties": _by_name(arguments)},
+            "args": {"type": "object", "additionalProperties": False, "properties": named},
             "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         },
     }
@@ -137,6 +141,17 @@ def _by_name(arguments: Iterable[plain.Object]) -> dict[str, plain.Json]:
         rule = plain.plain(argument["form"])
         named[argument["name"]] = rule if named.get(argument["name"], rule) == rule else kinds.ANY_FORM
     return named
+
+
+def _or_output(rule: plain.Json) -> plain.Json:
+    if isinstance(rule, dict) and rule.get("type") == "array":
+        rule = rule | {"items": _or_output(rule["items"])}
+    return {"anyOf": [rule, *(_output(field) for field in (task_outputs.OUTPUT, task_outputs.PATH))]}
+
+
+def _output(field: str) -> dict[str, plain.Json]:
+    names = {task_outputs.NAME: _id(), field: _text(task_outputs.MAX_CHARACTERS)}
+    return {"type": "object", "additionalProperties": False, "required": [*names], "properties": names}
 
 
 def _tasks(task: plain.Object, most: int) -> dict[str, plain.Json]:

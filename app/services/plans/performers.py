@@ -10,6 +10,7 @@ from app.domain import plain, plan_files, plan_operations, plans, records, state
 from app.engine import ports
 from app.services.plans import tasks
 from app.services.plans.adopt_tasks import Chief
+from app.services.plans.drafts import Drafts
 from app.services.plans.run_outputs import RunOutputs
 from app.services.runs import Runs
 
@@ -17,8 +18,9 @@ from app.services.runs import Runs
 class PlanPerformer:
     """Start the runs of tasks and of the chief, and read what the chief has made."""
 
-    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs) -> None:
+    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs, drafts: Drafts) -> None:
         self._runs = runs
+        self._drafts = drafts
         self._outputs = outputs
         self._chief = chief
 
@@ -38,7 +40,8 @@ class PlanPerformer:
         raise TypeError(f"{operation.kind} is not an operation of plans")
 
     async def _start(self, plan: plans.Plan) -> str:
-        return (await self._runs.start(tasks.run_request(plan, plan.tasks[0]))).run_id
+        request = await self._drafts.seen(tasks.run_request(plan, plan.tasks[0]))
+        return (await self._runs.start(request)).run_id
 
     async def _read(self, asked: plan_operations.ReadOutputs) -> records.Result:
         values = [await self._outputs.wanted(each) for each in asked.wanted]

@@ -103,7 +103,7 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
     for path in (f"Drafts/{runs[1]['run_id']}.md", str(SCENES["22"]["scene_path"])):
         assert (project.path / path).read_text().strip() == WRITTEN.strip()
     checked = plan_args(project, runs[3]["run_id"])["scene_paths"]
-    assert checked == [SCENES["21"]["scene_path"], SCENES["22"]["scene_path"]]
+    assert checked == [f"Drafts/{runs[1]['run_id']}.md", SCENES["22"]["scene_path"]]
     assert [(row["session_id"], row["status"], row["tasks"]) for row in listed] == [
         (plan.session_id, "done", {"done": 4})
     ]

@@ -166,6 +166,7 @@ def test_one_name_for_two_forms_allows_both():
     form: Any = schema.form(
         schema.SIZES["t3"],
         kinds.arguments(kinds.frozen([recipe("a", "x", args=number), recipe("b", "y", args=SCENE_ARGS)])),
+        outputs=False,
     )
     properties = form["properties"]["tasks"]["items"]["properties"]["args"]["properties"]
 
@@ -195,3 +196,19 @@ def test_a_correction_counts_what_it_leaves_out():
     assert told.startswith("ASKED\n\nYou answered:\nREPLY\n\n")
     assert told.count("is wrong") == schema.SIZES["t1"].flaws
     assert "and 4 more" in told
+
+
+def test_the_chief_is_told_what_tasks_leave():
+    """A kind lists the slots that its runs fill, and a rule shows how a later task names one; the form allows it."""
+    prompt = asked("t3", "write scene 21")
+    assert "leaves scene_brief, draft, edited_draft (with a file), continuity_report, critique" in prompt
+    assert '{"$task": 1, "path": "edited_draft"}' in prompt
+
+    form = schema.form(schema.SIZES["t3"], kinds.arguments(bundled()))
+    outputs: list[Any] = [[{"$task": 1, "path": "edited_draft"}], {"$task": 1, "output": "draft"}, ["a.md"]]
+    for value in outputs:
+        wanted = splitting.task(2, 1) | {"args": {"canon_paths": value}, "scoping_question": None}
+        assert json_schemas.flaws(form, {"tasks": [wanted]}) == []
+
+    wrong = splitting.task(2, 1) | {"args": {"canon_paths": [{"$task": 1}]}, "scoping_question": None}
+    assert json_schemas.flaws(form, {"tasks": [wrong]}) != []

@@ -206,3 +206,15 @@ def test_each_size_has_its_most_tasks():
     assert [
         bool(flaws(said, most)) for said, most in zip(_grown(), [n for n in sizes for _ in range(2)], strict=True)
     ] == [False, True] * 3
+
+
+def test_outputs_of_tasks_that_do_not_come_before_are_flaws():
+    """A reply whose arguments name an output of no earlier task is returned to the chief with the place."""
+    said = {"$task": "t1", "output": "draft"}
+    assert replies.read(reply(task(1), task(2, 1, args={"a": said})), 20)[1].args == {"a": said}
+
+    aside = reply(task(1), task(2, args={"a": said}))
+    with pytest.raises(errors.InputRefused) as refused:
+        replies.read(aside, 20)
+    assert [(flaw.path, flaw.code) for flaw in refused.value.flaws] == [("$.tasks[1].args.a.$task", "not_a_dependency")]
+    assert len(replies.read(aside, 20, outputs=False)) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from app import errors
 from app.domain import plans, task_outputs
-from app.services.plans import edits, requests
+from app.services.plans import drafts, edits, requests
 from tests.unit.services.plans import given, plan_harness
 from tests.unit.services.plans.plan_harness import task
 
@@ -192,3 +192,17 @@ async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harne
         assert {str(args["what"]) for number, _, args in harness.toolbox.asked if number == 2} == {"work of 1"}
         assert len(await harness.run_ids()) == 2
         await harness.close()
+
+
+def test_a_later_task_reads_the_drafts_of_its_session() -> None:
+    """A scene stands for its newest draft, a draft for the one after it; anything else stays."""
+    newest = {"Story/a.md": "Drafts/1.md", "Drafts/1.md": "Drafts/2.md", "x": "y", "y": "x"}
+
+    assert drafts._newest(["Story/a.md", "Story/b.md", "Drafts/2.md", "Story"], newest) == [
+        "Drafts/2.md",
+        "Story/b.md",
+        "Story",
+    ]
+    assert drafts._newest("Story/a.md", newest) == "Drafts/2.md"
+    assert drafts._newest(None, newest) is None
+    assert drafts._newest("x", newest) in ("x", "y")
