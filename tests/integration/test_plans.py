@@ -78,6 +78,8 @@ async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
     async with life(project, toolbox) as application:
         session_id = await started(application)
         await toolbox.begun(2)
+        # The run begins before the plan names it.
+        await runs(application, session_id, 2)
     file = project.data / "sessions" / session_id / "plan.json"
     left = json.loads(file.read_text(encoding="utf-8"))
     toolbox.release(2)
