@@ -8,7 +8,7 @@ import math
 import traceback
 from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import prometheus_client
 from prometheus_client import exposition
@@ -107,6 +107,10 @@ def _is_own(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] in _OWN
 
 
+# Looking the labels up costs several times what counting costs.
+_Pair: TypeAlias = tuple[prometheus_client.Counter, prometheus_client.Histogram]
+
+
 class Metrics:
     """What the service counts and measures, for Prometheus."""
 
@@ -143,15 +147,25 @@ class Metrics:
             registry=registry,
         )
 
+        self._of_steps: dict[tuple[str, str], _Pair] = {}
+        self._of_requests: dict[tuple[str, str, int], _Pair] = {}
+
     def step(self, kind: str, status: str, seconds: float) -> None:
         """Count a try that was performed."""
-        self._steps.labels(kind, status).inc()
-        self._step_seconds.labels(kind).observe(seconds)
+        pair = self._of_steps.get((kind, status))
+        if pair is None:
+            pair = self._of_steps[kind, status] = self._steps.labels(kind, status), self._step_seconds.labels(kind)
+        pair[0].inc()
+        pair[1].observe(seconds)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request by its route's pattern, so that ids make no further series."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._request_seconds.labels(method, route).observe(seconds)
+        pair = self._of_requests.get((method, route, status))
+        if pair is None:
+            counter = self._requests.labels(method, route, str(status))
+            pair = self._of_requests[method, route, status] = counter, self._request_seconds.labels(method, route)
+        pair[0].inc()
+        pair[1].observe(seconds)
 
     def pool(self, *, slots: int, queued: int) -> None:
         """Note how busy the pool is."""

@@ -15,8 +15,9 @@ import pydantic
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.api import health, polling, request_models, runs
+from app.api import polling, request_models
 from app.api.dependencies import Services
+from app.domain import plain
 from app.services import requests
 
 _POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
@@ -28,7 +29,8 @@ class _Route:
     path: str
 
 
-_START, _SHOW, _ALIVE = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
+_ALIVE = b'{"status":"ok"}'
+_START, _SHOW, _HEALTH = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
 
 
 async def answer(services: Services, scope: Scope, body: object) -> Response | None:
@@ -39,6 +41,19 @@ async def answer(services: Services, scope: Scope, body: object) -> Response | N
     """
     found = _AT.get((scope["method"], scope["path"]), _poll)
     return await found(services, scope, body)
+
+
+def alive() -> Response:
+    """Return the answer of a process that is alive."""
+    return Response(_ALIVE, media_type="application/json")
+
+
+async def start(services: Services, request: requests.StartRequest) -> Response:
+    """Start a run and return the answer."""
+    found = await services.runs.start(request)
+    headers = {"Location": f"/api/runs/{found.run_id}"}
+    status = 200 if found.existed else 201
+    return Response(plain.encode(found.to_json()), status, headers, media_type="application/json")
 
 
 async def _start(services: Services, scope: Scope, body: Any) -> Response | None:
@@ -53,14 +68,14 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
     if requests.key_flaws(key):
         return None
     scope["route"] = _START
-    return await runs.started(services, wanted.request(key))
+    return await start(services, wanted.request(key))
 
 
 async def _alive(_services: Services, scope: Scope, _body: object) -> Response | None:
     if scope["query_string"]:
         return None
-    scope["route"] = _ALIVE
-    return health.answer()
+    scope["route"] = _HEALTH
+    return alive()
 
 
 async def _poll(services: Services, scope: Scope, _body: object) -> Response | None:

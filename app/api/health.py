@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
-from app.api import refusals
+from app.api import direct, refusals
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
-from app.domain import plain, shapes
+from app.domain import shapes
 from app.services import health
 
 router = APIRouter(tags=["service"])
@@ -26,18 +26,10 @@ class Alive(shapes.Shape):
     """`ok`."""
 
 
-_ALIVE = plain.encode(Alive().to_json())
-
-
 @router.get("/healthz", summary="Liveness", responses=declared(Alive))
 async def alive() -> Response:
     """Return 200 while the process is alive. Needs no token."""
-    return answer()
-
-
-def answer() -> Response:
-    """Return the answer of a process that is alive."""
-    return Response(_ALIVE, media_type="application/json")
+    return direct.alive()
 
 
 @router.get(

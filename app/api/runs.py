@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import polling, queries, refusals, request_models, responses
-from app.api.dependencies import Services, ServicesDep
+from app.api import direct, polling, queries, refusals, request_models, responses
+from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
 from app.services import progress, requests
@@ -52,14 +52,7 @@ async def start_run(
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Start a run of a recipe. Without `recipe_id`, the router chooses a recipe from the description."""
-    return await started(services, body.request(idempotency_key))
-
-
-async def started(services: Services, request: requests.StartRequest) -> Response:
-    """Start a run and return the answer."""
-    found = await services.runs.start(request)
-    headers = {"Location": f"/api/runs/{found.run_id}"}
-    return as_json(found, status=200 if found.existed else 201, headers=headers)
+    return await direct.start(services, body.request(idempotency_key))
 
 
 @router.get(

@@ -65,7 +65,7 @@ def catalogue_of(
             clock=time,
         ),
         clock=time,
-        is_cache_read=lambda: cache.is_current,
+        is_current=cache.is_current,
     )
     return Catalogued(registry=registry, definition_cache=cache, catalogue=catalogue, route=route)
 

@@ -35,6 +35,10 @@ class DefinitionCache:
         self._marks: list[tuple[str, folder_listings.Mark]] | None = None
         self._library = library.Library()
 
+    def is_current(self, known: library.Library) -> bool:
+        """Return whether a library is the present one: all prompts could be read, and none has changed since."""
+        return known is self._library and not known.unread_prompts and self._found() == self._marks
+
     def library(self) -> library.Library:
         """Return everything that recipes can refer to; the very same library as long as no prompt has changed."""
         marks = self._found()
@@ -50,11 +54,6 @@ class DefinitionCache:
                 )
             self._marks = marks
         return self._library
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether all prompts could be read, and none has changed since."""
-        return not self._library.unread_prompts and self._marks is not None and self._found() == self._marks
 
     def _found(self) -> list[tuple[str, folder_listings.Mark]]:
         return [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]

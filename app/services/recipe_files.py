@@ -188,10 +188,10 @@ class RecipeFile:
     @property
     def is_current(self) -> bool:
         """Return whether those other files are as they were, and it could be read."""
-        if any(flaw.code == UNREADABLE for flaw in self.flaws):
+        if self.flaws and any(flaw.code == UNREADABLE for flaw in self.flaws):
             # That says nothing about the file, and passes without a change of it.
             return False
-        return all(folder_listings.mark_of(path) == mark for path, mark in self.beside.items())
+        return not self.beside or all(folder_listings.mark_of(path) == mark for path, mark in self.beside.items())
 
 
 @runtime_checkable
@@ -249,7 +249,14 @@ class RecipeFiles:
     @property
     def is_current(self) -> bool:
         """Return whether no file has changed since they were read."""
-        return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
+        if self._files is None or self.layer.fixed:
+            return self._files is not None
+        return self._all_found() == list(self._known) and all(known.is_current for known in self._files)
+
+    @property
+    def changing(self) -> int:
+        """Return the number of files that can change."""
+        return 0 if self.layer.fixed else len(self._known)
 
     def _all_found(self) -> list[_Found]:
         return [file for dialect, listing in self._listings for file in self._found(dialect, listing, _MOST_DEPTH)]

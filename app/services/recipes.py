@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ PROJECT_DIALECT = "control_room"
 
 BUNDLED = "bundled"
 """Layer of the recipes that come with the program."""
+
+FILE_MOMENT_SECONDS = 50e-6
+"""Time for which a look at the files counts for starts, for each recipe there is: looking stays a fraction of it."""
 
 _NEAREST = 3
 _SHOWN_CHARACTERS = 80
@@ -55,11 +59,11 @@ class Catalogue:
         library: Callable[[], library.Library],
         readiness: Readiness,
         clock: clock.Clock,
-        is_cache_read: Callable[[], bool] = lambda: True,
+        is_current: Callable[[library.Library], bool] | None = None,
     ) -> None:
         """Args:
         library: Returns what recipes can refer to, and may have to read it first.
-        is_cache_read: Returns whether it is in memory already.
+        is_current: Returns whether that is still what it has returned before, without reading it.
         """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
@@ -68,18 +72,26 @@ class Catalogue:
         self._sharing = tuple(reversed(layers))
         self._dialects = dialects
         self._library = library
-        self._is_cache_read = is_cache_read
+        self._is_current = is_current or (lambda known: self._library() is known)
         self._readiness = readiness
         self._recipe_versions: dict[str, RecipeVersion] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
         self._settling = asyncio.Lock()
+        self._clock = clock
+        self._settled_until = -math.inf
 
     async def settle(self) -> None:
         """Read what has changed, in a thread, so that the next reader on the event loop need not."""
+        if self._is_settled():
+            return
         async with self._settling:
+            if self._is_settled():
+                return
             if not self._stands():
                 await asyncio.to_thread(self._entries)
+            files = sum(layer.changing for layer in self._layers)
+            self._settled_until = self._clock.monotonic() + (1 + files) * FILE_MOMENT_SECONDS
 
     def all(self) -> list[Entry]:
         """Return every recipe that no later layer shadows, by id; broken files too."""
@@ -92,10 +104,9 @@ class Catalogue:
             errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
         """
         entries = self._entries()
-        named = entries.get(recipe_id)
-        if not named:
+        if recipe_id not in entries:
             raise _unknown(recipe_id, list(entries))
-        return next((entry for entry in named if entry.recipe is not None), named[0])
+        return _first(entries[recipe_id])
 
     def get(self, recipe_id: str) -> RecipeVersion:
         """Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
@@ -105,7 +116,7 @@ class Catalogue:
             errors.RecipeInvalid: it is broken; its flaws are reported.
             errors.Unreadable: its file cannot be read now.
         """
-        entry = self.find(recipe_id)
+        entry = self._settled_entry(recipe_id) or self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
             if unread := next((flaw for flaw in entry.flaws if flaw.code == folder_listings.UNREADABLE), None):
@@ -118,6 +129,12 @@ class Catalogue:
                 detail={"path": entry.path},
             )
         return self._recipe_versions[entry.path]
+
+    def _settled_entry(self, recipe_id: str) -> Entry | None:
+        # A refusal needs a look of its own.
+        named = self._listing.entries.get(recipe_id) if self._listing is not None and self._is_settled() else None
+        entry = _first(named) if named else None
+        return entry if entry is not None and entry.usable else None
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
         """Return a recipe of no file as this project runs it."""
@@ -221,13 +238,16 @@ class Catalogue:
                 )
             return self._listing.entries
 
+    def _is_settled(self) -> bool:
+        return self._clock.monotonic() < self._settled_until
+
     def _stands(self) -> bool:
         # A thread that reads holds the lock for as long as it takes; the event loop must not wait for it here.
         if not self._reading.acquire(blocking=False):
             return False
         try:
             listed = self._listing
-            if listed is None or not self._is_cache_read() or self._library() is not listed.definition_cache:
+            if listed is None or not self._is_current(listed.definition_cache):
                 return False
             return all(layer.is_current for layer in self._layers)
         finally:
@@ -340,6 +360,10 @@ def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
         return []
     message = f"recipe id {file.recipe_id} is also claimed by {', '.join(others)}"
     return [errors.Flaw(path="$.recipe_id", code="duplicate_recipe_id", message=message)]
+
+
+def _first(named: Sequence[Entry]) -> Entry:
+    return next((entry for entry in named if entry.recipe is not None), named[0])
 
 
 def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:

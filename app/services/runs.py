@@ -73,10 +73,12 @@ class Runs(RunQueries):
                 with the `holder` of the conversation that the run is to continue with.
             errors.DiskFull: the disk is full or failing.
         """
-        repeated = await self._find_repeated(request)
-        if repeated is not None:
-            return await self._found(repeated)
-        start = await self._starter.prepared(request, await self._parent(request), own)
+        if request.idempotency_key is not None:
+            repeated = await self._store.find_repeated(request.idempotency_key, request.sha256())
+            if repeated is not None:
+                return await self._found(repeated)
+        parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
+        start = await self._starter.prepared(request, parent, own)
         self._engine.expect(start.run_id)
         with faults.as_errors():
             created = await self._conversation_binding.create(start, request)
@@ -104,7 +106,8 @@ class Runs(RunQueries):
         Raises:
             errors.RequestInvalid: as `Starter.check`, or `unknown_parent`.
         """
-        return self._starter.check(request, await self._parent(request))
+        parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
+        return self._starter.check(request, parent)
 
     async def cancel(self, run_id: str) -> Moved:
         """Ask for a run's end.
@@ -187,19 +190,12 @@ class Runs(RunQueries):
             await self._store.delete(run_id)
         self._reader.forget(run_id)
 
-    async def _find_repeated(self, request: StartRequest) -> str | None:
-        if request.idempotency_key is None:
-            return None
-        return await self._store.find_repeated(request.idempotency_key, request.sha256())
-
     async def _found(self, run_id: str) -> Started:
         return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)
 
-    async def _parent(self, request: StartRequest) -> runs.RunStart | None:
-        if request.parent_run_id is None:
-            return None
+    async def _parent(self, run_id: str, request: StartRequest) -> runs.RunStart | None:
         try:
-            return await self._reader.start(request.parent_run_id)
+            return await self._reader.start(run_id)
         except errors.NotFound as error:
             if request.runs_above is not None:
                 return None
