@@ -25,7 +25,7 @@ LENGTH: Finish = "length"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlobRef:
+class BlobRef(shapes.Shape):
     """Handle of an output kept outside the journal."""
 
     sha256: str
@@ -34,10 +34,6 @@ class BlobRef:
     """Length of the content."""
     text: bool
     """Whether the content is a text; otherwise it is canonical JSON."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the handle as plain JSON."""
-        return {"sha256": self.sha256, "size_bytes": self.size_bytes, "text": self.text}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BlobRef:

@@ -118,7 +118,7 @@ def _undeclared(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]
 
 
 def _missing_flaw(name: str, question: Question | None) -> errors.Flaw:
-    message = f"argument {name} is required" if question is None else question.text
+    message = f"argument {name} is required" if question is None else question.question
     return errors.Flaw(path=f"$.args.{name}", code=MISSING, message=message)
 
 
@@ -176,7 +176,7 @@ def _sentence(
     if open_questions and not undeclared:
         further = [name for name in missing if name not in open_questions]
         needs = [f"recipe {recipe.recipe_id} needs {', '.join(further)}"] if further else []
-        return " ".join([*needs, *(question.text for question in open_questions.values())])
+        return " ".join([*needs, *(question.question for question in open_questions.values())])
     if missing:
         return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
     if undeclared:

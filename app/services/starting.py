@@ -137,7 +137,7 @@ class Starter:
         if recipe is None:
             return routed
         found = self._found(recipe, request, routed.initial_args, self._workspaces.choose(None))
-        questions = {name: question.text for name, question in found.questions.items()}
+        questions = {name: question.question for name, question in found.questions.items()}
         return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
 
     def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:

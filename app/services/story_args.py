@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from app import errors
-from app.domain import library, plain
+from app.domain import library, plain, shapes
 from app.tools import reserved, workspace
 from app.tools.story import outline_matching, scene_matching, story_files, story_scenes
 
@@ -27,19 +27,15 @@ _QUESTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(shapes.Shape):
     """What a person is asked about an argument that the project does not answer."""
 
-    text: str
+    question: str
     """The question, with what was found."""
     code: str
     """Why it is asked: `scene_ambiguous`, `scene_not_found`, `scene_not_written`, or `not_found`."""
     candidates: tuple[str, ...] = ()
     """What may be meant."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the question as plain JSON."""
-        return {"question": self.text, "code": self.code, "candidates": list(self.candidates)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +227,7 @@ class _Search:
     def _ask(self, name: str, code: str, reason: str, candidates: Sequence[str] = (), *, listed: bool = True) -> None:
         shown = f" {', '.join(candidates[:6])}." if listed and candidates else ""
         text = f"{_QUESTIONS[name]} {reason}{shown}"
-        self.questions[name] = Question(text=text, code=code, candidates=tuple(candidates))
+        self.questions[name] = Question(question=text, code=code, candidates=tuple(candidates))
 
 
 def _files(files_of: workspace.Workspace) -> list[story_files.StoryFile]:

@@ -156,7 +156,7 @@ def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name
     question = found(tmp_path, description).questions[name]
 
     assert question.code == code
-    assert words in question.text
+    assert words in question.question
 
 
 def test_a_planned_task_may_name_a_scene_that_an_earlier_one_writes(tmp_path):

@@ -1,0 +1,85 @@
+"""Rows: each column of each table of the index is written and read by the one mapping."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import sqlmodel
+
+from app.domain import issues
+from app.engine import stores
+from app.storage.index import index_port, rows
+from app.storage.index.sql import tables
+
+RUN = index_port.IndexedRun(
+    summary=stores.RunSummary(
+        run_id="run",
+        recipe_id="recipe",
+        dialect="dialect",
+        status="done",
+        created_at="2026-02-10T14:30:00.000Z",
+        updated_at="2026-02-10T14:30:01.000Z",
+        completed_at="2026-02-10T14:30:02.000Z",
+        description="description",
+        labels={"book": "one", "part": "two"},
+        priority=5,
+        session_id="session",
+        parent_run_id="parent",
+        error_code="error",
+        owner="process",
+        working_dir="/folder",
+        exclusive_workspace=True,
+    ),
+    idempotency_key="key",
+    request_sha256="request",
+)
+RECEIPT = index_port.ReceiptPlace(receipt_id="receipt", session_id="session", run_id="run", offset_bytes=7)
+ISSUE = issues.IssueSummary(
+    issue_id="issue",
+    title="title",
+    status="open",
+    kind="finding",
+    severity="high",
+    recipe_id="recipe",
+    run_id="run",
+    session_id="session",
+    key="key",
+    created_at="2026-02-10T14:30:00.000Z",
+    updated_at="2026-02-10T14:30:01.000Z",
+    revision=3,
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "written"),
+    [
+        (tables.RunRow, rows.run_values(RUN)),
+        (tables.RunLabelRow, next(rows.label_values(RUN.summary))),
+        (tables.ReceiptRow, rows.receipt_values(RECEIPT)),
+        (tables.IssueRow, rows.issue_values(ISSUE)),
+    ],
+    ids=["runs", "run_labels", "receipts", "issues"],
+)
+def test_every_column_is_written(table: type[sqlmodel.SQLModel], written: dict[str, Any]) -> None:
+    """What is written of a value are the columns of its table, all of them and no others."""
+    assert set(written) == set(table.model_fields)
+
+
+def test_every_column_is_read() -> None:
+    """A value that was written is read as it was, with every field."""
+    run, receipt, issue = rows.run_values(RUN), rows.receipt_values(RECEIPT), rows.issue_values(ISSUE)
+    labels = {label["name"]: label["value"] for label in rows.label_values(RUN.summary)}
+
+    assert rows.run_of([run[name] for name in rows.RUN], labels) == RUN
+    assert rows.receipt_of([receipt[name] for name in rows.RECEIPT]) == RECEIPT
+    assert rows.issue_of([issue[name] for name in rows.ISSUE]) == ISSUE
+
+
+@pytest.mark.parametrize("value", [RUN.summary, RECEIPT, ISSUE], ids=["run", "receipt", "issue"])
+def test_every_field_is_tried(value: Any) -> None:
+    """The values above have no field at its default, so that a column which is left out cannot pass."""
+    optional = (field for field in dataclasses.fields(value) if field.name != "unreadable")
+
+    assert all(getattr(value, field.name) not in (field.default, None, "", False) for field in optional)
