@@ -10,12 +10,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
 
 import pydantic
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.api import polling, request_models
+from app.api import polling, queries, request_models, responses
 from app.api.dependencies import Services
 from app.domain import plain
 from app.services import requests
@@ -30,7 +32,7 @@ class _Route:
 
 
 _ALIVE = b'{"status":"ok"}'
-_START, _SHOW, _HEALTH = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
+_RUNS, _SHOW, _HEALTH = _Route("/api/runs"), _Route("/api/runs/{run_id}"), _Route("/healthz")
 
 
 async def answer(services: Services, scope: Scope, body: object) -> Response | None:
@@ -67,8 +69,32 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
         return None
     if requests.key_flaws(key):
         return None
-    scope["route"] = _START
+    scope["route"] = _RUNS
     return await start(services, wanted.request(key))
+
+
+async def runs_listed(services: Services, request: Request, query: queries.RunsQuery, known: str | None) -> Response:
+    """Return a page of runs, newest first.
+
+    Args:
+        known: Entity tags that the client has.
+    """
+    return await responses.paged(
+        services, request, query, known, services.runs.page, lambda run: (run.created_at, run.run_id)
+    )
+
+
+async def _list(services: Services, scope: Scope, _body: object) -> Response | None:
+    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    tags, asked = _header(scope, b"if-none-match"), dict(given)
+    if len(asked) < len(given) or len(tags) > 1:
+        return None
+    try:
+        query = queries.RunsQuery.model_validate(asked)
+    except pydantic.ValidationError:
+        return None
+    scope["route"] = _RUNS
+    return await runs_listed(services, Request(scope), query, tags[0].decode("latin-1") if tags else None)
 
 
 async def _alive(_services: Services, scope: Scope, _body: object) -> Response | None:
@@ -104,4 +130,8 @@ def _header(scope: Scope, name: bytes) -> list[bytes]:
 
 
 _Direct: TypeAlias = Callable[[Services, Scope, Any], Awaitable[Response | None]]
-_AT: Mapping[tuple[str, str], _Direct] = {("POST", "/api/runs"): _start, ("GET", "/healthz"): _alive}
+_AT: Mapping[tuple[str, str], _Direct] = {
+    ("POST", "/api/runs"): _start,
+    ("GET", "/api/runs"): _list,
+    ("GET", "/healthz"): _alive,
+}

@@ -67,9 +67,7 @@ async def list_runs(
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
     """List runs with their progress. Filters are combined with AND."""
-    return await responses.paged(
-        services, request, query, if_none_match, services.runs.page, lambda run: (run.created_at, run.run_id)
-    )
+    return await direct.runs_listed(services, request, query, if_none_match)
 
 
 @router.get(

@@ -32,7 +32,7 @@ def is_internal(run_id: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStart:
+class RunStart(shapes.Shape):
     """What a run began with: start.json, written once. Everything a driver may read is here."""
 
     run_id: str
@@ -89,10 +89,6 @@ class RunStart:
     """Whether start.json was made afterwards, from a folder written by hand."""
     resumed: bool = False
     """Whether the run was resumed after it had ended."""
-
-    def to_json(self) -> dict[str, plain.Json]:
-        """Return the facts as start.json holds them."""
-        return {item.name: plain.plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunStart:
