@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api import request_models
 from app.services import requests as run_requests
-from app.services.plans import requests
+from app.services.plans import requests, task_checks
 
 
 def _documented(kind: str, **limits: int) -> WithJsonSchema:
@@ -21,7 +21,9 @@ TaskNumber = Annotated[int, _documented("integer", minimum=requests.TASK_IDS[0],
 
 _Intent = Annotated[str, _documented("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
 _Description = Annotated[str, _documented("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
-_Dod = Annotated[str, _documented("string", maxLength=requests.DOD_CHARACTERS)]
+_WORDS: dict[str, Any] = {"type": "string", "maxLength": requests.DOD_CHARACTERS}
+_CHECKS: dict[str, Any] = {"type": "array", "items": {"type": "object"}, "maxItems": task_checks.MOST_CHECKS}
+_Dod = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [_WORDS, _CHECKS]})]
 _Question = Annotated[str, _documented("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
 _Answer = Annotated[str, _documented("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
@@ -32,7 +34,7 @@ _ARGS = (
     'may be an output of an earlier task: `{"$task": 1, "output": "edited_draft"}`.'
 )
 _DEPS = "Tasks that must be done before."
-_DOD = "When it is done, in words for people; machine checks are in the recipe."
+_DOD = "When it is done: words for people, or checks as recipes have them, which the run must pass beside its own."
 _QUESTION = "What must be answered before it is started."
 
 

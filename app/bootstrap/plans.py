@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.platform import Platform, Store
@@ -24,6 +25,7 @@ from app.services.plans import (
     run_outputs,
     scoping,
     settling,
+    task_checks,
     waiting,
 )
 
@@ -34,6 +36,7 @@ KINDS = tuple(
         plan_operations.AskChief,
         plan_operations.TakeTasks,
         plan_operations.ReadOutputs,
+        plan_operations.CheckTask,
     )
 )
 """Operations of plans."""
@@ -46,9 +49,12 @@ class PlanPerformers:
     """Performs their operations."""
     inputs: plan_inputs.PlanInputs
     """Gives them their inputs."""
+    performers: Mapping[str, ports.Performer]
+    """What the steps of runs are performed with."""
 
     def equipped(self, equipment: runner.Equipment) -> runner.Equipment:
         """Return the engine's equipment with what the runs of plans need."""
+        self.performers = equipment.performers
         performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}
         return dataclasses.replace(equipment, performers=performers, sources={session_plan.NAME: self.wait})
 
@@ -92,12 +98,7 @@ def planning_of(
         started_listeners=begun,
         clock=platform.clock,
     )
-    performing.performer = performers.PlanPerformer(
-        runs=use_cases,
-        chief=chief,
-        outputs=run_outputs.RunOutputs(runs=use_cases, store=kept),
-        drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
-    )
+    performing.performer = _performer(use_cases, kept, reference, chief, performing)
     performing.inputs = given
     answered = plans.Plans(
         repository=plan_repository,
@@ -111,3 +112,16 @@ def planning_of(
         ),
     )
     return answered, working
+
+
+def _performer(
+    use_cases: runs.Runs, kept: Store, reference: Definitions, chief: adopt_tasks.Chief, performing: PlanPerformers
+) -> performers.PlanPerformer:
+    outputs = run_outputs.RunOutputs(runs=use_cases, store=kept)
+    return performers.PlanPerformer(
+        runs=use_cases,
+        chief=chief,
+        outputs=outputs,
+        checks=task_checks.TaskChecks(outputs=outputs, performers=lambda: performing.performers),
+        drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
+    )

@@ -122,7 +122,7 @@ def _task(reader: _Reader) -> dict[str, Any]:
         "routed": reader.take("routed", _flag, False),
         "args": reader.take("args", _object, {}),
         "deps": reader.take("deps", _numbers, ()),
-        "dod": reader.take("dod", _text, ""),
+        "dod": reader.take("dod", _dod, ""),
         "scoping_question": reader.take("scoping_question", _text),
         "asked_by": reader.take("asked_by", _text),
         "scoping_answer": reader.take("scoping_answer", _text),
@@ -152,6 +152,12 @@ def _text(value: Any) -> str:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(_text(each) for each in _list(value))
+
+
+def _dod(value: Any) -> str | tuple[dict[str, Any], ...]:
+    if isinstance(value, list):
+        return tuple(_object(each) for each in value)
+    return value if isinstance(value, str) else _refuse("must be a text, or a list of checks")
 
 
 def _flag(value: Any) -> bool:

@@ -45,6 +45,19 @@ class TakeTasks(operations.Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTask(operations.Operation):
+    """Hold a task's checks against its run, which is done; the output is `{"checks", "failed", "told"}`."""
+
+    kind: ClassVar[str] = "plan_check_task"
+    idle: ClassVar[bool] = True
+
+    run_id: str
+    """The task's run."""
+    checks: tuple[Mapping[str, plain.Json], ...]
+    """Checks as recipes have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOutputs(operations.Operation):
     """Read what runs of earlier tasks have left, for the arguments of a task; the output is `{"values"}`, in order."""
 

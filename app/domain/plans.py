@@ -146,8 +146,8 @@ class Task:
     """Arguments of its run."""
     deps: tuple[int, ...] = ()
     """Tasks that must be done before."""
-    dod: str = ""
-    """When it is done, in words for people; machine checks are in the recipe."""
+    dod: str | tuple[Mapping[str, plain.Json], ...] = ""
+    """When it is done: words for people, or checks as recipes have them, which its run must pass beside its own."""
     scoping_question: str | None = None
     """What must be known, or was asked last."""
     asked_by: str | None = None
@@ -183,6 +183,11 @@ class Task:
     def asks(self) -> bool:
         """Tell whether a question is open."""
         return self.recipe_id is None or (self.scoping_question is not None and self.scoping_answer is None)
+
+    @property
+    def checks(self) -> tuple[Mapping[str, plain.Json], ...]:
+        """Return the checks that its run must pass; none where its definition of done is in words."""
+        return () if isinstance(self.dod, str) else self.dod
 
     @property
     def begun(self) -> bool:

@@ -38,7 +38,7 @@ TASK_SHAPE: Mapping[str, type | tuple[type, ...]] = {
     "description": str,
     "recipe_id": (str, type(None)),
     "deps": list,
-    "dod": str,
+    "dod": (str, list),
     "status": str,
     "run_id": (str, type(None)),
     "scoping_question": (str, type(None)),

@@ -177,3 +177,24 @@ async def test_outputs_of_earlier_tasks_over_http(project: Project) -> None:
 
         assert planning.the(ended, 2)["args"]["what"] == said
         assert {task: args["what"] for task, _, args in planned.toolbox.asked if task == 2} == {2: "work of 1"}
+
+
+async def test_a_task_is_done_when_its_file_is_there(project: Project) -> None:
+    """A check of a file looks into the workspace of the task's run; written afterwards, a retry finds it."""
+    async with planning.in_process(project) as planned:
+        wanted = {"check": "file_exists", "path": "Drafts/room 1.md"}
+        planning.refused(
+            await planned.ask(planning.task("sweep room 1", dod=[{"check": "file_exists"}])),
+            400,
+            "request_invalid",
+            "$.tasks[0].dod[0].path",
+        )
+        plan = await planned.started(planning.task("sweep room 1", dod=[wanted]))
+        failed = planning.the(await planned.ends(plan, "failed"), 1)
+        assert failed["error"]["code"] == "task_dod_failed"
+        assert failed["error"]["detail"]["failed_checks"][0]["message"] == "there is no file Drafts/room 1.md"
+
+        project.write("Drafts/room 1.md", "swept")
+        await planned.do(plan, "retry", 1)
+        ended = planning.the(await planned.ends(plan), 1)
+        assert (ended["run_id"], ended["dod"]) == (failed["run_id"], [wanted])

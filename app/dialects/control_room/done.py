@@ -72,7 +72,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     it has met.
     """
     checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
-    verdicts = [await _verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
+    verdicts = [await verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
     met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
@@ -85,6 +85,20 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     ]
     if failed:
         raise _failure(failed, issues, len(checks))
+
+
+async def verdict(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
+    """Return what becomes of one check; a look at a file is a step."""
+    if requested["check"] == FILE_EXISTS:
+        return await _verdict_on_file(ctx, values, index, requested)
+    filled = values.of(requested["slot"])
+    return Verdict(
+        index=index,
+        check=requested,
+        problem=judge(requested, await values.content(requested["slot"]), ctx.run.driver_version),
+        causes=(filled.slot.key,),
+        receipts=filled.receipts,
+    )
 
 
 def successful(record: records.Record) -> records.Record:
@@ -215,19 +229,6 @@ def same(one: plain.Json, other: plain.Json) -> bool:
         case ((int() | float()), (int() | float())):
             return one == other
     return type(one) is type(other) and bool(one == other)
-
-
-async def _verdict(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:
-    if requested["check"] == FILE_EXISTS:
-        return await _verdict_on_file(ctx, values, index, requested)
-    filled = values.of(requested["slot"])
-    return Verdict(
-        index=index,
-        check=requested,
-        problem=judge(requested, await values.content(requested["slot"]), ctx.run.driver_version),
-        causes=(filled.slot.key,),
-        receipts=filled.receipts,
-    )
 
 
 async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> Verdict:

@@ -104,6 +104,8 @@ class _Course:
     async def _look(self, value: Mapping[str, Any], number: int, at: str) -> None:
         facts = {run_id: _fact(each) for run_id, each in value["facts"].items()}
         self.plan = rules.settled(self.plan, facts)
+        for task in rules.to_check(self.plan, facts):
+            await self._check(task, number)
         for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
@@ -112,6 +114,20 @@ class _Course:
             await self._hear_chief(facts, value["limit"] > 0, number, at)
         elif value["limit"] > 0:
             await self._begin(value["limit"], at)
+
+    async def _check(self, task: plans.Task, number: int) -> None:
+        asked = plan_operations.CheckTask(run_id=task.run_id or "", checks=task.checks)
+        record = await self._ctx.perform(f"done{task.id}.{task.attempt}#{number}", asked)
+        error: Mapping[str, plain.Json] | None = None if record.error is None else _error(record)
+        output = (await self._output(record)) if error is None else {"failed": []}
+        if output["failed"]:
+            told = f"task {task.id} is not done, {len(output['failed'])} of {output['checks']} checks failed"
+            detail = {"failed_checks": output["failed"]}
+            error = errors.RunFailed(f"{told}: {output['told']}", code=rules.DOD_FAILED, detail=detail).to_json()
+        elif error is not None:
+            # A retry looks again, as after a check that failed.
+            error = {**error, "code": rules.DOD_FAILED, "detail": {"code": error["code"]}}
+        self.plan = transitions.checked(self.plan, task.id, error, record.completed_at)
 
     async def _begin(self, limit: int, at: str) -> None:
         unbegun = rules.unbegun(self.plan)

@@ -19,6 +19,9 @@ from app.domain import plain, plans, states, task_outputs
 RUN_DELETED = "run_deleted"
 """Code of a task whose run was deleted before it had ended."""
 
+DOD_FAILED = "task_dod_failed"
+"""Code of a task whose run is done and does not pass the task's own checks."""
+
 OUTPUT_INVALID = "task_output_invalid"
 """Code of a task whose argument names an output in a form that does not exist."""
 
@@ -103,6 +106,13 @@ def unbegun(plan: plans.Plan) -> list[plans.Task]:
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
 
 
+def to_check(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
+    """Return the tasks whose run is done, and whose own checks are still to be held against it."""
+    running = (task for task in plan.tasks if task.checks and task.status is plans.TaskState.RUNNING)
+    facts = ((task, runs.get(task.run_id or "")) for task in running)
+    return [task for task, fact in facts if fact is not None and fact.status is states.RunState.DONE]
+
+
 def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Reference, plain.Object]:
     """Return what must be read of earlier runs before a task is begun: `{run_id, task}` with `output` or `path`.
 
@@ -178,6 +188,10 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact]) -> plans.Task:
     if task.status is plans.TaskState.DONE or task.run_id is None or task.run_id not in runs:
         return task
     fact = runs[task.run_id]
+    if fact.status is states.RunState.DONE and task.checks:
+        # Its checks decide, and once they have failed only a retry looks again.
+        is_checked = task.status is plans.TaskState.FAILED and (task.error or {}).get("code") == DOD_FAILED
+        return task if is_checked else _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
     if fact.status is states.RunState.DONE:
         return _replaced(task, status=plans.TaskState.DONE, error=None, ended_at=fact.ended_at)
     if fact.status is None and task.status is plans.TaskState.FAILED:

@@ -133,6 +133,22 @@ def refused(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json], at:
     return _with(plan, dataclasses.replace(task, status=plans.TaskState.FAILED, error=error, ended_at=at), at)
 
 
+def checked(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json] | None, at: str) -> plans.Plan:
+    """Note what came of a task's own checks.
+
+    Args:
+        error: Why they failed; None: they hold, and the task is done.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: it does not run.
+    """
+    task = rules.the_task(plan, task_id)
+    _is(plan, task, plans.TaskState.RUNNING, "checked")
+    status = plans.TaskState.DONE if error is None else plans.TaskState.FAILED
+    return _with(plan, dataclasses.replace(task, status=status, error=error, ended_at=at), at)
+
+
 def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Plan:
     """Take over what the chief made of a plan's intent.
 

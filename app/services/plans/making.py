@@ -84,7 +84,8 @@ class Maker:
         """
         requests.check_edit(edit)
         changes = edit.changes()
-        fields = {name: value for name, value in changes.items() if name in ("description", "dod")}
+        fields = {name: value for name, value in changes.items() if name == "description"}
+        fields |= {"dod": tasks.dod(changes["dod"])} if "dod" in changes else {}
         fields |= {"deps": tuple(changes["deps"])} if "deps" in changes else {}
         fields |= {"recipe_id": changes["recipe_id"], "routed": False} if "recipe_id" in changes else {}
         fields |= {"args": self._args(task, changes)}

@@ -12,13 +12,15 @@ from app.services.plans import tasks
 from app.services.plans.adopt_tasks import Chief
 from app.services.plans.drafts import Drafts
 from app.services.plans.run_outputs import RunOutputs
+from app.services.plans.task_checks import TaskChecks
 from app.services.runs import Runs
 
 
 class PlanPerformer:
     """Start the runs of tasks and of the chief, and read what the chief has made."""
 
-    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs, drafts: Drafts) -> None:
+    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs, drafts: Drafts, checks: TaskChecks) -> None:
+        self._checks = checks
         self._runs = runs
         self._drafts = drafts
         self._outputs = outputs
@@ -29,6 +31,8 @@ class PlanPerformer:
         operation: Any = call.operation
         if isinstance(operation, plan_operations.ReadOutputs):
             return await self._read(operation)
+        if isinstance(operation, plan_operations.CheckTask):
+            return await self._checks.perform(call, operation)
         plan = plan_files.from_json(operation.plan)
         match operation:
             case plan_operations.StartTask():

@@ -181,8 +181,9 @@ class PlanInputs:
         settled, unscoped = rules.settled(plan, facts), [task for task in plan.tasks if is_unscoped(task)]
         limit = self._engine.status().limit + len(waiting.resting) if begins else 0
         chief = _asks_chief(plan, facts, begins)
+        to_check = bool(rules.to_check(settled, facts))
         to_begin = begins and bool(rules.startable(settled, limit) or rules.unbegun(settled))
-        if settled == plan and not (unscoped or to_begin or chief):
+        if settled == plan and not (unscoped or to_begin or to_check or chief):
             self._watch(plan, waiting)
             return None
         scoped: plain.Json = None

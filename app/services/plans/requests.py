@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from app import errors
 from app.domain import plain, plans
 from app.services import requests
+from app.services.plans import task_checks
 
 TASKS = 200
 """Most tasks of a plan."""
@@ -63,8 +64,8 @@ class NewTask:
     """Arguments; what the router finds in the description fills the rest."""
     deps: tuple[int, ...] = ()
     """Tasks that must be done before."""
-    dod: str = ""
-    """When it is done, in words for people."""
+    dod: str | Sequence[Mapping[str, plain.Json]] = ""
+    """When it is done: words for people, or checks as recipes have them."""
     scoping_question: str | None = None
     """What must be answered before it is begun."""
     idempotency_key: str | None = None
@@ -115,8 +116,8 @@ class TaskEdit:
     """All its arguments."""
     deps: tuple[int, ...] | AsItIs = AS_IT_IS
     """Tasks that must be done before."""
-    dod: str | AsItIs = AS_IT_IS
-    """When it is done, in words."""
+    dod: str | Sequence[Mapping[str, plain.Json]] | AsItIs = AS_IT_IS
+    """When it is done: words, or checks."""
     scoping_question: str | AsItIs | None = AS_IT_IS
     """What must be answered before it is begun; None takes the question back."""
 
@@ -238,7 +239,10 @@ def _frame_flaws(new: NewPlan) -> Iterator[errors.Flaw]:
 def _field_flaws(fields: Mapping[str, plain.Json], path: str) -> Iterator[errors.Flaw]:
     if "description" in fields:
         yield from _text_flaws(fields["description"], f"{path}.description", DESCRIPTION_CHARACTERS)
-    if len(fields.get("dod") or "") > DOD_CHARACTERS:
+    dod = fields.get("dod") or ""
+    if not isinstance(dod, str):
+        yield from task_checks.flaws(dod, path)
+    elif len(dod) > DOD_CHARACTERS:
         yield _flaw(f"{path}.dod", f"has more than {DOD_CHARACTERS} characters")
     question = fields.get("scoping_question")
     if question is not None:

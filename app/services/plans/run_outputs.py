@@ -61,12 +61,12 @@ class RunOutputs:
         """
         view = await self._runs.view(run_id)
         if name in view.board.slots:
-            return await self._content(view, view.board.slots[name])
+            return await self.content(view, view.board.slots[name])
         reference = _reference(name)
         if reference is None or reference.root not in view.board.slots:
             there = ", ".join(view.board.slots) or "none"
             raise errors.NotFound(f"run {run_id} has no slot of that name; there are: {there}", code="slot_not_found")
-        content: Any = await self._content(view, view.board.slots[reference.root])
+        content: Any = await self.content(view, view.board.slots[reference.root])
         if isinstance(content, str):
             content = refs.parsed(reference, content, version=2)
         return refs.follow(reference, content)
@@ -84,7 +84,20 @@ class RunOutputs:
             raise errors.NotFound(told, code="slot_not_written")
         return written[slot]
 
-    async def _content(self, view: views.RunView, slot: slots.Slot) -> plain.Json:
+    async def view(self, run_id: str) -> views.RunView:
+        """Return a run as it is.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        return await self._runs.view(run_id)
+
+    async def content(self, view: views.RunView, slot: slots.Slot) -> plain.Json:
+        """Return the whole of a slot: the text of an artifact, or the payload of a pointer.
+
+        Raises:
+            errors.NotFound: the step that filled it has left nothing.
+        """
         if slot.type == "artifact":
             return slot.text if slot.blob is None else await self._store.read_blob(view.start.run_id, slot.blob)
         lines = [record for record in view.living() if record.key == slot.key and record.done]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from app import errors
-from app.domain import plans
+from app.domain import plans, states
 from app.flows.session_plan import rules
 from app.services.plans.facts import Facts
 from app.services.plans.plan_inputs import is_unscoped
@@ -38,7 +38,8 @@ class Settler:
             errors.ControlRoomError: it cannot be sent on.
         """
         fact = await self._facts.of_run(run_id)
-        if fact.status is not None and not fact.status.finished:
+        if fact.status is not None and (not fact.status.finished or fact.status is states.RunState.DONE):
+            # One that is done has failed the checks of its task, which are made again.
             return True
         try:
             await self._runs.resume(run_id, ResumeRequest())

@@ -1,0 +1,122 @@
+"""Checks of tasks: a definition of done in the form of a recipe's, held against what the task's run has left."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from app import errors
+from app.dialects import control_room
+from app.dialects.control_room import done, prompts, refs
+from app.domain import json_schemas, operations, plain, plan_operations, records, runs, slots, views
+from app.engine import ports
+from app.services.plans import run_outputs
+
+MOST_CHECKS = 50
+"""Most checks of a task."""
+
+
+def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
+    """Yield what is wrong with a task's checks, each at its place below `path`."""
+    if len(checks) > MOST_CHECKS:
+        yield errors.Flaw(path=f"{path}.dod", message=f"has more than {MOST_CHECKS} checks")
+        return
+    document: Any = control_room.schema.json_schema()
+    schema = {"type": "array", "items": {"$ref": "#/$defs/check"}, "$defs": document["$defs"]}
+    found = json_schemas.flaws(schema, plain.plain(list(checks)), ("dod",))
+    yield from (dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}") for flaw in found)
+    for index, check in enumerate(checks) if not found else ():
+        try:
+            _ = prompts.named_in_path(check["path"]) if "path" in check else None
+            _ = refs.read(done.field_path(check["slot"], check["field"])) if "field" in check else None
+        except ValueError as error:
+            yield errors.Flaw(path=f"{path}.dod[{index}]", message=f"names a value that cannot be: {error}")
+
+
+class TaskChecks:
+    """Hold the checks of a task against its run."""
+
+    def __init__(
+        self, *, outputs: run_outputs.RunOutputs, performers: Callable[[], Mapping[str, ports.Performer]]
+    ) -> None:
+        self._outputs = outputs
+        self._performers = performers
+
+    async def perform(self, call: ports.Call, asked: plan_operations.CheckTask) -> records.Result:
+        """Return `{"checks", "failed"}`: how many there are, and those that failed, as a run's `dod_failed` has them.
+
+        Raises:
+            errors.StepError: the run is gone or damaged, or a check does not have the form.
+        """
+        wrong = next(flaws(asked.checks, "$"), None)
+        if wrong is not None:
+            raise errors.StepError(f"{wrong.path}: {wrong.message}; correct the task, and retry it", code="dod_invalid")
+        try:
+            ended = await _Ended.of(await self._outputs.view(asked.run_id), self._outputs, call, self._performers())
+        except (errors.NotFound, errors.JournalCorrupt) as error:
+            raise errors.StepError(f"its run cannot be checked: {error.message}", code=error.code) from error
+        verdicts = [await ended.verdict(index, check) for index, check in enumerate(asked.checks)]
+        failed: list[plain.Json] = [
+            {"key": each.key, "check": plain.plain(each.check), "message": each.problem}
+            for each in verdicts
+            if each.problem is not None
+        ]
+        told = "; ".join(each.told for each in verdicts if each.problem is not None)
+        return records.Result(
+            output={"checks": len(verdicts), "failed": failed, "told": told}, summary=plain.preview(told or "all hold")
+        )
+
+
+class _Ended:
+    """A run that has ended, as the checks of a recipe see one: they read its slots, and ask for looks at files."""
+
+    def __init__(self, call: ports.Call, start: runs.RunStart, performers: Mapping[str, ports.Performer]) -> None:
+        self.run = start
+        self._call = call
+        self._performers = performers
+        self._ctx = cast(ports.Context, self)
+        self._values = refs.Values(self._ctx)
+        self._slots: frozenset[str] = frozenset()
+
+    @classmethod
+    async def of(
+        cls,
+        view: views.RunView,
+        outputs: run_outputs.RunOutputs,
+        call: ports.Call,
+        performers: Mapping[str, ports.Performer],
+    ) -> _Ended:
+        ended = cls(call, view.start, performers)
+        for name, slot in view.board.slots.items():
+            ended._values.fill(name, refs.Filled(slot=slot, value=await outputs.content(view, slot)))
+        for name, path in run_outputs.paths(view).items():
+            ended._values.wrote(name, path)
+        ended._slots = frozenset(view.board.slots)
+        return ended
+
+    async def verdict(self, index: int, check: plain.Object) -> done.Verdict:
+        named = [check["slot"]] if "slot" in check else [each.root for each in prompts.named_in_path(check["path"])]
+        missing = [name for name in named if name not in self._slots and name != refs.TASK]
+        if missing:
+            there = ", ".join(sorted(self._slots)) or "none"
+            return done.Verdict(
+                index=index, check=check, problem=f"the run has no slot {missing[0]}; there are: {there}"
+            )
+        return await done.verdict(self._ctx, self._values, index, check)
+
+    def fill(self, name: str, slot: slots.Slot) -> None:
+        """Keep nothing: the run has ended."""
+
+    async def perform(self, key: str, operation: operations.Operation, place: records.Place) -> records.Record:
+        """Look at a file as a step of the run does; a refusal stays what it is."""
+        if isinstance(operation, operations.Refusal):
+            result = records.Result(error=records.StepError(code=operation.code, message=operation.message))
+        else:
+            looked = dataclasses.replace(self._call, run=self.run, key=key, operation=operation, place=place)
+            try:
+                result = await self._performers[operation.kind].perform(looked)
+            except errors.StepError as error:
+                result = records.Result(error=records.StepError(code=error.code, message=error.message))
+        # Of a record the checks read these two alone.
+        return cast(records.Record, result)

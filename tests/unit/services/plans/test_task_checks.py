@@ -1,0 +1,145 @@
+"""Checks of tasks: held against the run when it is done, failed with an issue, and made again by a retry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.domain import plans
+from app.flows.session_plan import rules
+from app.services.plans import requests
+from tests.unit.services.plans import given, plan_harness
+from tests.unit.services.plans.plan_harness import task
+
+HOLDS: dict[str, Any] = {"check": "slot_field_equals", "slot": "work", "field": "said", "expected": "work of 1"}
+"""A check that the chore of task 1 passes."""
+
+FAILS = HOLDS | {"expected": "nothing"}
+"""One that it does not."""
+
+LOST = ("storage.plan.", "storage.create.", "storage.decide.", "storage.issue.")
+"""Beginnings of the points at which a crash is tried."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
+    """Return a project for all desks."""
+    return plan_harness.Place(tmp_path_factory.mktemp("place"))
+
+
+@pytest.mark.parametrize(
+    ("check", "place_of_flaw"),
+    [
+        ({"check": "vibes"}, "$.tasks[0].dod[1].check"),
+        ({"check": "slot_not_null"}, "$.tasks[0].dod[1].slot"),
+        ({"check": "file_exists", "path": "a.md", "slot": "x"}, "$.tasks[0].dod[1].slot"),
+        ({"check": "file_exists", "path": {"$ref": "a..b"}}, "$.tasks[0].dod[1]"),
+        ({"check": "slot_field_equals", "slot": "x", "field": "[", "expected": 1}, "$.tasks[0].dod[1]"),
+    ],
+)
+def test_a_check_of_the_wrong_form_is_refused_at_its_place(check: dict[str, Any], place_of_flaw: str) -> None:
+    """Checks of tasks have the form of a recipe's."""
+    with pytest.raises(errors.RequestInvalid) as refused:
+        requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS, check]),)))
+
+    assert place_of_flaw in [path for path, _ in given.told(refused.value)]
+
+
+def test_too_many_checks_are_refused() -> None:
+    """A task has at most fifty checks."""
+    with pytest.raises(errors.RequestInvalid) as refused:
+        requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS] * 51),)))
+    assert given.told(refused.value) == [("$.tasks[0].dod", "invalid")]
+
+
+async def test_a_task_is_done_when_its_checks_hold(harness: plan_harness.Harness) -> None:
+    """The run alone is not enough: its slots are looked at, and the tasks behind it wait for that."""
+    checks = [HOLDS, {"check": "slot_not_null", "slot": "fetch"}]
+    session_id = await harness.started(task("sweep room 1", dod=checks), task("sweep room 2", 1, dod="tidy"))
+    plan = await harness.rested(session_id)
+
+    assert plan.status is plans.PlanState.DONE
+    assert [each.dod for each in plan.tasks] == [tuple(checks), "tidy"]
+
+
+async def test_a_failed_check_fails_the_task_until_a_retry_meets_it(harness: plan_harness.Harness) -> None:
+    """The task fails with the check and an issue; after an edit the same run is checked again, and the issue closes."""
+    session_id = await harness.started(task("sweep room 1", dod=[HOLDS, FAILS]), task("sweep room 2", 1))
+    failed = (await harness.rested(session_id)).tasks[0]
+
+    assert failed.status is plans.TaskState.FAILED
+    assert failed.error is not None
+    assert failed.error["code"] == rules.DOD_FAILED
+    assert failed.error["detail"] == {
+        "failed_checks": [
+            {"key": "dod[1]", "check": FAILS, "message": 'work.said is "work of 1", not "nothing"'},
+        ]
+    }
+    assert [(issue.kind, issue.status, issue.run_id) for issue in await harness.issues()] == [
+        ("task", "open", failed.run_id)
+    ]
+
+    await harness.application.plans.retry(session_id, 1)
+    again = (await harness.rested(session_id)).tasks[0]
+    assert (again.status, again.run_id, again.attempt) == (plans.TaskState.FAILED, failed.run_id, 1)
+
+    await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod=[HOLDS]))
+    await harness.application.plans.retry(session_id, 1)
+    plan = await harness.rested(session_id)
+
+    assert plan.status is plans.PlanState.DONE
+    assert (plan.tasks[0].run_id, plan.tasks[0].attempt) == (failed.run_id, 1)
+    assert len(harness.toolbox.tries(1)) == 1
+    assert [issue.status for issue in await harness.issues()] == ["closed"]
+
+
+async def test_a_check_of_what_no_run_leaves_fails(harness: plan_harness.Harness) -> None:
+    """A slot that the run does not have, in a check or in a path, fails its check and names those that it has."""
+    checks = [
+        {"check": "slot_not_null", "slot": "draft"},
+        {"check": "file_exists", "path": {"$ref": "draft.path"}},
+        {"check": "file_exists", "path": {"$ref": "task.args.more"}},
+    ]
+    session_id = await harness.started(task("sweep room 1", dod=checks))
+    error: Any = (await harness.rested(session_id)).tasks[0].error
+
+    told = [each["message"] for each in error["detail"]["failed_checks"]]
+    assert told[:2] == ["the run has no slot draft; there are: fetch, work"] * 2
+    assert "task.args.more" in told[2]
+
+
+async def test_the_checks_come_out_the_same_wherever_the_process_dies(place: plan_harness.Place) -> None:
+    """For every write: kill, restart, the task done once and the other one failed with one issue."""
+
+    async def begin() -> tuple[plan_harness.Harness, str]:
+        harness = await plan_harness.Harness(place).open()
+        session_id = await harness.create(task("sweep room 1", dod=[HOLDS]), task("sweep room 2", 1, dod=[HOLDS]))
+        await harness.application.plans.approve(session_id)
+        harness.probes.story.clear()
+        return harness, session_id
+
+    harness, session_id = await begin()
+    await harness.application.plans.start(session_id)
+    await harness.rested(session_id)
+    story = list(harness.probes.story)
+    await harness.close()
+    points = [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(LOST)]
+    assert {point for point, _ in points} >= {"storage.plan.before_write", "storage.decide.before_write"}
+    for point, nth in points:
+        harness, session_id = await begin()
+        left = harness.crash_when(point, nth)
+        starting = harness.start_soon(session_id)
+        await harness.bury(left)
+        await plan_harness.over(starting)
+        await harness.restart()
+        if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
+            await harness.application.plans.start(session_id)
+        plan = await harness.rested(session_id)
+
+        assert plan_harness.stand(plan) == {"t1": "done", "t2": "failed"}, (point, nth)
+        assert (plan.tasks[1].error or {}).get("code") == rules.DOD_FAILED
+        assert len(await harness.run_ids()) == 2
+        assert [issue.kind for issue in await harness.issues()] == ["task"]
+        await harness.close()
