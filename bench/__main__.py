@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench import report, rounds, stopping, surroundings, workload
+import uvloop
+
+from bench import charts, report, rounds, stopping, surroundings, workload
 from bench.others import registry as others
 from bench.workloads import registry as workloads
 
@@ -29,9 +31,10 @@ def main(words: Sequence[str] | None = None) -> int:
         cache=given.cache,
     )
     try:
-        found = asyncio.run(
-            stopping.until_signal(rounds.measure(extent, _say, keep=lambda found: _tell(given, extent, found)))
-        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            found = runner.run(
+                stopping.until_signal(rounds.measure(extent, _say, keep=lambda found: _tell(given, extent, found)))
+            )
     except asyncio.CancelledError:
         return stopping.EXIT_CODE
     return 0 if found.whole else 1
@@ -39,7 +42,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _tell(given: argparse.Namespace, extent: rounds.Extent, found: rounds.Found) -> None:
     around = surroundings.look(given.place)
-    told = report.markdown(found, extent, around)
+    drawn = charts.drawn(found, extent.workloads, report.OURS) if given.output is not None else {}
+    names = {name: f"{given.output.stem}-{name}.svg" for name in drawn}
+    told = report.markdown(found, extent, around, charts=tuple(names.values()))
+    for name, chart in drawn.items():
+        given.output.with_name(names[name]).write_text(chart, encoding="utf-8")
     if given.json is not None:
         given.json.write_text(json.dumps(_raw(found, around), indent=1) + "\n", encoding="utf-8")
     if given.output is not None:
@@ -65,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache", type=Path, default=workload.CACHE, metavar="DIR", help="where other products are installed"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the report there, too, and its charts beside it"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every repetition there")
     return parser
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,14 +57,21 @@ async def routing(body: Path) -> AsyncIterator[Served]:
 
 
 @contextlib.asynccontextmanager
-async def listening(module: Sequence[str]) -> AsyncIterator[Served]:
+async def listening(module: Sequence[str], environ: Mapping[str, str] | None = None) -> AsyncIterator[Served]:
     """Run a module that prints the address it listens on, wait for that, and stop it with SIGTERM afterwards.
 
     Args:
         module: Name of the module and its arguments.
+        environ: Its environment; None: this process's own.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", *module, cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        *module,
+        cwd=ROOT,
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     reading = None

@@ -7,6 +7,8 @@ import json
 import sys
 import time
 
+import uvloop
+
 from bench import client
 
 _BETWEEN_SECONDS = 0.01
@@ -34,4 +36,5 @@ async def probe(host: str, port: int, targets: list[str]) -> dict[str, list[floa
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(probe(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(probe(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))))

@@ -8,21 +8,37 @@ from bench import figures, rounds, surroundings, workload
 from bench.others.product import REMARKS
 
 _HEAD = ("", "what", "figure", "beside it", "ratio", "bar", "reached", "appends/s")
-_OURS = "Control Room"
+OURS = "Control Room"
+"""Name of the program among products."""
+
 _EXPLAINED = """\
 Each figure is the median over all repetitions, the smallest and the largest in parentheses. A repetition has a process
 and a fresh folder of its own; a round is one repetition of everything, and the rounds follow one another. A ratio is
 made within a repetition. appends/s is what a single thread reached in the same minute on the same disk, appending lines
 of 300 bytes to one file with an `fdatasync` after each: machines are noisy, and ratios travel better than figures."""
 _QUICK = "Made with `--quick`: sizes are small, and the figures mean nothing."
+_PROMISED = """\
+A figure says little without what was made durable for it. All are set up so that a step that counts as done outlives
+both a kill of the process and a loss of power. What else they promise differs."""
+_OUR_PROMISE = (
+    "its journal line, hash-chained, is in the synced commit log before the next step begins, and before any answer"
+    " that shows it; lines that come together share a sync. A recorded step never runs again; one that a crash cut off"
+    " does"
+)
 _COMPARED = """\
 The same work done by what could be picked instead, on the same machine and in the same rounds; each in an environment
 of its own. After a figure in ms stands how many bare appends fit into it, after steps/s how many steps were finished
 for each bare append. "absent" is told below."""
 
 
-def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Surroundings) -> str:
-    """Return the report as a document."""
+def markdown(
+    found: rounds.Found, extent: rounds.Extent, place: surroundings.Surroundings, charts: Sequence[str] = ()
+) -> str:
+    """Return the report as a document.
+
+    Args:
+        charts: Names of the files with its charts, beside it.
+    """
     paragraphs = [
         "# Benchmark",
         _made(extent, place),
@@ -31,7 +47,10 @@ def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Sur
         "\n".join(f"- **{each.key}**: {each.title}" for each in extent.workloads),
         _EXPLAINED,
         *_failures(found),
+        *_shown(charts[:1]),
         *_comparison(found),
+        *_shown(charts[1:]),
+        *_promises(found),
     ]
     return "\n\n".join(paragraphs) + "\n"
 
@@ -102,7 +121,7 @@ def _comparison(found: rounds.Found) -> Iterator[str]:
     if not found.products:
         return
     lines = [(each.key, line) for each in workload.COMPARISONS if each.key in found.workloads for line in each.lines]
-    present = [rounds.ProductFound(label=_OURS, workloads=found.workloads)]
+    present = [rounds.ProductFound(label=OURS, workloads=found.workloads)]
     present += [product for product in found.products if not product.absent]
     yield "## Beside others"
     yield _table(
@@ -116,6 +135,20 @@ def _comparison(found: rounds.Found) -> Iterator[str]:
         yield "\n".join(remarks)
     if reasons := [*_absences(found.products)]:
         yield "\n".join(reasons)
+
+
+def _shown(charts: Sequence[str]) -> Iterator[str]:
+    if charts:
+        yield "\n".join(f"![{name}]({name})" for name in charts)
+
+
+def _promises(found: rounds.Found) -> Iterator[str]:
+    present = [product for product in found.products if not product.absent]
+    if present:
+        yield "## What each promises for its figure"
+        yield _PROMISED
+        rows = [(f"{product.label} {product.version}".strip(), product.promise) for product in present]
+        yield _table(("", "when a step counts as done, as it was measured"), [(OURS, _OUR_PROMISE), *rows])
 
 
 def _compared(product: rounds.ProductFound, key: str, line: figures.Line) -> str:

@@ -48,6 +48,8 @@ class ProductFound:
     """Version that was measured."""
     remark: str = ""
     """What a reader of its figures should know."""
+    promise: str = ""
+    """When a step counts as done, as it was measured."""
     absent: str = ""
     """Why there is nothing; empty where there is something."""
     workloads: Mapping[str, figures.Repetitions] = field(default_factory=dict)
@@ -159,7 +161,9 @@ def _product_found(
     if isinstance(version, workload.Absent):
         return ProductFound(label=product.label, absent=version.reason)
     own = {key: each for (name, key), each in repetitions.items() if name == product.name}
-    return ProductFound(label=product.label, version=version, remark=product.remark, workloads=own)
+    return ProductFound(
+        label=product.label, version=version, remark=product.remark, promise=product.promise, workloads=own
+    )
 
 
 @contextmanager

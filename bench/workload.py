@@ -89,9 +89,11 @@ class Product(Protocol):
 
     @property
     def remark(self) -> str:
-        """Return what a reader of its figures should know: how it is made durable, and what it does otherwise than
-        asked.
-        """
+        """Return what it does otherwise than asked; empty: nothing."""
+
+    @property
+    def promise(self) -> str:
+        """Return when a step counts as done, as it is set up."""
 
     async def prepare(self, cache: Path) -> str:
         """Install it into an environment of its own below the cache, if it is not there yet, and return its version.

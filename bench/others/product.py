@@ -71,7 +71,7 @@ class Other:
     program: tuple[str, ...]
     """What its interpreter is given: the program that does the workloads."""
     durability: str
-    """Which settings see to it that a step is synced before the next one."""
+    """When a step counts as done, and the settings that see to it."""
     sizes: Mapping[str, Size] = field(default_factory=lambda: SIZES)
     """Sizes that are asked of it; a workload that is not in here it does not offer."""
     exception: str = ""
@@ -83,8 +83,13 @@ class Other:
 
     @property
     def remark(self) -> str:
-        """Return what a reader of its figures should know."""
-        return "; ".join(filter(None, (self.durability, self.exception)))
+        """Return what it does otherwise than asked."""
+        return self.exception
+
+    @property
+    def promise(self) -> str:
+        """Return when a step counts as done."""
+        return self.durability
 
     async def prepare(self, cache: Path) -> str:
         """Install it below the cache, if it is not there yet, and return its version.

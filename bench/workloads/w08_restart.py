@@ -73,8 +73,13 @@ WORKLOAD = workload.Workload(
             unit="s",
             beside="empty_seconds",
             beside_unit="s without any run",
+            bar=figures.Bar(kind="at most", limit=0.6, of="figure"),
+        ),
+        figures.Line(
+            says="all unfinished runs wait again",
+            value="continued_seconds",
+            unit="s",
             bar=figures.Bar(kind="at most", limit=2, of="figure"),
         ),
-        figures.Line(says="all unfinished runs wait again", value="continued_seconds", unit="s"),
     ),
 )

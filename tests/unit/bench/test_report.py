@@ -122,6 +122,17 @@ def test_absent_products_are_told_with_their_reasons() -> None:
     assert "- Gone is absent: pip found nothing" in lines
 
 
+def test_what_each_product_promises_is_told() -> None:
+    """Beside the figures stands when a step counted as done; a product that was not measured promises nothing."""
+    theirs = rounds.ProductFound(label="Theirs", version="3.4", promise="synced", workloads={"W1": _repetitions(80.0)})
+    gone = rounds.ProductFound(label="Gone", promise="eternity", absent="pip found nothing")
+    lines = _told(workloads={"W1": _repetitions(20.0)}, products=[theirs, gone])
+
+    assert "## What each promises for its figure" in lines
+    assert "| Theirs 3.4 | synced |" in lines
+    assert not any("eternity" in line for line in lines)
+
+
 def test_without_products_there_is_one_table() -> None:
     """A report of our own work alone has no comparison."""
     assert "## Beside others" not in _told(workloads={"W1": _repetitions(20.0)})

@@ -16,7 +16,7 @@ class _Product:
 
     def __init__(self, name: str, absent: str = "") -> None:
         self.name = self.label = name
-        self.remark = ""
+        self.remark = self.promise = ""
         self._absent = absent
 
     async def prepare(self, cache) -> str:
