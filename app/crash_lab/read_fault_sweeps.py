@@ -29,6 +29,7 @@ from app.services import requests
 
 _TURNS = 200
 _READABLE_SECONDS = 20.0
+_PAUSE_SECONDS = 0.01
 _FALSE = (errors.JournalCorrupt, errors.NotFound)
 _SHARE = 0.6
 
@@ -170,8 +171,12 @@ class Watched(Machine):
     async def _readable(self, application: bootstrap.Application) -> None:
         self.rested = len(self.fragile.looks)
         async with asyncio.timeout(_READABLE_SECONDS):
-            for row in await _rows(application):
-                await application.store.until_readable(row["run_id"])
+            shown = [row["run_id"] for row in await _rows(application)]
+            for run_id in {*shown, *(run.run_id for run in await application.store.list_unfinished())}:
+                await application.store.until_readable(run_id)
+            # What the journal of a run shows as ended is completed by whoever opens its folder next.
+            while any(map(application.store.lags, shown)):  # noqa: ASYNC110 - the store tells nobody of it
+                await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
@@ -183,14 +188,17 @@ def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
         return Trial(point=str(point), reached=False)
     machine.fragile.lift()
 
+    earlier = None
     if died := bool(why):
-        cut = trials.look(lived, machine.journals())
+        earlier, cut = cut, trials.look(lived, machine.journals())
         lived.outcome.unlink(missing_ok=True)
         why = machine.live()
     after = trials.look(lived, machine.journals())
     if beginning.machine is None and not died:
         cut = after
-    trial = trials.judge(str(point), expected, cut, after, restarted=died, why=why, logged=machine.shown)
+    trial = trials.judge(
+        str(point), expected, cut, after, earlier=earlier, restarted=died, why=why, logged=machine.shown
+    )
     different = "; ".join(machine.differences)
     return dataclasses.replace(trial, hidden=different or trial.hidden, note=trial.note or different)
 

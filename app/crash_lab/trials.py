@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def judge(
     cut: Seen,
     after: Seen,
     *,
+    earlier: Seen | None = None,
     restarted: bool = True,
     why: str = "",
     logged: bool = False,
@@ -92,19 +94,21 @@ def judge(
 
     Args:
         cut: What was seen when the disturbed process had ended.
+        earlier: What was seen when a process before that one had ended; None: there was none.
         after: What was seen at the very end.
         why: Why the last life did not come to its end.
         logged: Whether the service logged an error that names the run.
     """
     note = why or _difference(undisturbed, after)
     told = logged or (after.outcome is not None and _tells(after.outcome, undisturbed))
-    lost = _lost(cut, after)
+    cuts = (cut,) if earlier is None else (earlier, cut)
+    lost = _lost(cuts, after)
     return Trial(
         point=point,
         same=not note,
         restarted=restarted,
         lost=lost,
-        twice=_twice(undisturbed, cut, after),
+        twice=_twice(undisturbed, cuts, after),
         told=told,
         hidden="" if told else note or ", ".join(lost),
         note=note,
@@ -126,27 +130,32 @@ def _tells(outcome: outcomes.Outcome, undisturbed: Seen) -> bool:
     return again or outcome["manifest"]["error"] is not None or bool(set(outcome["told"]) - set(usual["told"]))
 
 
-def _lost(cut: Seen, after: Seen) -> tuple[str, ...]:
-    steps = (f"{key}/{attempt}" for _, key, attempt in sorted(cut.recorded - after.recorded))
+def _lost(cuts: Sequence[Seen], after: Seen) -> tuple[str, ...]:
+    recorded = frozenset[experiment_log.Try]().union(*(cut.recorded for cut in cuts))
+    steps = (f"{key}/{attempt}" for _, key, attempt in sorted(recorded - after.recorded))
     asked = ("an accepted request",) if after.told.new > 1 else ()
     return (*steps, *asked)
 
 
-def _twice(undisturbed: Seen, cut: Seen, after: Seen) -> tuple[str, ...]:
-    later = after.told.executed[len(cut.told.executed) :]
+def _twice(undisturbed: Seen, cuts: Sequence[Seen], after: Seen) -> tuple[str, ...]:
     again = [
         f"{key}/{attempt}"
-        for run, key, attempt in later
+        for cut in cuts
+        for run, key, attempt in after.told.executed[len(cut.told.executed) :]
         if (run, key) in cut.final or (run, key, attempt) in cut.recorded
     ]
-    usual = Counter(key for _, key, _ in undisturbed.told.executed)
-    before = Counter(key for _, key, _ in cut.told.executed)
-    oftener = [key for key, count in before.items() if count > usual[key]]
-    in_flight = {(run, key) for run, key, _ in cut.told.executed if (run, key) not in cut.final}
-    total = Counter(key for _, key, _ in after.told.executed)
-    allowed = Counter(key for _, key in in_flight)
-    oftener += [key for key, count in total.items() if count > usual[key] + allowed[key] and key not in oftener]
+    oftener = dict.fromkeys(_oftener(undisturbed, (*cuts, after)))
     return (*again, *(key for key in oftener if not any(text.startswith(f"{key}/") for text in again)))
+
+
+def _oftener(undisturbed: Seen, moments: Sequence[Seen]) -> Iterator[str]:
+    # Each end of a process explains one more execution of what was in flight then.
+    allowed = Counter(key for _, key, _ in undisturbed.told.executed)
+    for seen in moments:
+        counted = Counter(key for _, key, _ in seen.told.executed)
+        yield from (key for key, count in counted.items() if count > allowed[key])
+        in_flight = {(run, key) for run, key, _ in seen.told.executed if (run, key) not in seen.final}
+        allowed.update(key for _, key in in_flight)
 
 
 def _in_folders(data_directory: Path) -> dict[str, bytes]:

@@ -40,6 +40,9 @@ class Readable(Protocol):
     async def until_readable(self, run_id: str) -> None:
         """Wait until every file of a run that could not be read can be; each is tried again with growing waits."""
 
+    def lags(self, run_id: str) -> bool:
+        """Tell whether a run has ended though its row does not say so yet; it is shown as ended, and to be opened."""
+
 
 class Waiting(Protocol):
     """A log whose run may wait for a file."""

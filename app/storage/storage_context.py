@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app import clock
-from app.engine import probes
+from app.engine import probes, stores
 from app.storage.committer import Committer
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.disk_port import Disk
@@ -62,3 +62,5 @@ class StorageContext:
     """Named points for tests."""
     throttle: WriteThrottle
     """When projections are written; with infinite pauses they are written when somebody asks for them."""
+    ended: dict[str, stores.RunSummary] = field(default_factory=dict)
+    """Runs that have ended though their rows lag behind: shown as their journals have them until the row follows."""

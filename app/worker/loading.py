@@ -153,7 +153,8 @@ class Reloads:
         except errors.StorageFault as fault:
             _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return False
-        if not states.RunState(summary.status).finished and summary.owner == "service":
+        over = states.RunState(summary.status).finished and not self._store.lags(run_id)
+        if not over and summary.owner == "service":
             act(summary)
         else:
             self._release(run_id)

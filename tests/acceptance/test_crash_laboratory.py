@@ -309,6 +309,21 @@ def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
     assert trials.judge("here", seen, seen, _replaced(seen, workspace={})).hidden.startswith("workspace")
 
 
+def test_each_end_of_a_process_explains_one_more_execution(bench: process_sweeps.Bench) -> None:
+    """What was in flight when the power went, and was executed by the next process, was not executed twice."""
+    seen = _lived(bench)
+    executed, (run, key, attempt) = seen.told.executed, seen.told.executed[3]
+    before = frozenset(executed[:3])
+    done = frozenset((run_id, name) for run_id, name, _ in before)
+    first = _replaced(_with(seen, executed=executed[:4]), final=done, recorded=before)
+    second = _with(seen, executed=(*executed[:4], *executed[3:]))
+
+    assert trials.judge("here", seen, second, second, earlier=first).twice == ()
+    assert trials.judge("here", seen, second, second).twice == (key,)
+    thrice = _with(seen, executed=(*second.told.executed, (run, key, attempt)))
+    assert trials.judge("here", seen, second, thrice, earlier=first).twice == (f"{key}/{attempt}",)
+
+
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
     """`crashtest` prints a row for each sweep and ends with 0; with `--output` it writes the page, too."""
     project = programs.make_project(tmp_path / "project")

@@ -16,7 +16,7 @@ from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
 from app.storage.committer import Committer
 from app.storage.data_directory import DataDirectory
-from app.storage.disk.disk_port import AppendFile, Disk, SyncRefused
+from app.storage.disk.disk_port import AppendFile, Disk, Lock, SyncRefused
 from app.storage.disk.os_disk import OsDisk
 from app.storage.folder_store import FolderStore
 from app.storage.index.sql.index import SqlIndex
@@ -117,6 +117,20 @@ class FaultyDisk:
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         self._faults.check("write", path)
         self._disk.write(path, content, sync=sync)
+
+    def has_folder(self, path: str) -> bool:
+        self._look(path)
+        return self._disk.has_folder(path)
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        self._look(folder)
+        return self._disk.lock(folder, wait=wait)
+
+    def _look(self, path: str) -> None:
+        try:
+            self._faults.check("look", path)
+        except OSError as error:
+            raise errors.Unreadable(f"{path} cannot be read now", detail={"path": path}) from error
 
     def read_settled(self, path: str) -> bytes:
         try:

@@ -124,6 +124,20 @@ async def test_an_id_is_given_once(harness: StoreHarness) -> None:
     assert (await store.read(RUN)).start.recipe_id == "draft"
 
 
+@pytest.mark.parametrize("place", [f".new-{RUN}", RUN])
+async def test_a_folder_that_cannot_be_read_while_it_is_built_is_built_again(harness: StoreHarness, place: str) -> None:
+    """An attempt that fails at a look leaves nothing that keeps the same id from being asked for again."""
+    store = await harness.open()
+    harness.faults.refuse("look", place)
+    with pytest.raises(errors.Unreadable):
+        await store.create(store_harness.start())
+    harness.faults.lift()
+    await store.create(store_harness.start())
+
+    assert [run.run_id for run in await store.list_runs(RunQuery())] == [RUN]
+    assert (await store.read(RUN)).start.recipe_id == "draft"
+
+
 @pytest.mark.parametrize("run_id", ["..", "", "a/b", "a" * 65, ".new-x", "run\n"])
 async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> None:
     """What cannot be a run's id is no run, in every direction."""

@@ -11,6 +11,7 @@ from app import errors
 from app.domain.decisions import DecisionKind
 from app.domain.runs import Transition
 from app.domain.states import RunState
+from app.engine.stores import RunQuery
 from app.storage.runs.folder_log import FolderLog
 from tests.conformance import store_harness
 from tests.conformance.store_harness import RUN, StoreHarness
@@ -209,7 +210,9 @@ async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(harness: 
 
 
 async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> None:
-    """A full index holds up no run: the row errs towards unfinished and is written when the run heals or closes."""
+    """A full index holds up no run: its ending is shown, and the row errs towards unfinished until the run heals or
+    closes.
+    """
     log = await store_harness.begun(harness)
     harness.refuse_rows()
     take, done = (
@@ -219,14 +222,17 @@ async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> No
     await log.move(take)
     await ending(log, "done")
     await log.move(done)
-    owed = (await harness.store.summary(RUN)).status
+    shown = [await harness.store.summary(RUN), *await harness.store.list_runs(RunQuery(status="done"))]
+    unfinished = await harness.store.list_unfinished()
     with pytest.raises(errors.StorageFault):
         await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))
     harness.allow_rows()
     await log.close()
 
-    assert owed == "pending"
+    assert [(run.status, run.completed_at is not None) for run in shown] == [("done", True)] * 2
+    assert [run.status for run in unfinished] == ["pending"]
     assert (await harness.store.summary(RUN)).status == "done"
+    assert await harness.store.list_unfinished() == []
 
 
 async def test_a_move_back_clears_the_ending(harness: StoreHarness) -> None:

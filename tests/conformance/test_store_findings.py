@@ -80,11 +80,12 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: 
     await log.rest()
     harness.faults.refuse("sync", "run.json", errno.EIO)
     await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
-    owed = (await harness.store.summary(RUN)).status
+    owed = [run.run_id for run in await harness.store.list_unfinished()]
     harness.faults.lift()
     await log.close()
 
-    assert owed != "done"
+    assert owed == [RUN]
+    assert await harness.store.list_unfinished() == []
     assert (await harness.store.summary(RUN)).status == "done"
 
 

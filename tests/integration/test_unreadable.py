@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sqlite3
 from typing import Any
 
 import pytest
@@ -135,6 +136,29 @@ async def test_an_unfinished_run_waits_until_it_can_be_read(
 
         assert (ended["status"], ended["unreadable"]) == ("done", None)
         assert (await listed(service, run_id))["unreadable"] is None
+
+
+async def test_an_ended_run_whose_row_lags_behind_is_completed_once_it_can_be_read(
+    project: projects.Project, faults: ReadFaults
+) -> None:
+    """After a power cut that took the row's last move, list and detail show the ending, and the row follows without
+    another start.
+    """
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    with sqlite3.connect(project.data / "index.db") as index:
+        index.execute("UPDATE runs SET status = 'running', completed_at = NULL")
+    faults.refuse(f"runs/{run_id}", calls=("open",))
+    async with served.in_process(project) as service:
+        row = await until_listed(service, run_id, readable=False)
+
+        assert (row["status"], (await service.show(run_id))["status"]) == ("done", "done")
+
+        faults.lift()
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while index.execute("SELECT status FROM runs").fetchall() != [("done",)]:
+                await served.moment()
+    index.close()
 
 
 async def test_a_stream_waits_until_its_events_can_be_read(project: projects.Project, faults: ReadFaults) -> None:

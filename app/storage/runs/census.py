@@ -15,7 +15,6 @@ from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
 from app.storage.journal import chain
 from app.storage.runs import adoption, missing_lines
-from app.storage.runs.authority import Authority
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     except errors.JournalCorrupt as error:
         _log.error("no run can be read from its folder: %s", error.message, extra={"run_id": run_id})
         return _unreadable(run_id, error.code)
-    return _row(found, data_directory_id)
+    return row(found.run_id, found.start, found.decisions, data_directory_id, damaged=bool(found.damages))
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:
@@ -58,12 +57,14 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
     return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == decisions.DecisionKind.ENDED
 
 
-def _row(found: Authority, data_directory_id: str) -> IndexedRun:
-    start, decided = found.start, found.decisions
-    native = start.run_id == found.run_id and start.data_directory_id == data_directory_id
+def row(
+    run_id: str, start: runs.RunStart, decided: decisions.Decisions, data_directory_id: str, *, damaged: bool = False
+) -> IndexedRun:
+    """Return the row of a run, from what its authority tells."""
+    native = start.run_id == run_id and start.data_directory_id == data_directory_id
     taken_over = decided.overrides.get("data_directory_id") == data_directory_id
     status, error_code = decided.status, None
-    if found.damages:
+    if damaged:
         status, error_code = states.RunState.FAILED, errors.JournalCorrupt.default_code
     elif (error := decided.ended.error if decided.ended else decided.pause_error) is not None:
         error_code = str(error.get("code"))
@@ -72,7 +73,7 @@ def _row(found: Authority, data_directory_id: str) -> IndexedRun:
         start,
         status,
         decided.last_at or start.created_at,
-        name=found.run_id,
+        name=run_id,
         owner=owner if (native or taken_over) and owner in index_port.OWNERS else "foreign",
         error_code=error_code,
         keyed=native,

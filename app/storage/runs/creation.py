@@ -47,16 +47,17 @@ def build(context: StorageContext, start: runs.RunStart) -> Born:
     files, reach = context.disk, context.probes.reach
     folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
     reach("storage.create.before_folder")
-    if files.has_folder(final):
-        raise FileExistsError(final)
     lock = _held(files, folder)
     try:
+        # Whoever else makes this run has given up or put its folder in place by now.
+        if files.has_folder(final):
+            raise FileExistsError(final)
         content = plain.encode(start.to_json()) + b"\n"
         durable = not context.committer.shares or len(content) > _MOST_COMMITTED_BYTES
         _fill(context, folder, start, content, sync=durable)
     except BaseException as error:
-        if isinstance(error, OSError):
-            with contextlib.suppress(OSError):
+        if isinstance(error, OSError | errors.StorageFault):
+            with contextlib.suppress(OSError, errors.StorageFault):
                 files.remove_tree(folder)
         if lock is not None:
             lock.release()
@@ -138,15 +139,25 @@ class _Folder:
 
 def _held(files: Disk, folder: str) -> Lock | None:
     # Held, so that the start of a service does not sweep what another process is building; it may before that.
+    # A folder that exists and that nobody holds was left by an attempt that failed, and is used again.
     while True:
-        if not files.add_folder(folder):
-            raise FileExistsError(folder)
+        is_new = files.add_folder(folder)
         with contextlib.suppress(FileNotFoundError):
-            lock = files.lock(folder, wait=True)
-            if files.has_folder(folder):
+            lock = files.lock(folder, wait=is_new)
+            if lock is None and not is_new:
+                raise FileExistsError(folder)
+            if _is_there(files, folder, lock):
                 return lock
-            if lock is not None:
-                lock.release()
+
+
+def _is_there(files: Disk, folder: str, lock: Lock | None) -> bool:
+    there = False
+    try:
+        there = files.has_folder(folder)
+    finally:
+        if lock is not None and not there:
+            lock.release()
+    return there
 
 
 def _fill(context: StorageContext, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:

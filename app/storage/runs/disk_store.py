@@ -207,6 +207,10 @@ class DiskStore(abc.ABC):
         """Wait until every file of a run that could not be read can be."""
         await self._parts.context.read_faults.until_readable(run_id)
 
+    def lags(self, run_id: str) -> bool:
+        """Tell whether a run has ended though its row does not say so yet."""
+        return run_id in self._parts.context.ended
+
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
         found = await self._parts.reconciliation.list_runs(query)
@@ -308,7 +312,7 @@ class DiskStore(abc.ABC):
     def _assembled(self, context: StorageContext, identity: str, *, index_is_new: bool) -> _Parts:
         issues = Issues(context)
         reconciliation = Reconciliation(context, identity, issues, index_is_new=index_is_new, serves=self._serves)
-        opener = Opener(context, identity, self._adopt, reconciliation.renew, reconciliation.ended)
+        opener = Opener(context, identity, self._adopt, reconciliation.renew)
         return _Parts(
             context=context,
             identity=identity,

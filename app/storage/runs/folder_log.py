@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from app import clock, errors
 from app.domain import decisions, events, plain, records, runs, states
-from app.engine import missing_lines
+from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Lock
 from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
-from app.storage.runs import blobs
+from app.storage.runs import blobs, census
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -188,8 +188,11 @@ class FolderLog:
                 raise
             _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
             self._owed = mine
+            if mine.to.finished:
+                self._context.ended[self.run_id] = self._row()
         else:
             self._owed = None
+            self._context.ended.pop(self.run_id, None)
         self._context.probes.reach("storage.move.after_row")
 
     async def _move(self, transition: runs.Transition) -> None:
@@ -359,6 +362,9 @@ class FolderLog:
         if self._events.unwritten:
             return None
         return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.last)
+
+    def _row(self) -> stores.RunSummary:
+        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id).summary
 
     async def _pay(self) -> None:
         if self._owed is not None:

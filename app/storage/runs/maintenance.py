@@ -40,7 +40,7 @@ class Maintenance:
             lock.release()
         context.probes.reach("storage.delete.before_row")
         await context.index.remove_run(run_id)
-        self._reconciliation.ended.pop(run_id, None)
+        context.ended.pop(run_id, None)
         context.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance.Repaired:

@@ -40,16 +40,11 @@ class Opener:
         identity: str,
         adopt: Adopt | None,
         renew: Callable[[str], Awaitable[None]],
-        ended: dict[str, stores.RunSummary],
     ) -> None:
-        """Args:
-        renew: Makes the row of a run anew from its folder.
-        ended: Runs that are shown as ended until they have been opened.
-        """
+        """Args: renew: Makes the row of a run anew from its folder."""
         self._context = context
         self._identity = identity
         self._adopt = adopt
-        self._ended = ended
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self.rechecks = Rechecks(context, self.logs, renew)
@@ -150,10 +145,10 @@ class Opener:
             log.add_event(events.EventType.RUN_PAUSED, None, facts)
 
     def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
-        self.logs.pop(run_id, None)
+        log = self.logs.pop(run_id, None)
         self._context.read_faults.forget(run_id)
-        # Its row is up to date by now.
-        self._ended.pop(run_id, None)
+        if log is None or not log.owes_move:
+            self._context.ended.pop(run_id, None)
         if journal_position is not None:
             self._journal_positions[run_id] = journal_position
 

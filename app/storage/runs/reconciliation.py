@@ -53,10 +53,6 @@ class Reconciliation:
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
-        self.ended: dict[str, stores.RunSummary] = {}
-        """Runs that have ended though their rows lag behind, as after a power cut: shown as their journals have them.
-        The rows stay as they are until the engine has opened the runs, whose projections may lag behind, too.
-        """
 
     async def once(self) -> None:
         """Compare rows and folders unless that was done since the start."""
@@ -68,7 +64,7 @@ class Reconciliation:
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs as rows and journals have them, newest first."""
         await self.once()
-        if not (ended := dict(self.ended)):
+        if not (ended := dict(self._context.ended)):
             return await self.unread.list_runs(query)
         more = dataclasses.replace(query, limit=query.limit + len(ended))
         found = [run for run in await self.unread.list_runs(more) if run.run_id not in ended]
@@ -98,7 +94,7 @@ class Reconciliation:
         summary = found.summary if found is not None else self.unread.get(run_id)
         if summary is None:
             raise layout.no_run(run_id)
-        return self.unread.marked([self.ended.get(run_id, summary)])[0]
+        return self.unread.marked([self._context.ended.get(run_id, summary)])[0]
 
     async def rebuild(self) -> dict[str, int]:
         """Make every row anew, and tell how many there are."""
@@ -168,12 +164,13 @@ class Reconciliation:
             await self._context.index.add_missing(await self._context.workers.run(partial(read, chunk)))
 
     async def _finish_ended(self) -> None:
-        # The service's own are opened by its engine, which brings their projections up to date with their ending too.
+        # The service's own are opened by its engine, which brings their projections up to date with their ending too;
+        # their rows stay as they are until then.
         found = await self._context.index.list_unfinished()
         own = [summary.run_id for summary in found if summary.owner == "service"]
         rows = await self._context.workers.run(lambda: self._ended(own))
-        self.ended.clear()
-        self.ended.update((row.summary.run_id, row.summary) for row in rows)
+        self._context.ended.clear()
+        self._context.ended.update((row.summary.run_id, row.summary) for row in rows)
         unfinished = [summary.run_id for summary in found if summary.owner != "service"]
         for row in await self._context.workers.run(lambda: self._ended(unfinished)):
             await worker_threads.uncut(self._finish(row.summary.run_id))
