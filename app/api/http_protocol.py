@@ -25,7 +25,7 @@ LINGER_SECONDS = 2.0
 
 _ABSOLUTE = re.compile(rb"https?://(?P<authority>[^/?#@]*)(?P<rest>[/?].*)?", re.IGNORECASE)
 _VERSIONS = ("1.0", "1.1")
-_FOREIGN = re.compile(rb"(?:^|\n\r?\n)[\r\n]*[A-Z_]{1,20} [^ \r\n]* RTSP/")
+_PROTOCOL = re.compile(rb" *HTTP/")
 _UNKNOWN = "unknown"
 _NOTHING, _HEAD, _BODY = "nothing", "head", "body"
 
@@ -59,7 +59,8 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._address = _UNKNOWN
         self._leave: Callable[[], None] = _nothing
         self._no_space: str | None = None
-        self._held = bytearray()
+        self._held, self._window = bytearray(), bytearray()
+        self._sought = 0
         self._quiet = self._found = self._begun = 0
         self._in_head = self._in_body = self._moved = self._parting = False
         self._stage = (_HEAD, 0)
@@ -120,7 +121,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Note that the head is over."""
-        if self.parser.get_http_version() not in _VERSIONS:
+        if self.parser.get_http_version() not in _VERSIONS or not self._is_http():
             raise NotHttp
         if not self.url.startswith(b"/"):
             self._take_authority()
@@ -195,6 +196,13 @@ class Protocol(httptools_impl.HttpToolsProtocol):
 
     # -- parsing
 
+    def _is_http(self) -> bool:
+        # The parser takes requests of RTSP and ICE, too, and does not say so.
+        line = self.parser.get_method() + b" " + self.url
+        place = self._window.find(line, self._sought)
+        self._sought = place + len(line)
+        return place >= 0 and _PROTOCOL.match(self._window, self._sought) is not None
+
     def _take_authority(self) -> None:
         # An authority in the target counts, whatever the Host says (RFC 9112, 3.2.2).
         found = _ABSOLUTE.fullmatch(self.url)
@@ -229,10 +237,10 @@ class Protocol(httptools_impl.HttpToolsProtocol):
                 self._flow.resume_reading()
 
     def _parse(self, part: bytes) -> None:
-        if b" RTSP/" in part and not self._in_body and _FOREIGN.search(part):
-            # The parser takes its requests, too, and does not say so.
-            self._refuse(400, "malformed_request", "the request is not HTTP/1.1")
-            return
+        if not self._in_head:
+            self._window.clear()
+            self._sought = 0
+        self._window += part
         room = self._limits.head_bytes - self._quiet
         self._moved = False
         super().data_received(part[:room])

@@ -157,6 +157,25 @@ async def test_heads_cut_anywhere(service: listening.Listening) -> None:
     assert found == [[200, 400, 400, 200]] * 3
 
 
+@pytest.mark.parametrize("protocol", [b"RTSP", b"ICE"])
+async def test_other_protocols_are_refused_however_they_come(service: listening.Listening, protocol: bytes) -> None:
+    """The line of a request that the parser takes for HTTP is refused wherever it is cut, and after any other."""
+    foreign = GET.replace(b"HTTP/", protocol + b"/") + b"\r\n"
+    first = POST + b"Content-Length: 2\r\nX: GET /healthz " + protocol + b"/1.0\r\n\r\n{}"
+    found = []
+    for size in (1, 5, foreign.index(protocol), foreign.index(protocol) + 2, len(foreign)):
+        async with raw(service) as (reader, writer):
+            for part in (first, *(foreign[place : place + size] for place in range(0, len(foreign), size))):
+                with contextlib.suppress(ConnectionError):
+                    writer.write(part)
+                    await writer.drain()
+                await asyncio.sleep(0.001)
+            found.append([(await answer(reader))[1]["code"] for _ in range(2)])
+
+    assert found == [["request_invalid", "malformed_request"]] * 5
+    assert (await told(service, GET.replace(b"HTTP/", b"  HTTP/") + b"\r\n"))[0] == 200
+
+
 async def test_pipelined_requests_are_taken_a_few_at_a_time(
     service: listening.Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ async def test_a_lost_index_ends_nobody() -> None:
     bench.toolbox.hold("one").set()
     await bench.at_rest(run_id)
 
-    assert await bench.status(run_id) == "running"
+    assert (await bench.status(run_id), bench.store.lags(run_id)) == ("done", True)
     assert not bench.pool.status().stopping
     assert await bench.ended(run_id) == [RunState.DONE]
 
@@ -87,7 +87,7 @@ async def test_a_lost_index_ends_nobody() -> None:
     await bench.until(lambda: run_id in bench.pool._active.active_runs)
     await bench.at_rest(run_id)
 
-    assert await bench.status(run_id) == "done"
+    assert (await bench.status(run_id), bench.store.lags(run_id)) == ("done", False)
     assert bench.toolbox.executed == ["one/1"]
 
     await bench.close()
