@@ -55,7 +55,7 @@ def read(folder: Path) -> Described:
                 raise _refused("duplicate", f"describes {agent['id']}, which another file describes too")
             agents[agent["id"]], files[agent["id"]] = agent, path
         except errors.InputRefused as invalid:
-            broken.append(BrokenFile(path=path, flaws=invalid.flaws, foreign=True))
+            broken.append(BrokenFile(path=path, flaws=invalid.flaws, foreign=True, errno=invalid.detail.get("errno")))
     return Described(agents=agents, files=files, broken=tuple(broken))
 
 

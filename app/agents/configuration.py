@@ -69,6 +69,7 @@ class BrokenFile:
     path: Path  # The file.
     flaws: tuple[errors.Flaw, ...]  # Everything found wrong with it.
     foreign: bool = False  # Whether it was written for another program, so that nothing is kept from starting by it.
+    errno: str | None = None  # Error of the system where the file could not be read, e.g. `EIO`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ secret.
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ def read(path: Path, max_bytes: int) -> bytes:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:
-        raise _refused("unreadable", f"cannot be read: {error.strerror}") from error
+        refused = _refused("unreadable", f"cannot be read: {error.strerror}")
+        refused.detail["errno"] = errno.errorcode.get(error.errno or 0)
+        raise refused from error
     if len(content) > max_bytes:
         raise _refused("too_large", f"has more than {max_bytes} bytes")
     return content

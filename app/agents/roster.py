@@ -48,7 +48,7 @@ def load(layers: Sequence[Path]) -> Roster:
         try:
             layered = _laid_over(layered, _read(path), path.parent)
         except errors.InputRefused as invalid:
-            broken.append(BrokenFile(path=path, flaws=invalid.flaws))
+            broken.append(BrokenFile(path=path, flaws=invalid.flaws, errno=invalid.detail.get("errno")))
     # A later layer may name the backend of an agent, or the default.
     layered = _with_default(layered, described)
     silent = agent_files.without_backend(described, layered.agents, layered.backends)

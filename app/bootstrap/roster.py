@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from app import errors, resources, settings
 from app.agents import agent_files, backends, configuration, roster
 from app.domain import plain, secret_spellings
 from app.processes import concealment
+from app.storage.disk import disk_health
 
 
 def roster_of(chosen: settings.Settings) -> configuration.Roster:
@@ -34,13 +36,19 @@ def refuse_broken(people: configuration.Roster) -> None:
     """Refuse a roster of which a file cannot be used.
 
     Raises:
-        errors.ConfigurationError: `agents_invalid`, with every flaw.
+        errors.ConfigurationError: `agents_invalid`, with every flaw, and with `errno` if a file may be readable later.
     """
-    own = [broken for broken in people.broken if not broken.foreign]
+    unread = [broken for broken in people.broken if broken.errno in disk_health.PASSING]
+    own = unread or [broken for broken in people.broken if not broken.foreign]
     if own:
         files = ", ".join(str(broken.path) for broken in own)
         flaws = [flaw.to_json() for broken in own for flaw in broken.flaws]
-        raise errors.ConfigurationError(f"{files} cannot be used", code="agents_invalid", detail={"flaws": flaws})
+        detail: dict[str, Any] = {"flaws": flaws}
+        why = ""
+        if unread:
+            detail |= {"path": str(unread[0].path), "errno": unread[0].errno}
+            why = f": {unread[0].errno}"
+        raise errors.ConfigurationError(f"{files} cannot be used{why}", code="agents_invalid", detail=detail)
 
 
 def keys_of(people: configuration.Roster) -> frozenset[str]:

@@ -18,7 +18,6 @@ FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 30.0
 """Longest wait; each is twice the one before."""
 
-_PASSING = frozenset({"EIO", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR", "ESTALE", "ETIMEDOUT", "EBUSY"})
 _log = logging.getLogger(__name__)
 
 
@@ -133,4 +132,4 @@ def _of_system(error: OSError) -> errors.ConfigurationError:
 def _passes(failure: errors.ConfigurationError | errors.Unreadable) -> bool:
     if isinstance(failure, errors.Unreadable):
         return True
-    return failure.code == "index_away" or failure.detail.get("errno") in _PASSING
+    return failure.code == "index_away" or failure.detail.get("errno") in disk_health.PASSING

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +91,32 @@ async def test_any_other_file_of_the_start_that_fails_puts_it_off(
             assert "Input/output error" in answer.json()["detail"]
 
         faults.lift()
+
+        assert (await until_ready(service))["status"] == "ready"
+
+
+@pytest.mark.parametrize("file", [".control-room/agents.json", ".amplifier/agents/helper.md"])
+async def test_agents_that_cannot_be_read_put_the_start_off(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """A file of agents that fails to be read is neither wrong nor left out: the start waits for it."""
+    project.write(".amplifier/agents/helper.md", "---\nname: helper\nbackend: said\n---\nYou help.")
+    refused, read = [file], Path.open
+
+    def opened(path: Path, *args: Any, **named: Any) -> Any:
+        if any(str(path).endswith(each) for each in refused):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return read(path, *args, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    async with served.in_process(project) as service:
+        alive, answer = await service.http.get("/healthz"), await service.http.get("/readyz")
+
+        assert alive.status_code == 200
+        assert (answer.status_code, answer.json()["code"]) == (503, "starting")
+        assert f"{file} cannot be used: EMFILE; it is tried again" in answer.json()["detail"]
+
+        refused.clear()
 
         assert (await until_ready(service))["status"] == "ready"
 

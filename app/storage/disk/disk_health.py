@@ -11,6 +11,9 @@ from app import errors
 
 _log = logging.getLogger(__name__)
 
+PASSING = frozenset({"EIO", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR", "ESTALE", "ETIMEDOUT", "EBUSY"})
+"""Errors of the system that may be over soon."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEAST_BYTES = 128 * 1024
 
