@@ -20,7 +20,7 @@ import fastapi
 import uvicorn
 import uvloop
 
-from app import __version__, bootstrap, clock, errors, settings, telemetry
+from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, ws_protocol
 from app.worker import stop_signals
 
@@ -108,7 +108,11 @@ async def _attend(
         telemetry.write_logs(log_level, sys.stderr, application.masker.mask)
         # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
         gc.freeze()
-        await asyncio.gather(_tell_recovered(application, announce), application.engine.watch())
+        collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
+        try:
+            await asyncio.gather(_tell_recovered(application, announce), application.engine.watch())
+        finally:
+            collecting.cancel()
     finally:
         _release(start)
         server.should_exit = True

@@ -1,0 +1,73 @@
+"""Garbage: while the service works, no full collection stops its loop; when it is quiet, one is made."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from app import garbage
+
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this interpreter collects in portions by itself")
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def full() -> Iterator[list[int]]:
+    """Return the full collections as they happen."""
+    found: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == 2:
+            found.append(info["collected"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    yield found
+    gc.callbacks.remove(note)
+
+
+async def test_work_is_not_stopped_by_a_full_collection(full: list[int]) -> None:
+    """However many objects a run makes, they are not looked at as a whole meanwhile, and the usual rule comes back."""
+    usual = gc.get_threshold()
+    collecting = asyncio.create_task(garbage.collect_when_quiet())
+    await asyncio.sleep(0)
+    kept = [[number] for number in range(3 * len(gc.get_objects()))]
+    collecting.cancel()
+    await asyncio.wait([collecting])
+
+    assert kept
+    assert full == []
+    assert gc.get_threshold() == usual
+
+
+async def test_a_quiet_process_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only refers to itself is gone soon after the work has ended."""
+    monkeypatch.setattr(garbage, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(garbage, "is_due", lambda younger, share: True)
+    node = _Node()
+    gc.collect()
+    gone, left = asyncio.Event(), weakref.ref(node, lambda _: gone.set())
+    del node
+    collecting = asyncio.create_task(garbage.collect_when_quiet())
+    await asyncio.wait_for(gone.wait(), 60)
+    collecting.cancel()
+
+    assert left() is None
+
+
+@pytest.mark.parametrize(
+    ("younger", "share", "due"),
+    [(0, 0.0, False), (5, 0.0, True), (5, 0.1, True), (5, 0.2, False), (499, 1.0, False), (500, 1.0, True)],
+)
+def test_a_busy_process_is_cleared_seldom(younger: int, share: float, due: bool) -> None:
+    """A quiet process collects after little, a busy one only after millions of objects."""
+    assert garbage.is_due(younger, share) is due
