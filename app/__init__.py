@@ -3,10 +3,12 @@
 The packages, in reading order:
 
 - `domain`: values and states: run, step, operation, record, gate, plan, event.
-- `engine`: the core. Drivers request operations; the engine records and replays them.
-- `worker`: the embedded engine: pool, active runs, capacity, commands, eviction, recovery.
+- `engine`: executes one run. Drivers request operations; the engine records and replays them. It also
+  holds the ports: `run_engine` between `services` and `worker`, `stores`, `ports`, `agent_ports`.
+- `worker`: executes many runs in one process: pool, active runs, capacity, commands, eviction, recovery.
 - `storage`: journals, run folders, the index, the disk.
-- `dialects`: the four recipe languages, a folder each; `flows`: built-in drivers.
+- `dialects`: the four recipe languages, a folder each; `flows`: built-in drivers,
+  among them that of session plans.
 - `agents`: backends and conversations; `tools`: performers without a model; `processes`: child processes.
 - `services`: use cases, independent of the caller.
 - `api`, `cli`: two faces over `services`; `crash_lab`: the crash laboratory.
@@ -27,7 +29,8 @@ Read these files first; they explain the rest, in at most 2,000 lines:
 - `app/engine/probes.py`: named points at which tests await, hold or kill.
 - `app/dialects/registry.py`: the recipe languages, one line each.
 
-docs/explanation/architecture.md follows a step through them.
+docs/explanation/architecture.md follows a step through them, and answers where a step becomes durable, how a cancel
+reaches a grandchild process, what happens to a gate after a kill, and how a session plan is executed.
 """
 
 __version__ = "0.1.0"

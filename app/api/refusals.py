@@ -121,10 +121,10 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.RequestInvalid(
         "the body is not JSON: Expecting value (line 1, column 1)",
         code="malformed_body",
-        flaws=[errors.Flaw(path="$", code="syntax", message="is not JSON: Expecting value", line=1)],
+        flaws=[errors.Flaw(path="$", code="syntax", message="is not JSON: Expecting value (line 1, column 1)", line=1)],
     ),
     errors.RequestInvalid(
-        "$.recipe: is not known; did you mean recipe_id?",
+        "$.recip: is not known; did you mean recipe?",
         flaws=[errors.Flaw(path="$.recip", code="unknown_field", message="is not known; did you mean recipe?")],
     ),
     errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
@@ -154,7 +154,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them",
     ),
     _invalid("unknown_dialect", "$.dialect", "there is no dialect 'yaml'; there are control_room"),
-    errors.Unroutable("no recipe's patterns match the description"),
+    errors.Unroutable("No recipe has task patterns. Or name the recipe in recipe_id."),
     # -- runs
     _invalid(
         "working_dir_refused",
@@ -165,16 +165,24 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
     errors.Conflict(
-        f"recipe creative_draft_scene is running already: {_RUN}", code="recipe_busy", detail={"run_id": _RUN}
+        f"run {_RUN} of creative_draft_scene is not finished",
+        code="recipe_busy",
+        detail={"run_id": _RUN, "recipe_id": "creative_draft_scene"},
     ),
     errors.Conflict(
-        "this Idempotency-Key was used with another body", code="idempotency_conflict", detail={"run_id": _RUN}
+        f"the idempotency key belongs to another request, which made run {_RUN}",
+        code="idempotency_conflict",
+        detail={"run_id": _RUN},
     ),
     errors.NotFound(f"there is no run {_RUN}", code="run_not_found"),
-    errors.WrongState(f"run {_RUN} is done", detail={"run_id": _RUN, "status": "done"}),
-    errors.Conflict(f"another process writes run {_RUN}", code="run_busy"),
+    errors.WrongState(
+        f"run {_RUN} is done; only a failed or cancelled run is resumed", detail={"run_id": _RUN, "status": "done"}
+    ),
+    errors.Conflict(f"run {_RUN} is being written by another process", code="run_busy"),
     errors.JournalCorrupt(
-        "steps.jsonl line 3 does not follow the one before", detail={"file": "steps.jsonl", "line": 3}
+        f"run {_RUN}: steps.jsonl line 3 is not sealed to the line before it; nothing was deleted; "
+        f"see what can be kept: control-room runs repair {_RUN}",
+        detail={"run_id": _RUN, "file": "steps.jsonl", "line": 3, "reason": "is not sealed to the line before it"},
     ),
     _invalid(
         "unknown_step", "$.from", "the run has no finished step 'drafts' to go back to", steps=["discover", "draft"]
@@ -182,7 +190,9 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "recipe_differs",
         "$.recipe",
-        "the steps that the run keeps do not fit: draft was recorded with another operation",
+        f"the steps that the run keeps do not fit: run {_RUN}: the recipe's driver asks for another operation under "
+        "the key 'draft' than line 2 of its journal holds. Nothing was written; the version that began the run "
+        "continues it.",
     ),
     _invalid(
         "resume_unchangeable",
@@ -221,13 +231,13 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         key="ship",
         detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
     ),
-    errors.Conflict("the run came to rest before the answer was written", code="not_recorded", key="ship"),
+    errors.Conflict("the run came to rest before the delivery was written", code="not_recorded", key="ship"),
     # -- issues
     errors.NotFound(f"there is no issue '{_ISSUE}'", code="issue_not_found"),
     _invalid("unknown_run", "$.run_id", f"there is no run {_RUN}"),
     _invalid("unknown_session", "$.session_id", "there is no session 'book-one'"),
     _invalid("unknown_receipt", "$.receipts[0]", "there is no receipt 'rcpt_00000000000000000000'"),
-    _invalid("session_mismatch", "$.receipts[0]", "$.receipts[0] belongs to the session 'book-two', not to 'book-one'"),
+    _invalid("session_mismatch", "$.receipts[0]", "belongs to the session 'book-two', not to 'book-one'"),
     errors.Conflict(
         f"the issue {_ISSUE} was changed meanwhile; its revision is now 3",
         code="issue_changed",
@@ -243,7 +253,9 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.NotFound(f"there is no plan '{_PLAN}'", code="plan_not_found"),
     errors.NotFound(f"the plan {_PLAN} has no task 9", code="task_not_found", detail={"task": 9}),
     _invalid(
-        "no_chief", "$.intent", "no agent of agents.json has the archetype chief, who splits an intent into tasks"
+        "no_chief",
+        "$.intent",
+        "no agent with the archetype chief takes part in pipelines, so nobody can split an intent into tasks",
     ),
     errors.RequestInvalid(
         "$.tasks[0].deps[0]: these tasks wait for one another: 1 → 2 → 1",
@@ -266,11 +278,11 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"plan": {"session_id": _PLAN, "status": "running", "revision": 7}},
     ),
     errors.Conflict(
-        f"the file of the plan '{_PLAN}' cannot be read; nothing was changed",
+        f"the file of the plan cannot be believed: sessions/{_PLAN}/plan.json: is not JSON; nothing was changed",
         code="plan_damaged",
         detail={"file": f"sessions/{_PLAN}/plan.json"},
     ),
-    errors.Conflict("task 1 is done and no more changed", code="task_begun", detail={"task": 1}),
+    errors.Conflict("task 1 is done and can no longer be changed", code="task_begun", detail={"task": 1}),
     errors.Conflict("task 1 is needed by 2 and 3", code="task_needed", detail={"task": 1, "needed_by": [2, 3]}),
     errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
     errors.Unavailable(f"the planner broke over {_PLAN}; see the log", code="planner_broken"),
@@ -278,7 +290,7 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Unavailable("the service is stopping", code="stopping"),
     errors.Unavailable("the service is starting", code="starting"),
     errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing"),
-    errors.DiskFull("No space left on device"),
+    errors.DiskFull(),
     errors.Unreadable(
         f"runs/{_RUN}/start.json cannot be read now: Input/output error; nothing was changed, and it is tried again",
         detail=_UNREADABLE,

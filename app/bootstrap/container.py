@@ -70,7 +70,7 @@ class Application:
     plans: control_plans.Plans
     """Use cases of session plans."""
     planner: control_planner.Planner
-    """Executes session plans."""
+    """Loads the runs of session plans when they have something to do."""
     conferences: conferences.Conferences
     """Use cases of conferences."""
     starter: starting.Starter

@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 class StepExecutor:
     """Execute the steps of one run, each in its own task.
 
-    A step passes its phases in the order of `execute`. It counts from the moment that `record` returns: a crash before
-    that makes it run again as its next attempt, a crash after that finds its line.
+    A step passes its phases in the order of `execute`. It counts once its line is on disk: a crash before that
+    repeats it as its next attempt, a crash after that finds the line.
     """
 
     def __init__(self, start: RunStart, equipment: Equipment) -> None:

@@ -1,1 +1,1 @@
-"""Built-in drivers that are not recipe languages: conference, decomposition and single prompts."""
+"""Built-in drivers that are not recipe languages: conference, decomposition, session plan and single prompts."""

@@ -1,1 +1,1 @@
-"""Model-free tools: each reads text files of the workspace and answers with plain JSON, the same for the same files."""
+"""Performers without a model: tools that read the workspace, commands, checks, and what moves or writes files."""

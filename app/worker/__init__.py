@@ -1,1 +1,1 @@
-"""The embedded engine: a pool of runs in one asyncio process over one run store."""
+"""The embedded engine: executes many runs in one asyncio process over one run store; `engine` executes each."""

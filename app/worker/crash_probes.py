@@ -1,4 +1,4 @@
-"""Crash probes: a process that kills itself at a named point, as a power cut would."""
+"""Crash probes: a process that kills itself at a named point; what it had written survives in the kernel."""
 
 from __future__ import annotations
 

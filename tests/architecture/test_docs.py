@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,8 @@ from tests.architecture import sources
 DOCS = sources.ROOT / "docs"
 DECISIONS = DOCS / "decisions"
 PARTS = ["Status", "Why", "Decision", "Price"]
+NAMED = re.compile(r"`((?:app|tests|scripts|bench)/[\w/]+(?:\.\w+)?)`(?:\s`([A-Za-z_.]+)`)?")
+"""A path of the repository, and perhaps a name that is defined there."""
 README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -35,13 +36,21 @@ def test_the_index_leads_to_every_page() -> None:
     assert pages - {"README.md"} == set(re.findall(r"\]\(([^)#]+)\)", index)) - {"decisions/README.md"}
 
 
-def test_the_map_names_what_exists() -> None:
-    """Each file and function that the maps name is there: app/__init__.py and docs/explanation/architecture.md."""
-    map_ = (sources.APP / "__init__.py").read_text("utf-8") + (DOCS / "explanation/architecture.md").read_text("utf-8")
-    named = re.findall(r"`((?:app|tests|scripts)/[\w/]+(?:\.py)?)`(?:\s`([A-Za-z_.]+)`)?", map_)
-    absent = [f"{path} {name}" for path, name in named if not _exists(sources.ROOT / path, name)]
+def test_documents_name_what_exists() -> None:
+    """Each file, and each class or function of it, that a document or app/__init__.py names exists."""
+    pages = [sources.APP / "__init__.py", *(path for path in sources.tracked_files() if path.suffix == ".md")]
+    named = [
+        (page, path, name)
+        for page in pages
+        if DECISIONS not in page.parents
+        for path, name in NAMED.findall(page.read_text("utf-8"))
+        if "NAME" not in path
+    ]
+    absent = [
+        f"{page.relative_to(sources.ROOT)}: {path} {name}" for page, path, name in named if not _exists(path, name)
+    ]
 
-    assert len(named) > 60
+    assert len(named) > 150
     assert absent == []
 
 
@@ -74,8 +83,9 @@ def test_documents_link_to_what_exists() -> None:
     assert broken == []
 
 
-def _exists(path: Path, name: str) -> bool:
-    if not name or not path.is_file():
+def _exists(relative: str, name: str) -> bool:
+    path = sources.ROOT / relative
+    if not name or path.suffix != ".py" or not path.is_file():
         return path.exists()
     body = ast.parse(path.read_text("utf-8")).body
     for part in name.split("."):

@@ -104,7 +104,7 @@ def editable(plan: plans.Plan, task_id: int) -> plans.Task:
     task = rules.the_task(plan, task_id)
     transitions.expect_chief_away(plan)
     if task.begun:
-        raise _begun(plan, task, "no more changed")
+        raise _begun(plan, task, "can no longer be changed")
     return task
 
 
@@ -159,7 +159,7 @@ def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
     task = rules.the_task(plan, task_id)
     transitions.expect_chief_away(plan)
     if task.status is plans.TaskState.RUNNING:
-        raise _begun(plan, task, "not removed")
+        raise _begun(plan, task, "cannot be removed")
     needed_by = task_graphs.dependents(_nodes(plan.tasks), task_id)
     if needed_by:
         told = f"task {task_id} is needed by {', '.join(str(each) for each in needed_by)}"

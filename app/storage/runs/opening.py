@@ -83,14 +83,14 @@ def take(files: Disk, run_id: str) -> Lock:
 
     Raises:
         errors.NotFound: there is no such folder.
-        errors.Conflict: `run_busy`, somebody else holds it.
+        errors.Conflict: `run_busy`, another process holds it.
     """
     try:
         lock = files.lock(layout.run_folder(run_id))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise layout.no_run(run_id) from error
     if lock is None:
-        message = f"run {run_id} is being written by somebody else"
+        message = f"run {run_id} is being written by another process"
         raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
     return lock
 

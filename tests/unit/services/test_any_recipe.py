@@ -18,11 +18,12 @@ from app import bootstrap, errors
 from app import settings as app_settings
 from app.bootstrap import definitions, roster
 from app.cli import formats
+from app.dialects import registry
 from app.domain import plain
 from app.services import recipe_versions, recipes, routing
 from tests.architecture import sources
 
-DIALECTS = ("control_room", "agent_recipes", "amplifier", "orchestrate")
+DIALECTS = tuple(registry.DIALECTS)
 STRANGE: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 10**30, "", "x", "{{", "{{task.args.q}}", "/(/", "/(?P<x>a)/", "\u2028", [], {}, [[]],
     ["a"], {"a": 1}, {"$ref": "task.args.x"}, {"$ref": 5}, {"$ref": "slots.nothing"}, {"$include": "shared/x.json"},

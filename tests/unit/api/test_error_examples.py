@@ -1,0 +1,81 @@
+"""Examples of errors: each is a message that the code can give."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+
+import pytest
+
+from app import errors
+from app.api import refusals
+from tests.architecture import sources
+
+LITERAL_SHARE = 0.6
+"""How much of an example, names and ids apart, the literal text of its templates must cover."""
+NAMES = re.compile(r"'[^']*'|\b[\w.-]*[\d_/][\w./-]*|[A-Z]\w+ [A-Z]\w+")
+"""What fills a placeholder, by its form: quoted texts, ids, paths, names."""
+JOINTS = (r": ", r"(?<=\.) ", r"; ")
+"""What joins messages that are made elsewhere."""
+
+
+@pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
+def test_example_is_a_message_of_the_code(code: str) -> None:
+    """The message of an example is made of templates that the code contains, or is the default message of its error."""
+    message = str(refusals.EXAMPLES[code].to_json()["detail"])
+
+    assert _is_default(message) or _is_made_of_templates(message), message
+
+
+@pytest.mark.parametrize(
+    "made_up", ["the run has gone somewhere else", "run 7 of draft was eaten", "no such thing here"]
+)
+def test_made_up_message_is_found(made_up: str) -> None:
+    """A message that nothing in the code says does not count as an example."""
+    assert not _is_made_of_templates(made_up)
+
+
+def _is_default(message: str) -> bool:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
+    return any(message == (kind.__doc__ or "").splitlines()[0] for kind in kinds)
+
+
+def _is_made_of_templates(message: str) -> bool:
+    return _covered(message) >= LITERAL_SHARE * len(NAMES.sub("", message))
+
+
+def _covered(message: str, depth: int = 4) -> int:
+    """Return how many characters literal parts of templates cover, in a message as a whole or joined of parts."""
+    if not depth:
+        return 0
+    found = [(match, size) for pattern, size in _templates() if (match := pattern.fullmatch(message))]
+    best = sorted(found, key=lambda each: -each[1])[:6]
+    sums = [size + sum(_covered(part, depth - 1) for part in match.groups()) for match, size in best]
+    halves = [re.split(mark, message, maxsplit=1) for mark in JOINTS]
+    return max(
+        [*sums, *(sum(_covered(half, depth - 1) for half in pair) for pair in halves if len(pair) == 2)], default=0
+    )
+
+
+@cache
+def _templates() -> tuple[tuple[re.Pattern[str], int], ...]:
+    """Return every text of the program as a pattern, with the length of its literal parts."""
+    found: dict[str, int] = {}
+    for module in sources.modules(sources.APP):
+        if module.name != refusals.__name__:
+            for node in ast.walk(module.tree):
+                parts = _parts(node)
+                for hole in ("(.*)", "(.*?)"):
+                    pattern = "".join(hole if part is None else re.escape(part) for part in parts)
+                    found[pattern] = sum(len(part) for part in parts if part is not None)
+    return tuple((re.compile(pattern, re.DOTALL), size) for pattern, size in found.items() if size >= 8)
+
+
+def _parts(node: ast.AST) -> list[str | None]:
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.JoinedStr(values=values):
+            return [str(part.value) if isinstance(part, ast.Constant) else None for part in values]
+    return []
