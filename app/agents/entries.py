@@ -73,20 +73,20 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
     content = documents.read(path, MAX_BYTES)
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
-        params: list[_Given] = [
+        given: list[_Given] = [
             ("$", documents.parse_line(line, n), n) for n, line in enumerate(lines, 1) if line.strip()
         ]
     else:
-        params = _listed(documents.parse(content))
-    flaws = [flaw for place, value, line in params for flaw in _flaws(place, value, line)]
+        given = _listed(documents.parse(content))
+    flaws = [flaw for place, value, line in given for flaw in _flaws(place, value, line)]
     if flaws:
         raise errors.InputRefused("The script is not valid.", flaws=flaws)
-    return tuple(_entry(value) for _, value, _ in params)
+    return tuple(_entry(value) for _, value, _ in given)
 
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
     """Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply."""
-    reported = {
+    told = {
         "text": prompt.text,
         "system": prompt.system,
         "model": prompt.model,
@@ -94,7 +94,7 @@ def prompt_sha256(prompt: ports.AgentPrompt) -> str:
         "reply_schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
         "max_tokens": prompt.max_tokens,
     }
-    return plain.sha256(plain.canonical(reported))
+    return plain.sha256(plain.canonical(told))
 
 
 def whole_lines(content: bytes) -> int:
@@ -121,9 +121,9 @@ def _vagueness(key: str) -> tuple[bool, int]:
 def _tries(key: str, reply_text: plain.Json) -> Iterable[_Given]:
     tries = reply_text if isinstance(reply_text, list) else [reply_text]
     for attempt, one in enumerate(tries, 1):
-        params = {"text": one} if isinstance(one, str) else one
+        fields = {"text": one} if isinstance(one, str) else one
         chosen = {"key": key} if attempt == len(tries) else {"key": key, "attempt": attempt}
-        yield f"$['{key:.80}']", params | chosen if isinstance(params, dict) else params, None
+        yield f"$['{key:.80}']", fields | chosen if isinstance(fields, dict) else fields, None
 
 
 def _flaws(place: str, value: plain.Json, line: int | None) -> list[errors.Flaw]:

@@ -126,8 +126,7 @@ class AgentPerformer:
             stored = await prompt.insist(lambda: self._conversations.begin_again(fresh, order))
             if not stored.created:
                 past = [
-                    (await _text(call, reply_text.prompt), await _reply(call, reply_text))
-                    for reply_text in call.exchanges
+                    (await _text(call, exchange.prompt), await _reply(call, exchange)) for exchange in call.exchanges
                 ]
                 text = _fitting(reply_forms.after(past, prompt.text))
                 prompt = dataclasses.replace(prompt, text=text, session_created=False)
@@ -175,8 +174,8 @@ async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:
     return "".join(texts)
 
 
-async def _reply(call: ports.Call, reply_text: ports.Exchange) -> str:
-    return str(reply_text.reply or "") if reply_text.blob is None else await _content(call, reply_text.blob)
+async def _reply(call: ports.Call, exchange: ports.Exchange) -> str:
+    return str(exchange.reply or "") if exchange.blob is None else await _content(call, exchange.blob)
 
 
 def _fitting(text: str) -> str:

@@ -108,9 +108,9 @@ def position(open_gate: gates.OpenGate) -> Position:
     return open_gate.start.created_at, open_gate.run_id, open_gate.asked_at or "", open_gate.key
 
 
-def _by_run(open_gate: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
+def _by_run(open_gates: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
     grouped: dict[str, list[gates.OpenGate]] = {}
-    for gate in open_gate:
+    for gate in open_gates:
         grouped.setdefault(gate.run_id, []).append(gate)
     return grouped
 

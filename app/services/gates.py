@@ -195,8 +195,8 @@ class Gates:
         if found is not None:
             return await self._decided(loaded.start, found, lapsed=found.position in decided.dead)
         status: Status = "paused" if decided.paused else "open"
-        open_gate = await self._inbox.open_gates_in(loaded)
-        return next((self._shown(gate, status) for gate in open_gate if gate.gate_id == gate_id), None)
+        open_gates = await self._inbox.open_gates_in(loaded)
+        return next((self._shown(gate, status) for gate in open_gates if gate.gate_id == gate_id), None)
 
     async def _decided(self, start: runs.RunStart, record: records.Record, *, lapsed: bool) -> GateShown:
         open_gate = gates.restored(start, record, await self._question(start.run_id, record))

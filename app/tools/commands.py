@@ -155,7 +155,7 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
         stdin = await call.read_blob(records.BlobRef.from_json(stdin["blob"]))
         stdin = stdin if isinstance(stdin, str) else plain.canonical(stdin).decode()
     if stdin is not None and not isinstance(stdin, str):
-        raise errors.StepError("The command cannot be run: what it reads is no text.", code="invalid_command")
+        raise errors.StepError("The command cannot be run: its standard input is not text.", code="invalid_command")
     content = None if stdin is None else stdin.encode("utf-8", "replace")
     if content is not None and len(content) > MAX_STDIN_BYTES:
         raise errors.StepError(

@@ -27,7 +27,7 @@ class Installed:
     """What is executed."""
     path: str
     """PATH that it needs."""
-    definition_cache: Path
+    unpacked: Path
     """Folder for what it unpacks at its first start, so that it need not for every test."""
 
 
@@ -43,8 +43,8 @@ def find(name: str) -> Installed | str:
         return "Node.js is not installed"
     folders = [str(node.parent)] if node is not None and own else []
     path = os.pathsep.join([*folders, _ENVIRON.get("PATH", os.defpath)])
-    definition_cache = _folder() / f"{name}-{pinned['version']}" / "unpacked"
-    return Installed(name=name, version=pinned["version"], file=file, path=path, definition_cache=definition_cache)
+    unpacked = _folder() / f"{name}-{pinned['version']}" / "unpacked"
+    return Installed(name=name, version=pinned["version"], file=file, path=path, unpacked=unpacked)
 
 
 def _file(name: str) -> Path:

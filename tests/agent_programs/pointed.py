@@ -56,8 +56,8 @@ def point(program: Installed, home: Path, address: str) -> Pointed:
     for name in ("", ".config", ".local/share", ".local/state", ".cache", "tmp"):
         (home / name).mkdir(parents=True, exist_ok=True)
     for name in way.unpacked:
-        program.definition_cache.mkdir(exist_ok=True)
-        (home / name).symlink_to(program.definition_cache, target_is_directory=True)
+        program.unpacked.mkdir(exist_ok=True)
+        (home / name).symlink_to(program.unpacked, target_is_directory=True)
     for name, content in way.files(address).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(content, encoding="utf-8")

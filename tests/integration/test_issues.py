@@ -336,7 +336,7 @@ async def test_what_is_no_list_is_refused(service: served.Served, query: dict[st
 
 
 @pytest.fixture
-async def definition_cache(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
+async def index(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
     """Return an index with ten thousand issues."""
     made = sql_index.SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()
@@ -356,13 +356,13 @@ async def definition_cache(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
     await made.close()
 
 
-async def test_pages_are_read_from_an_index(definition_cache: sql_index.SqlIndex, tmp_path: Path) -> None:
+async def test_pages_are_read_from_an_index(index: sql_index.SqlIndex, tmp_path: Path) -> None:
     """Each filter has an index in the order of the list: no page scans the table or sorts."""
     for query in ({}, {"kind": "dod"}, {"status": "closed"}, {"run_id": "r7"}, {"session_id": "none"}):
-        await check_pages(definition_cache, query, tmp_path)
+        await check_pages(index, query, tmp_path)
 
 
-async def check_pages(definition_cache: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path) -> None:
+async def check_pages(index: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path) -> None:
     """Read every page of a list, and ask how the database reads them."""
     import sqlite3
 
@@ -374,7 +374,7 @@ async def check_pages(definition_cache: sql_index.SqlIndex, query: dict[str, Any
     with sqlite3.connect(tmp_path / "index.db") as database:
         plan = " ".join(str(row) for row in database.execute(asked))
     found, cursor = [], None
-    while page := await definition_cache.list_issues(engine_issues.IssueQuery(limit=1000, cursor=cursor, **query)):
+    while page := await index.list_issues(engine_issues.IssueQuery(limit=1000, cursor=cursor, **query)):
         found += page
         cursor = (page[-1].created_at, page[-1].issue_id)
     wanted = {"kind": 5000, "status": 2000, "run_id": 100, "session_id": 0}

@@ -66,8 +66,8 @@ class Agent:
 
         saying = self.connection.prompt(session_id, [acp.text_block(text)])
         try:
-            process_result = limit_seconds - (self._clock.monotonic() - self._started_at)
-            return await self._answer(saying, process_result, idle_seconds)
+            seconds_left = limit_seconds - (self._clock.monotonic() - self._started_at)
+            return await self._answer(saying, seconds_left, idle_seconds)
         except BaseException as error:
             self._parting_seconds = CANCEL_SECONDS
             if isinstance(error, asyncio.CancelledError | errors.AgentFailed):

@@ -123,7 +123,7 @@ class Asker:
             raise failures.StepFailed.of(record, printed=printed)
         set_variable(step, "output_exit_code", output["exit_code"], frame)
         if output.get("stdout_truncated"):
-            message = "the command has said more than a variable can hold"
+            message = "the output of the command is too large for a variable"
             raise failures.StepFailed(message, key=record.key, code="output_too_large")
         return self._read(step, calls.result_of_command(output), record)
 
