@@ -62,7 +62,6 @@ def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPromp
 
 
 def _counts_anew(reported: records.Usage, sums: records.Usage, before: records.Usage) -> bool:
-    """Return whether the sums are those of this process alone, as some versions of programs count."""
     for name in _FIELDS:
         now, then = _amount(sums, name), _amount(before, name)
         if now is None or then is None:

@@ -109,7 +109,6 @@ def _echoed(reply: str, requested: Asked) -> str | None:
 
 
 def _spoken(text: str) -> list[str]:
-    """Return the words of a text ignoring who speaks, and without the fillers that it begins with."""
     words = (_SPEAKERS.get(word, word) for word in _WORD.findall(text.casefold()))
     return list(itertools.dropwhile(_FILLERS.__contains__, words))
 
@@ -156,7 +155,6 @@ def _endless(reply: str, cut_off: bool) -> _Loop | None:
 
 
 def _loop_at_end(text: str) -> _Loop | None:
-    """Return the loop that a text ends in, the one that spans most of its tail; its last round may be begun only."""
     tail = text[-_TAIL_CHARACTERS:][::-1]
     borders = [0] * len(tail)
     border, best = 0, (0, 0)
@@ -177,7 +175,6 @@ def _loop_at_end(text: str) -> _Loop | None:
 
 
 def _extended(text: str, span: int, period: int) -> int:
-    """Return how far a loop reaches back in a text whose end it fills."""
     step = max(period, _TAIL_CHARACTERS)
     while span < len(text):
         size = min(step, len(text) - span)

@@ -1,6 +1,4 @@
-"""JSON files that people write: read with every flaw told by its place, and never a value repeated that may be a
-secret.
-"""
+"""JSON files written by people: every flaw has its place, and no value, which may be a secret, is repeated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The process that holds the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
+"""The process of the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
 
-It says `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
+It writes `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
 with its parent, or when standard input does, also in the middle of an answer.
 """
 
@@ -111,8 +111,6 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Answer:
-    """What becomes of one question, put together from the chunks of the library's stream."""
-
     def __init__(self, most_prompt_tokens: int) -> None:
         self._most_prompt_tokens = most_prompt_tokens
         self.told: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}

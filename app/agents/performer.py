@@ -193,7 +193,6 @@ def _refuse_too_large(size_bytes: int) -> None:
 
 
 def _way_out(code: str, prompt: ports.AgentPrompt) -> str:
-    """Return the sentence that says how a run continues whose conversation is lost."""
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
         return ""
     return (

@@ -116,9 +116,6 @@ def _stored(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _placed(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the entry with its file names made absolute, as they are meant from the folder of the
-    file that holds it.
-    """
     placed = dict(entry)
     if "file" in entry:
         placed["file"] = folder.absolute() / entry["file"]

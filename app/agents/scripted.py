@@ -1,6 +1,4 @@
-"""The scripted backend: says what a file holds, so that a run can be repeated exactly; and can fill that file from
-another backend's replies.
-"""
+"""The scripted backend answers from a file, so that a run is repeatable; it can record that file, too."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class ScriptedBackend:
         return self._models.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Say the first entry that answers the prompt, after its delay, in its own conversation or in that of the
-        prompt.
-        """
+        """Return the first entry that answers the prompt, after its delay."""
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is None:
             raise errors.AgentFailed(

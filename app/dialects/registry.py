@@ -45,9 +45,7 @@ DIALECTS: Mapping[str, ports.Dialect] = lazy_registry.LazyRegistry(
 
 
 def likely(path: PurePath, source: str) -> str:
-    """Return the language that a recipe's file is most likely written in: the one that its folder is named for, else of
-    those with its ending the one that finds the least wrong with it.
-    """
+    """Return the language a recipe's file is likely in: by its folder, else the one with the fewest flaws."""
     if path.parent.name in DIALECTS:
         return path.parent.name
     fitting = [name for name, dialect in DIALECTS.items() if path.name.endswith(dialect.file_suffixes)]

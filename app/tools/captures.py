@@ -1,6 +1,4 @@
-"""Captures: what a step's standard output becomes in the state, and what it must hold (workflow-dsl, output capture
-modes and JSON output validation).
-"""
+"""Captures: what a command's output becomes in the state, and its validation (workflow-dsl)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def folder(workspace: Workspace, path: str) -> int:
 
 
 def output(workspace: Workspace, path: str) -> int:
-    """Return the descriptor of an empty file, which is the caller's; folders on the way are made, and links followed.
+    """Return the descriptor of an empty file; make missing folders and follow links.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.

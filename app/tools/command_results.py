@@ -89,7 +89,6 @@ def _breach(made: captures.Captured) -> records.StepError | None:
 
 
 def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
-    """Decide whether a command failed."""
     program = operation.argv[0]
     if ended.cause == "timeout":
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS

@@ -108,7 +108,7 @@ class Descent:
         raise failures.not_a_file(self._path)
 
     def reach(self, parts: Iterable[str]) -> str:
-        """Go down to where a file is or can be, folders on the way made and links followed, and return its name there.
+        """Enter the folder of a file, making folders and following links; return the file's name there.
 
         Raises:
             errors.ToolFailed: `not_a_file` where the path leads to a folder that links have named.

@@ -1,6 +1,4 @@
-"""Move a file or a folder within a workspace, so that every crash leaves it under its old name, its new one, or both,
-and the next try finishes what the last one has begun.
-"""
+"""Move a file or folder so that a crash leaves the old name, the new one, or both, and a retry finishes."""
 
 # `rename` replaces what is at the new place, and `renameat2` is not available from Python. A hard link fails if the
 # name is taken; the new folder is synced before the old name is removed. After a crash both names are one file, and
@@ -60,8 +58,7 @@ class Move:
 
 
 def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
-    """Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it
-    is.
+    """Move durably, never overwriting; make missing folders. A link with a target is moved as a link.
 
     Raises:
         errors.ToolFailed: `file_not_found`, `file_exists`, `path_outside_workspace`, `workspace_missing`,
@@ -101,9 +98,7 @@ def _is_there(root: Root | Path, move: Move) -> bool:
 
 
 def _was_moved(root: Root | Path, move: Move) -> bool:
-    """Return whether it is at its new place, and make sure that it stays there: who moved it may have died before
-    that.
-    """
+    """Return whether an earlier attempt moved it, and sync its new name."""
     with Descent(root, move.target) as goal:
         try:
             goal.enter(move.target_folders)

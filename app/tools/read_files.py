@@ -78,7 +78,6 @@ def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Told]:
 
 
 def _excerpt(root: Root, path: str, room: int) -> tuple[_Told, int]:
-    """Return what is told of a file, and how many of its bytes were read."""
     parts = components(path)
     try:
         with Descent(root, path) as descent:
@@ -101,7 +100,6 @@ def _beginning(content: bytes, size_bytes: int) -> str:
 
 
 def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
-    """Return the beginning of an open file and its size, which may have grown meanwhile."""
     try:
         with open(file, "rb", closefd=False) as opened:
             content = opened.read(limit)

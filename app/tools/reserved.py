@@ -1,10 +1,8 @@
-"""Reserved folders: what lies in a workspace and does not belong to it. All that opens a path or working folder asks
-here.
+"""Reserved folders: parts of a workspace that no run may use.
 
-Some are known by their names: data of Control Room, of this project or another, with secrets and journals of runs; and
-git's own, with hooks that would be executed. The data directory is also known by what it is, wherever the settings put
-it and whatever leads to it: another name, a link, a mount of it. A mount of a part of it, and a hard link to a file in
-it, cannot be told from anything else.
+Some are known by name: data directories with secrets and journals, and git's own with its hooks. The configured data
+directory is also recognised by device and number, through any name, link or mount of it. A mount of a part of it, or
+a hard link to a file in it, cannot be recognised.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ class Threads:
 
 
 async def finished(work: Callable[[], T]) -> T:
-    """Return what work in a thread returns. Once begun it is finished before a cancellation continues: nothing happens
-    behind the back of whoever was told that it has ended.
-    """
+    """Return the result of work in a thread; work that has begun ends before a cancellation continues."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(working)

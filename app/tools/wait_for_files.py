@@ -54,8 +54,6 @@ class WaitForFilesPerformer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """The time of a wait, measured by a clock that never runs backwards."""
-
     begun: float
     seconds: float
 

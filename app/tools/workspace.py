@@ -175,9 +175,7 @@ _NOTHING = Reserved()
 
 
 class Workspaces:
-    """The roots below which a run's working folder must lie: a run folder from elsewhere opens no other part of the
-    disk.
-    """
+    """The roots below which a run's working folder must be; a foreign run folder opens nothing else."""
 
     def __init__(self, roots: Sequence[Path], reserved: Reserved = _NOTHING) -> None:
         self._roots = tuple(root.resolve() for root in roots)

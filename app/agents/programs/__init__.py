@@ -1,3 +1,1 @@
-"""Programs: backends that are command lines of agents, each described in a file of its own behind
-one way to run them.
-"""
+"""Programs: backends that are command lines of agents, each described in a file of its own."""

@@ -84,7 +84,6 @@ class ProgramBackend:
     # -- the conversation
 
     async def _settled(self, prompt: ports.AgentPrompt, opened: Opening, found: verdicts.Verdict) -> ports.AgentReply:
-        """Return what came of the last turn, with what it took, once what is known of the conversation is kept."""
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
@@ -213,9 +212,7 @@ class ProgramBackend:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, prompt: ports.AgentPrompt, outlet: executables.Outlet) -> None:
-        """Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the
-        turn.
-        """
+        """Store the program's name for the conversation once it is known, so that it survives a failed turn."""
         output = ParsedOutput()
         while output.session_id is None:
             await self._context.clock.sleep(_LOOK_SECONDS)
@@ -242,7 +239,6 @@ async def _nothing() -> None:
 
 
 def _refuse_value(value: str | None, kind: str, code: str) -> None:
-    """Refuse a value that a program would read as an option of its own."""
     if value is not None and not _NO_OPTION.fullmatch(value):
         message = f"The {kind} {value!r:.80} begins with a hyphen or contains a control character; name another one."
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})

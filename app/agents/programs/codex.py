@@ -46,7 +46,6 @@ def _permissions(turn: Turn) -> list[str]:
 
 
 def _servers(turn: Turn) -> Iterator[str]:
-    """Yield the tool servers that are configured, which its sandbox does not hold."""
     own = Path(turn.environ.get("CODEX_HOME") or turn.home / ".codex")
     for folder in (own, Path(turn.prompt.working_dir) / ".codex"):
         try:

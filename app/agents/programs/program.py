@@ -38,9 +38,7 @@ class Turn:
     """Private folder for as long as the program runs; None for programs that ask for none."""
 
     def message(self, *, with_system: bool = True, with_schema: bool = True) -> str:
-        """Return what is said to the agent, with what the program has no other way to be told put
-        before and after it.
-        """
+        """Return the message for the agent, with what the program takes no option for before and after it."""
         system, schema = self.prompt.system, self.prompt.reply_schema
         parts = [system] if system and with_system else []
         parts.append(self.prompt.text)

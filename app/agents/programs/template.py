@@ -96,7 +96,6 @@ def _tools(turn: Turn) -> tuple[str, ...]:
 
 
 def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools: tuple[str, ...]) -> list[str]:
-    """Return the arguments behind the program's name; those whose placeholder has no value are left out."""
     parts = template[1:] if _TOOLS in template else (*template[1:], _TOOLS)
     arguments: list[str] = []
     for part in parts:
@@ -108,7 +107,6 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
 
 
 def _argument(text: str, values: Mapping[str, str | None], *, is_operand: bool) -> str:
-    """Return a filled argument that is an option only where the template says so."""
     filled = _PLACE.sub(lambda found: values[found[1]] or "", text)
     is_option = filled.startswith("-") and not text.startswith("-") and not is_operand
     return f"\n{filled}" if is_option else filled

@@ -191,7 +191,6 @@ async def started(
 
 
 async def _end(ending: asyncio.Task[commands.Ended]) -> None:
-    """End a process, and wait until nothing of it is left."""
     ending.cancel()
     await asyncio.wait([ending])
     if not ending.cancelled():

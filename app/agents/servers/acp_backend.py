@@ -1,6 +1,4 @@
-"""The backend for agents of the Agent Client Protocol: one process for each prompt, spoken with over its standard
-streams.
-"""
+"""The backend for agents of the Agent Client Protocol: one process per prompt, over standard streams."""
 
 from __future__ import annotations
 
@@ -167,7 +165,6 @@ class AcpBackend:
     async def _settled(
         self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
     ) -> ports.AgentReply:
-        """Return a reply with what its turn took, once what is known of the conversation is kept."""
         # An agent tells the price of a whole conversation, over all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)

@@ -112,7 +112,6 @@ class Line:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """Return a message of the protocol, and None for what the package would stumble over."""
     try:
         message: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,6 +1,4 @@
-"""Openings of conversations with agents of the Agent Client Protocol: begun or gone on with, in a
-mode, with a model.
-"""
+"""Conversations with agents of the Agent Client Protocol: started or resumed, with mode and model."""
 
 from __future__ import annotations
 
@@ -163,7 +161,6 @@ def _option(options: tuple[Any, ...], category: str) -> schema.SessionConfigOpti
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> dict[str, str]:
-    """Return what can be chosen, with its names; a choice may be in groups."""
     values: dict[str, str] = {}
     for choice in option.options:
         for single in getattr(choice, "options", None) or [choice]:

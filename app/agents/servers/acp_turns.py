@@ -133,9 +133,7 @@ class Person:
 
 
 def _tokens(reported: schema.Usage) -> tuple[int, int]:
-    """Return what was read and written; some agents count what came from a cache among what was
-    read, others beside it.
-    """
+    """Return tokens read and written; some agents include cached ones, others list them apart."""
     written = reported.output_tokens + (reported.thought_tokens or 0)
     return max(reported.total_tokens - written, reported.input_tokens), written
 

@@ -1,7 +1,4 @@
-"""The Messages interface, through the package `anthropic`: Anthropic's own service and every compatible one.
-
-Replies are streamed, as the package demands for long ones; it is also how a broken connection is told from thought.
-"""
+"""The Messages interface, through the package `anthropic`; replies are streamed."""
 
 from __future__ import annotations
 
@@ -121,9 +118,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
 
 
 def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a schema in the words of the interface; None where it has none for it, or they would
-    allow something else.
-    """
+    """Return a schema that the API enforces as it is meant; None if it cannot."""
     import anthropic
 
     try:
@@ -135,9 +130,7 @@ def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _can_be_closed(schema: plain.Json) -> bool:
-    """Return whether each object of a schema names all that it must hold: the interface lets objects
-    hold nothing else.
-    """
+    """Return whether each object names all required fields; the API allows no others."""
     if isinstance(schema, list):
         return all(_can_be_closed(part) for part in schema)
     if not isinstance(schema, dict):
@@ -151,7 +144,6 @@ def _can_be_closed(schema: plain.Json) -> bool:
 
 
 async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
-    """Put a reply together from the events of its stream."""
     parts: list[str] = []
     usage: dict[str, Any] = {}
     size, started, whole, stop_reason = 0, False, False, None

@@ -65,7 +65,6 @@ def unreadable(cause: object) -> errors.AgentFailed:
 
 
 def _kinds(body: object) -> list[str]:
-    """Return the names that a service gives its error, the most telling first."""
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     if not isinstance(inner, Mapping):
         return []

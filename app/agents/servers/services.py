@@ -84,16 +84,12 @@ class Vendor:
         return errors.AgentFailed(message, code="unauthorized", detail={"api_key_env": variable})
 
     def key_of(self, config: BackendConfig) -> str | None:
-        """Return the variable of the key; None where none is sent: the vendor's is none of another
-        service's business.
-        """
+        """Return the key's variable; None if none is sent: another service must not see the vendor's."""
         return config.api_key_env or (self.key_variable if config.base_url is None else None)
 
 
 class ServiceBackend:
-    """Speak with a model behind HTTP. It has no tools and no memory: it only answers, and what was
-    said is kept by us.
-    """
+    """A model behind HTTP, without tools or memory: the conversation is stored here."""
 
     def __init__(self, config: BackendConfig, vendor: Vendor, context: BackendContext) -> None:
         self._config = config
@@ -106,9 +102,7 @@ class ServiceBackend:
         return self._config.name
 
     def resolve_model(self, tier: str) -> str:
-        """Return the configured model of a tier, or the vendor's at its own address; a name stands for itself
-        otherwise.
-        """
+        """Return a tier's model, configured or the vendor's; any other name is itself."""
         known = self._vendor.models if self._config.base_url is None else {}
         return self._config.models.get(tier) or known.get(tier, tier)
 

@@ -117,7 +117,6 @@ def _drawn(node: plain.Object) -> str:
 
 
 def _targets(recipe: library.Recipe, registry: library.Library) -> list[library.Recipe]:
-    """Return every recipe that restarts lead to, over others too, but not the recipe itself."""
     found: dict[str, library.Recipe] = {}
     waiting = [recipe]
     while waiting:

@@ -201,7 +201,6 @@ class _Machine:
         self._tell("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
 
     def _tell(self, event: str, **facts: plain.Json) -> None:
-        """Tell an event with the fields that all of them have (agent-recipes, 19.1)."""
         state = self._state
         fields = {
             "event": event,

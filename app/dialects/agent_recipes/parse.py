@@ -63,7 +63,6 @@ def _document(source: str) -> plain.Json:
 
 
 def _unsound(document: plain.Object) -> _Flaws:
-    """Look through a document that may be malformed, and pass over what is not of the expected kind."""
     params = document.get("steps")
     steps = params if isinstance(params, dict) else {}
     if isinstance(params, dict) and not params:

@@ -1,6 +1,4 @@
-"""The JSON Schema of agent_recipes (agent-recipes, 1), for editors and for the parser; and the
-arguments of every run.
-"""
+"""The JSON Schema of agent_recipes (agent-recipes, 1), and the arguments of every run."""
 
 from __future__ import annotations
 

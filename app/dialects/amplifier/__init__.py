@@ -34,9 +34,7 @@ class Amplifier:
             return list(error.flaws)
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return the agents that the recipe names, the ids of the recipes that it names by their files, and the models
-        of each backend, where it names models by a pattern.
-        """
+        """Return the agents, the recipes named by file, and the backends' models if a pattern names one."""
         names = [step["agent"] for _, step in walk.placed(recipe.document) if "agent" in step]
         found = {name: agents.find(name, library.agents) for name in names}
         frozen: dict[str, plain.Json] = {
@@ -55,9 +53,7 @@ class Amplifier:
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
-        """Return what the recipe and its commands name as secrets; a text that a step sets for such
-        a name is one, too.
-        """
+        """Return the recipe's secrets; a text that a step assigns to such a variable is one, too."""
         everywhere = document.get("secrets", ())
         named = [((*everywhere, *step.get("secrets", ())), step.get("env", {})) for _, step in walk.placed(document)]
         return ports.Secrets(

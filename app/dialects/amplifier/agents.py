@@ -52,9 +52,7 @@ def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
 
 
 def merged(below: plain.Json, above: plain.Json) -> plain.Json:
-    """Return settings with others laid over them: objects field by field, lists of modules by module, all else as a
-    whole.
-    """
+    """Merge settings: objects by field, lists of modules by module; anything else is replaced."""
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         return {**below, **{name: merged(below.get(name), item) for name, item in above.items()}}
     if _modules(below) and _modules(above):
@@ -69,8 +67,9 @@ def is_pattern(model: plain.Json) -> bool:
 
 
 def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
-    """Return the model that a pattern stands for: the last of a backend's that fits, by name; failing that the one of
-    haiku, sonnet and opus that the pattern names; None, the backend's default, where it names none of them.
+    """Return the model that a pattern names.
+
+    The last fitting name of the backend's models, else the tier that the pattern contains, else None (its default).
     """
     if not is_pattern(pattern):
         return pattern

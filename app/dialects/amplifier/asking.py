@@ -17,9 +17,7 @@ _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unf
 
 @dataclass(slots=True)
 class Prompts:
-    """Prompts that a branch knows of: its own, and those of the flow before it. What goes on beside it does not count,
-    so that the order in which branches come never shows.
-    """
+    """Prompts counted by a branch: its own and those before it; parallel branches must not affect it."""
 
     count: int = 0  # How many.
 
@@ -85,9 +83,7 @@ class Asker:
         return failures.StepFailed.of(record)
 
     async def undecided(self, step: plain.Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
-        """Write down that the flow cannot continue, because a condition or a loop means nothing; return the end of the
-        run.
-        """
+        """Record that a condition or a loop cannot be evaluated; return the failure of the run."""
         reported = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
         code = failure.code if isinstance(failure, loops.Unfit) else "undecidable_condition"
         code = "undefined_variable" if isinstance(failure, templates.Undefined) else code

@@ -1,7 +1,4 @@
-"""Checks: what is wrong with a recipe beside the agents and recipes that there are, and what a run of it would come to.
-
-A run that has begun continues without them: what it was begun with was good enough then.
-"""
+"""Checks of a recipe against the agents and recipes that exist; a run that has begun continues without."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Commands: a text for Bash with its variables filled in, so that each value reaches the command as the text that it
-is.
+"""Commands: a Bash script whose variables are read from its environment.
 
-No value becomes a part of the text. Values are in the environment, and the text names them there: in double quotes
-where it stood without, and with single quotes left and entered again. A here-document that is quoted becomes one in
-which nothing but the variables is expanded.
+No value becomes a part of the text. The text names the variables: in double quotes where it stood without, and with
+single quotes closed and reopened. A quoted here-document becomes one in which only the variables are expanded.
 """
 
 from __future__ import annotations

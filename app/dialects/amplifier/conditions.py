@@ -1,6 +1,4 @@
-"""Conditions: parsed before any value is put in, so that what a variable holds can never change what is asked
-(amplifier-recipe-schema, condition expressions).
-"""
+"""Conditions (amplifier-recipe-schema): parsed before any value is filled in, so no value is syntax."""
 
 from __future__ import annotations
 

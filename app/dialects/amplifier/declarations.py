@@ -22,9 +22,7 @@ _RULES: plain.Object = {
 
 
 def is_declaration(value: plain.Json, version: str) -> bool:
-    """Return whether a value declares an argument: an object of nothing but `type`, `required`,
-    `default` and the like.
-    """
+    """Return whether a value declares an argument: only `type`, `required`, `default` and the like."""
     return (
         version != schema.FIRST
         and isinstance(value, dict)

@@ -1,6 +1,4 @@
-"""Evaluation: the places of a command at which Bash, or what it starts, reads a text as code, as a
-number or as a name.
-"""
+"""Evaluation: the places of a command that Bash, or a program, reads as code, number or name."""
 
 from __future__ import annotations
 
@@ -120,7 +118,6 @@ def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
 
 @lru_cache(maxsize=1)
 def _last_counters(shell: Shell) -> Mapping[int, int]:
-    """Return where the last program of each pipeline begins that prints nothing but numbers."""
     pairs = ((around, one) for around in shell.all("pipeline") for one in around.children)
     return {around.id: one.start_byte for around, one in pairs if _counts(shell, one)}
 
@@ -263,7 +260,6 @@ _RULES: Mapping[str, _Rule] = {
 
 @lru_cache(maxsize=16)
 def _words(shell: Shell, command: Node) -> tuple[tuple[str, ...], Mapping[int, int]]:
-    """Return the words of a command without quotes, and the position of each node among them."""
     nodes = [one for one in command.children if one.type not in _NO_WORDS]
     words = tuple(_UNQUOTED.sub("", shell.source(one)) for one in nodes)
     return words, {one.id: at for at, one in enumerate(nodes)}

@@ -1,6 +1,4 @@
-"""Loops: what is gone through, how much of it at once, and when it is too much (amplifier-recipe-schema, looping and
-iteration).
-"""
+"""Loops: their items, their width, and their limits (amplifier-recipe-schema, looping and iteration)."""
 
 # `max_concurrent_llm` is divided over nested loops: a driver is deterministic and cannot hold a semaphore that
 # branches compete for. Each loop runs at most its share of branches.

@@ -114,7 +114,6 @@ def is_empty(value: plain.Json) -> bool:
 
 
 def _version(document: plain.Json) -> tuple[str, str | None]:
-    """Return the version that a document is judged by, and what is wrong with the one that it names."""
     named = document.get("schema", schema.FIRST) if isinstance(document, dict) else schema.FIRST
     if named in schema.VERSIONS and isinstance(named, str):
         return named, None
@@ -140,7 +139,6 @@ def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
 
 
 def _needed(later: list[errors.Flaw]) -> errors.Flaw:
-    """Return the one flaw of a recipe that does not say that it is of the newest version."""
     others = f", and so do {len(later) - 1} other fields" if len(later) > 1 else ""
     wanted = f'schema: "{schema.NEWEST}"'
     message = f"needs {wanted}{others}; write {wanted} at the top of the recipe, which is read as {schema.FIRST}"

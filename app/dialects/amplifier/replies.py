@@ -103,9 +103,7 @@ def _largest(reply_text: str) -> plain.Json:
 
 
 def _first(reply_text: str) -> plain.Json:
-    """Return the first JSON in the midst of words, a fenced block before anything else; the
-    driver's first version did.
-    """
+    """Return the first JSON between words, fenced blocks before anything else: the driver's version 1."""
     for block in _BLOCK.finditer(reply_text):
         value = _value(block["inside"], exact=False)
         if value is not None:

@@ -131,7 +131,6 @@ class Shell:
         return _ESCAPED.sub("", text[1:-1] if node.type == "string" else text)
 
     def _document(self, node: Node) -> HereDocument | None:
-        """Return a here-document, if it ends where Bash ends it."""
         parts = {child.type: (child.start_byte, child.end_byte) for child in node.children}
         if not {"heredoc_start", "heredoc_body", "heredoc_end"} <= parts.keys():
             return None

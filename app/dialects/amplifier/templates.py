@@ -1,6 +1,4 @@
-"""Templates: `{{name}}` in texts and what it stands for. Everything is put in in one pass: what a variable holds is
-never read as a template.
-"""
+"""Templates: `{{name}}` in texts, replaced in one pass; a value is never read as a template."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class Undefined(Exception):
         self.available = available  # Variables that there are.
 
     def told(self, where: str) -> str:
-        """Return the sentence that tells it, with what there is instead (amplifier-recipe-schema, condition
-        expressions).
-        """
+        """Return the message, with the variables that exist (amplifier-recipe-schema, condition expressions)."""
         there = ", ".join(self.available[:_MOST_NAMED]) or "nothing"
         why = f" ({self.reason})" if "." in self.name else ""
         return f"Undefined variable in {where}: {{{{{self.name}}}}}{why}. Available: {there}"

@@ -30,9 +30,7 @@ class ControlRoom:
         ]
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Return everything that is wrong with a recipe's text, what shows only beside the
-        project's library included.
-        """
+        """Return every flaw of a recipe's text, those against the project's library included."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:

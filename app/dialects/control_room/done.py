@@ -43,9 +43,7 @@ class Verdict:
 
 
 async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
-    """Write the recipe's `outputs` to files of the workspace; one whose path is an optional argument that was not given
-    is left out.
-    """
+    """Write the recipe's `outputs`, except those whose path is an optional argument that is not given."""
     for output in ctx.run.recipe.get("outputs", ()):
         slot, key = output["slot"], f"commit.{output['slot']}"
         if ctx.run.driver_version >= CLOSING_VERSION and values.is_left_out(output["path"]):
@@ -68,9 +66,7 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
 
 
 async def check(ctx: ports.Context, values: refs.Values) -> None:
-    """Evaluate the recipe's `dod`, and open one issue for each check that fails; a resume closes those of checks that
-    it has met.
-    """
+    """Evaluate the recipe's `dod`; open an issue per failed check, and close those that a resume has met."""
     checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
     verdicts = [await verdict(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]

@@ -62,9 +62,7 @@ async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Reco
 
 
 async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[records.Record]) -> None:
-    """Close the issues of what the recipe found before and has not found in this run, where it looked at the same
-    files.
-    """
+    """Close the issues of findings that this run looked for in the same files and did not find."""
     wanted = ctx.run.recipe.get("findings")
     if wanted is None or ctx.run.driver_version < IDENTITY_VERSION:
         return
@@ -158,7 +156,6 @@ def _at(finding: plain.Json) -> str:
 
 
 def _files(value: plain.Json) -> Iterator[str]:
-    """Yield every file that a finding names, at any depth: both sides of a contradiction."""
     pending = [value]
     while pending:
         part = pending.pop()

@@ -1,6 +1,4 @@
-"""References: how `$ref` and `{{…}}` name a value of the task or of a slot (execution-modes, appendix C), and the
-values.
-"""
+"""References: how `$ref` and `{{…}}` name a value of the task or of a slot (execution-modes, appendix C)."""
 
 from __future__ import annotations
 

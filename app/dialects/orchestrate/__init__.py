@@ -34,9 +34,7 @@ class Orchestrate:
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return the hash of the workflow's text, by which a change of the file is seen, and the
-        number of its steps.
-        """
+        """Return the hash of the workflow's text, which reveals a changed file, and its number of steps."""
         return {"workflow_checksum": f"sha256:{recipe.source_sha256}", "total_steps": recipe.total_steps}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:

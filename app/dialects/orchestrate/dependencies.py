@@ -1,6 +1,4 @@
-"""Dependencies: which of the files that a step needs are missing, and how a prompt tells of those that are there
-(workflow-dsl, file dependencies and dependency injection).
-"""
+"""Dependencies: missing files, and how a prompt lists those that exist (workflow-dsl)."""
 
 from __future__ import annotations
 
@@ -155,7 +153,6 @@ def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, plain.Objec
 
 
 def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
-    """Return a file as the prompt quotes it, as much as there is room for; None if there is none."""
     text = file.text or ""
     content = _bytes(text)
     part = f"=== File: {file.path} ({_size(file.size_bytes)}) ===\n{text.removesuffix(chr(10))}"

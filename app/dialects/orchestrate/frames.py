@@ -1,6 +1,4 @@
-"""Frames: the steps of one scope while they are taken, those of a loop once for each item
-(workflow-dsl, loop scoping).
-"""
+"""Frames: the steps of one scope in execution, those of a loop once per item (workflow-dsl)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The lifecycle of items: where an item's file goes when its steps have ended (workflow-dsl,
-declarative task lifecycle).
-"""
+"""The lifecycle of items: where an item's file is moved (workflow-dsl, declarative task lifecycle)."""
 
 from __future__ import annotations
 
@@ -12,10 +10,7 @@ from app.engine import ports
 async def apply(
     ctx: ports.Context, loop: plain.Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
 ) -> plain.Object | None:
-    """Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
-
-    An error is told there and changes nothing else.
-    """
+    """Move an item's file, and return its entry in the state; None without a move. Errors only appear there."""
     action = loop.get("on_item_complete", {}).get("success" if success else "failure")
     if action is None:
         return None

@@ -50,7 +50,6 @@ def flaws(document: plain.Json) -> _Flaws:
 
 
 def _with_built_in_providers(document: plain.Object) -> plain.Object:
-    """Return a workflow that declares every provider that it uses."""
     declared = document.get("providers", {})
     used = {str(spot.step["provider"]) for spot in scopes.spots(document) if "provider" in spot.step}
     added = {name: template for name, template in providers.BUILT_IN.items() if name in used - declared.keys()}
@@ -67,7 +66,6 @@ def _args_schema(document: plain.Object) -> dict[str, plain.Json]:
 
 
 def _version(document: plain.Json) -> tuple[str, bool]:
-    """Return the version that a document is judged by, and whether it names one that there is not."""
     named = document.get("version") if isinstance(document, dict) else None
     meant = variables.written(named)
     known = meant in schema.VERSIONS

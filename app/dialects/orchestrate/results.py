@@ -58,9 +58,7 @@ def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[s
 
 
 def left_behind(output: Output) -> Result:
-    """Return how many processes of a command were still there when it had ended, and how many could not be ended, if
-    any.
-    """
+    """Return how many processes were left when a command had ended, and how many survived."""
     counts = {name: output.get(name, 0) for name in ("leftovers", "survivors")}
     return counts if any(counts.values()) else {}
 

@@ -1,6 +1,4 @@
-"""The schema of workflows: one table for each kind of object, from which JSON Schemas, defaults and load-time checks
-are made.
-"""
+"""The schema of workflows: a table per kind of object gives JSON Schemas, defaults and load-time checks."""
 
 from __future__ import annotations
 

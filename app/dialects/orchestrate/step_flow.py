@@ -290,7 +290,6 @@ def _trace(
     fitting: Mapping[str, Sequence[str]],
     prompt: str,
 ) -> dict[str, str]:
-    """Return the texts of a step's debug logs, by the endings of their names."""
     reported = {
         "variables": {name: _value(name, scope) for name in dict.fromkeys(_names_in(step))},
         "dependencies": {pattern: list(found) for pattern, found in fitting.items()},
@@ -305,7 +304,6 @@ def _trace(
 
 
 def _debugged(working_dir: str, called: providers.Invocation, output: plain.Object) -> plain.Object:
-    """Return what the state tells of a command that is debugged."""
     reported: dict[str, plain.Json] = {"command": results.shown(called.argv), "cwd": working_dir}
     if called.ignored:
         reported["ignored_params"] = list(called.ignored)

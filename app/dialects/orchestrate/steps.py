@@ -201,7 +201,6 @@ def _edges(
 
 
 def _leaves(step: plain.Object) -> bool:
-    """Return whether the flow never continues to the step behind."""
     branches = step.get("on", {})
     return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())
 

@@ -1,6 +1,4 @@
-"""Variables: `${…}` in texts, what it stands for, and what becomes of those that are undefined (workflow-dsl,
-variable model). All is decided in one pass: what a variable holds is never read as a variable.
-"""
+"""Variables: `${…}` in texts and undefined names (workflow-dsl); a value is never read as a variable."""
 
 from __future__ import annotations
 

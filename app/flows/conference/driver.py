@@ -35,8 +35,6 @@ def opinion_key(agent_id: str) -> str:
 
 
 class _Round:
-    """Phase 2: everybody is asked at once, each with the same prompt."""
-
     def __init__(self, ctx: ports.Context, progress: protocol.Progress, called: _Called) -> None:
         self._ctx = ctx
         self._progress = progress

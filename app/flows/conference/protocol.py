@@ -86,10 +86,7 @@ def _call(name: str, args_schema: plain.Object) -> dict[str, plain.Json]:
 
 
 def _bounded(schema: Any) -> Any:
-    """Return a schema of arguments with what every backend understands, its texts and lists short enough to end.
-
-    Whether arguments fit is for the tool to say.
-    """
+    """Return a schema that every backend understands, with bounded texts and lists; the tool validates."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}

@@ -121,7 +121,6 @@ def _message(one: Fact, other: Fact) -> str:
 def _facts_by_relevance(
     cards: Sequence[documents.Document], result: comparison.Comparison, scene: Scene | None
 ) -> list[canon.Fact]:
-    """Return what the cards say in fields and in prose, the scene's own cast first."""
     entities = [canon.of_document(card) for card in cards]
     read = [fact for entity in entities for fact in entity.facts]
     lines = {(fact.path, fact.line) for fact in read}

@@ -111,10 +111,9 @@ class Reading:
         return self.meant(pronoun[1], position) if pronoun else None
 
     def meant(self, pronoun: str, position: int) -> Entity | None:
-        """Return the person whom a pronoun at a position means, or None where it could be several.
+        """Return the person a pronoun means, None if ambiguous.
 
-        The subject of the same sentence is meant first, then that of the sentence before, of the paragraph before, and
-        last the point of view.
+        Candidates in order: the subject of the sentence, of the sentence before, of the paragraph before, the point of view.
         """
         wanted = _PERSONS[pronoun.lower()]
         sentence = self.paragraph.sentence_at(position)
@@ -146,7 +145,6 @@ def is_person(entity: Entity) -> bool:
 
 
 def _by_head(entities: Iterable[Entity]) -> dict[str, Entity]:
-    """Index the items of a known material by the last word of their names, where that names one item only."""
     heads: dict[str, list[Entity]] = {}
     for entity in entities:
         if entity.kind == "item":
@@ -164,7 +162,6 @@ def _can_be(entity: Entity, pronoun: str) -> bool:
 
 
 def _unambiguous(entities: Sequence[Entity]) -> Entity | None:
-    """Return the first whose pronoun is known, or else the only one."""
     known = [entity for entity in entities if entity.pronoun is not None]
     if known:
         return known[0]

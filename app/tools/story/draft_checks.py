@@ -132,7 +132,6 @@ def _wrong_length(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
 
 
 def _wrong_pov(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
-    """Compare through whose eyes the draft says, or seems, to be told with whose they should be."""
     wanted = set(matching.terms(wishes.pov or ""))
     stated = draft.scene.pov
     if stated is not None and not wanted & set(matching.terms(stated)):

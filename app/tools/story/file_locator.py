@@ -171,9 +171,7 @@ def _weight(file: _File, term: str) -> float:
 
 
 def _named_cards(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]) -> list[_Hit]:
-    """Return the cards of those who appear in the planned scene that the task means, else in the
-    best matching scene.
-    """
+    """Return the cards of the characters in the task's planned scene, else in the best matching scene."""
     source = _source_of_names(files, criteria, hits)
     if source is None:
         return []
@@ -211,7 +209,6 @@ def _shown(hit: _Hit, best_score: float, criteria: str, deep: bool) -> dict[str,
 
 
 def _snippet(document: documents.Document, terms: frozenset[str], deep: bool) -> str:
-    """Return the line that holds most of the terms, the first of them; only headings count unless the scan is deep."""
     lines = [heading.text for heading in documents.headings(document)]
     if deep:
         lines += [text for _, text in documents.body(document)]

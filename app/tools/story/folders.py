@@ -39,7 +39,6 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Docum
 
 
 def _expanded(workspace: Workspace, paths: Iterable[str]) -> dict[str, bool]:
-    """Return the files to read, and whether each was named itself."""
     found: dict[str, bool] = {}
     for path in paths:
         plain_path = "/".join(confinement.components(path))

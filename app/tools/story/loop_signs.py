@@ -134,9 +134,7 @@ def is_question(line: Line) -> bool:
 
 
 def answers(first: Line, following: Line | None) -> bool:
-    """Decide whether a thing comes back to some effect: with such a verb beside it, or in the next
-    sentence about `it`.
-    """
+    """Return whether a thing returns to some effect: with such a verb, or as `it` in the next sentence."""
     if _ANSWERS.search(first.text):
         return True
     return (

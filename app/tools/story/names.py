@@ -61,10 +61,7 @@ class Slip:
 
 
 def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
-    """Return all proper names of the texts in order, and words that may be some since they open a sentence.
-
-    A word that is also written small is no name.
-    """
+    """Return all proper names in order, and possible ones that open a sentence and are never lower case."""
     seen: list[Sighting] = []
     small: set[str] = set(matching.STOPWORDS)
     for document in texts:

@@ -28,8 +28,6 @@ def find(scenes: Sequence[Scene], outline: Outline | None) -> list[loop_signs.Lo
 
 
 class _Story:
-    """The scenes as sentences, found again by the words in them."""
-
     def __init__(self, scenes: Sequence[Scene], outline: Outline | None) -> None:
         self.scenes = scenes
         self.planned = outline_matching.of_scenes(outline, scenes) if outline else [None] * len(scenes)
@@ -52,7 +50,6 @@ class _Story:
 
 
 def _declared(story: _Story) -> Iterator[loop_signs.Loop]:
-    """Yield what front matter or outline name as planted, at the sentence that mentions it."""
     for index, (scene, planned) in enumerate(zip(story.scenes, story.planned, strict=True)):
         declared = (*scene.document.entries("plants", "foreshadows"), *(planned.entries("plants") if planned else ()))
         for item in declared:
@@ -68,7 +65,6 @@ def _declared(story: _Story) -> Iterator[loop_signs.Loop]:
 
 
 def _merged(loops: Sequence[loop_signs.Loop]) -> list[loop_signs.Loop]:
-    """Leave out a thing that is set before the reader again: one whose words are among those of an earlier one."""
     kept: list[loop_signs.Loop] = []
     by_head: dict[str, list[loop_signs.Loop]] = {}
     for loop in loops:
@@ -86,7 +82,6 @@ def _is_same(loop: loop_signs.Loop, other: loop_signs.Loop) -> bool:
 
 
 def _followed(loop: loop_signs.Loop, story: _Story) -> loop_signs.Loop:
-    """Return the loop with what has become of it."""
     return _followed_thing(loop, story) if loop.kind == "foreshadowing" else _followed_matter(loop, story)
 
 

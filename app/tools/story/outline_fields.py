@@ -148,7 +148,6 @@ def _take_prose(content: Content, prose: Sequence[_Line]) -> None:
 
 
 def _lines(lines: Sequence[tuple[int, str]], headings: Mapping[int, str]) -> Iterator[_Line]:
-    """Yield the lines that say something; a line that continues an entry is joined to it."""
     pending: _Line | None = None
     for number, text in lines:
         line = _line(number, text, headings)
@@ -316,9 +315,7 @@ def _entries(document: documents.Document) -> list[Heading]:
 
 
 def _parted(text: str) -> tuple[Named, str]:
-    """Part a list's entry into its title and what it says: `The Arrival: Kael lands` or `Scene 21 –
-    The Arrival – …`.
-    """
+    """Split a list's entry into its title and what it says: `The Arrival: Kael lands`."""
     named = scene_numbers.of_heading(text)
     has_title = named.number is not None and named.title != text
     body = named.title if has_title else text

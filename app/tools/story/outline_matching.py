@@ -1,6 +1,4 @@
-"""Which scene of an outline a file, a number or a task means; a failure that names the candidates where that is not
-sure.
-"""
+"""Find the outline's scene that a file, a number or a task means, or report the candidates."""
 
 from __future__ import annotations
 

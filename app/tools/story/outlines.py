@@ -94,9 +94,7 @@ class Outline:
 
 
 def of_document(document: documents.Document) -> Outline:
-    """Read an outline; `outline_fields.of_document` says what begins a scene, `outline_fields.read`
-    what is read of it.
-    """
+    """Read an outline."""
     headings = outline_fields.all_headings(document)
     heads = outline_fields.of_document(document, headings)
     texts = {heading.line: heading.text for heading in headings}

@@ -123,7 +123,6 @@ def _passive(text: Text) -> Iterator[dict[str, plain.Json]]:
 
 
 def _repeated_words(text: Text) -> list[dict[str, plain.Json]]:
-    """Return content words that come back within a few lines, those that come oftenest first."""
     places: dict[str, list[tuple[int, int]]] = {}
     position = 0
     for sentence in text.sentences:
@@ -141,7 +140,6 @@ def _repeated_words(text: Text) -> list[dict[str, plain.Json]]:
 
 
 def _repeated_openings(text: Text) -> list[dict[str, plain.Json]]:
-    """Return the words with which three or more sentences in a row begin."""
     openings = [(words[0].lower(), s.line) for s in text.sentences if (words := prose.words(s.text))]
     runs = (list(run) for _, run in itertools.groupby(openings, key=lambda opening: opening[0]))
     long = [run for run in runs if len(run) >= _MONOTONE_RUN]
@@ -157,7 +155,6 @@ def _dialogue(text: Text) -> dict[str, plain.Json]:
 
 
 def _readability(text: Text) -> dict[str, plain.Json]:
-    """Apply the formulas of Flesch and of Flesch and Kincaid for English."""
     words = len(text.words)
     if not words:
         return {"flesch_reading_ease": None, "grade_level": None}

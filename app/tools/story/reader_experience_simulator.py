@@ -88,7 +88,6 @@ _LISTS = ("unpaid", "open_loops", "tension_curve", "scenes", "findings")
 
 
 def _points(stated: Sequence[Scene]) -> list[_Point]:
-    """Measure the tension of each scene, in parts where there are few scenes."""
     parts = _PARTS if len(stated) <= _PARTED_SCENES else 1
     found = []
     for index, scene in enumerate(stated):
@@ -102,7 +101,6 @@ def _points(stated: Sequence[Scene]) -> list[_Point]:
 
 
 def _tension(paragraphs: Sequence[Paragraph]) -> float:
-    """Weigh words of danger, short sentences, and sentences that ask or cry out; 0 to 1."""
     texts = [sentence.text for paragraph in paragraphs for sentence in paragraph.sentences]
     lengths = [len(prose.words(text)) for text in texts]
     danger = sum(len(_DANGER.findall(text)) for text in texts) / max(sum(lengths), 1)

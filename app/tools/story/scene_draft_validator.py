@@ -1,6 +1,4 @@
-"""The tool `scene_draft_validator`: hold the draft of a scene against its beats in the outline and the wishes of the
-task.
-"""
+"""The tool `scene_draft_validator`: check a scene's draft against its outlined beats and the task."""
 
 from __future__ import annotations
 
@@ -93,7 +91,6 @@ def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Sc
 def _wishes(
     params: plain.Object, draft: draft_checks.Draft, outline: Outline | None, match: Match | None
 ) -> draft_checks.Wishes:
-    """Take what the task asks; where it is silent, what the outline says."""
     fewest, most = match.scene.words if match else (None, None)
     return draft_checks.Wishes(
         in_outline=None if outline is None else match is not None,

@@ -170,7 +170,6 @@ class Catalog:
         return _one_of(agreeing or numbered, 1.0, "number")
 
     def _next_to(self, clue: Clue) -> list[int]:
-        """Return the scenes whose numbers are nearest to one that there is not."""
         wanted = clue.numbers[0].number
         near = sorted(self._by_number, key=lambda number: (abs(number - wanted), number))[:_NEAREST]
         return sorted(index for number in near for index in self._by_number[number])[:_CANDIDATES]
@@ -193,7 +192,6 @@ class Catalog:
         return _one_of(fitting, 0.8, "position") if fitting and len(places) == len(fitting) else None
 
     def _titled(self, titles: Iterable[str]) -> set[int]:
-        """Return the targets with one of the titles; of equal words the very same writing wins."""
         found: set[int] = set()
         for title in titles:
             same = self._by_title.get(_key(title), set()) if _key(title) else set()
@@ -204,7 +202,6 @@ class Catalog:
         return found
 
     def _held(self, clue: Clue) -> set[int]:
-        """Return the targets whose titles stand in a clue; one that is part of a longer one does not count."""
         text = clue.text or (clue.titles[0] if clue.titles else "")
         words = _key(text)
         taken, found = [False] * len(words), set[int]()
@@ -241,10 +238,7 @@ class Catalog:
 
 
 def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
-    """Return what clues mean together: the first that is sure; one after it settles what the ones before left open.
-
-    A later clue that asks for another scene by its number makes it unsure.
-    """
+    """Return what clues mean together: the first certain one, unless a later clue contradicts it."""
     first, *later = [catalog.choose(clue) for clue in clues]
     for choice, clue in zip(later, clues[1:], strict=True):
         if choice.index is None:

@@ -128,9 +128,7 @@ def of_path(path: str) -> Named:
 
 
 def in_text(text: str) -> list[tuple[SceneNumber, int, int]]:
-    """Return the scenes that a task names by their numbers, with their places: `scene 2 of chapter
-    3`, `scenes 21-23`.
-    """
+    """Return the numbered scenes a task names, with positions: `scene 2 of chapter 3`, `scenes 21-23`."""
     runs: list[list[re.Match[str]]] = []
     for label in _LABELLED.finditer(text):
         if len(label["value"]) == 1 and label["value"].isalpha() and _GOES_ON.match(text, label.end()):

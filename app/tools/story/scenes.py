@@ -64,10 +64,7 @@ def read(workspace: Workspace, path: str) -> Scene:
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
-    """Read scenes, those of named folders too, and put them into the order of their numbers.
-
-    Scenes without a number follow in the order in which they were given.
-    """
+    """Read scenes, folders included, ordered by number; unnumbered ones follow in the given order."""
     found = [of_document(document) for document in folders.read_all(workspace, paths)]
     return sorted(found, key=_place)
 
@@ -96,9 +93,7 @@ def of_document(document: documents.Document) -> Scene:
 
 
 def _leading_fields(document: documents.Document) -> dict[str, str]:
-    """Return what stands as fields between the first heading and the prose: `Date: …`, or a line
-    that is only a date.
-    """
+    """Return fields between the first heading and the prose: `Date: …`, or a line that is a date."""
     found: dict[str, str] = {}
     for _, text in documents.body(document)[:_LEADING_LINES]:
         bare = text.strip(" *_#[]()\t")
@@ -114,9 +109,7 @@ def _leading_fields(document: documents.Document) -> dict[str, str]:
 
 
 def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
-    """Return the number and the title that the front matter or the headings give; a chapter's
-    heading may stand above.
-    """
+    """Return the number and the title from the front matter or the headings, a chapter's heading included."""
     titled = scene_numbers.of_heading(document.scalar("title", "name") or "")
     heads = [scene_numbers.of_heading(heading.text) for heading in documents.headings(document)]
     numbers = [head.number for head in heads if head.number is not None and head.sure]

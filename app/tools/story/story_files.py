@@ -49,10 +49,7 @@ class StoryFile:
 
 
 def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], bool]:
-    """Read the text files below a folder, and return whether a limit ended the scan early.
-
-    A file that is too large is known by its name only.
-    """
+    """Read the text files below a folder, large ones by name only; return whether a limit ended the scan."""
     scan = workspace.scan(folder)
     read = (_read(workspace, file.path) for file in scan.files)
     found = [document for document in read if document is not None]
@@ -141,9 +138,7 @@ def _is_scene(document: Document, named: scene_numbers.Named, words: frozenset[s
 
 
 def _is_plan(document: Document, words: frozenset[str]) -> bool:
-    """Return whether a file that no name explains plans scenes: a fitting name, or lists and fields below their
-    headings.
-    """
+    """Return whether an unrecognised file plans scenes: by its name, or by lists below headings."""
     headings = outline_fields.all_headings(document)
     heads = outline_fields.of_document(document, headings)
     numbered = [head for head in heads if head.number is not None and head.number.unit is not None]

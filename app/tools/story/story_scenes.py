@@ -1,6 +1,4 @@
-"""One scene's way through a project: from a number or a description to the outline, the file, and the name of a new
-file.
-"""
+"""From a number or a description to the outline's scene, its file, and the name of a new file."""
 
 from __future__ import annotations
 
@@ -102,7 +100,6 @@ class Story:
         return str(PurePosixPath(folder, f"{'-'.join([*parts, *filter(None, [title])])}.md"))
 
     def _within(self, number: SceneNumber) -> list[Located]:
-        """Return the scenes of a chapter, an act, a part or a book; none where that is not sure."""
         wanted = {*number.within, (number.unit or "", number.number)}
         planned = [
             (outline, scene) for outline in self.outlines for scene in outline.scenes if wanted <= {*scene.within}
@@ -122,9 +119,7 @@ class Story:
         ]
 
     def _near(self, outline: Outline) -> list[StoryFile]:
-        """Return the files that may be scenes of an outline: if some are in its folder, none that are beside another
-        one.
-        """
+        """Return the files that may be scenes of an outline: those in its folder, or those of no other outline."""
         home = PurePosixPath(outline.path).parent
         beside = {file.path for file in self.scenes if PurePosixPath(file.path).is_relative_to(home)}
         if not beside:
@@ -138,7 +133,6 @@ class Story:
         ]
 
     def _is(self, path: str, outline: Outline, planned: PlannedScene) -> bool:
-        """Return whether the name of a file leads back to its scene, as a later task needs it."""
         choice = outline_matching.catalog(outline).choose(scene_matching.of_path(path))
         return choice.index == planned.index
 
@@ -152,7 +146,6 @@ class Story:
         return found or [file for file in self.files if story_files.is_draft(file)]
 
     def _by_file(self, clue: Clue, failures: Sequence[errors.ToolFailed]) -> Located:
-        """Find a scene that no outline has among the files."""
         clues = [outline_matching.of_file(file.document) for file in self.scenes]
         targets = [
             Target(label=file.path, number=own.numbers[0] if own.numbers else None, titles=own.titles)
@@ -198,7 +191,6 @@ def _failed(code: str, clue: Clue, candidates: Sequence[str]) -> errors.ToolFail
 
 
 def _model(names: Sequence[str], planned: PlannedScene) -> str | None:
-    """Return the file after which a new one is named: of the same chapter if there is one, else the last."""
     within = dict(planned.within)
 
     def beside(path: str) -> tuple[int, tuple[int, ...], str]:

@@ -1,3 +1,1 @@
-"""What a story says of its people and things, read off prose and cards, and where two statements
-cannot both be true.
-"""
+"""What a story states about its people and things, read from prose and cards, and its contradictions."""

@@ -104,7 +104,6 @@ def _is_doubtful(passage: Passage, match: re.Match[str]) -> bool:
 
 
 def _compared(passage: Passage) -> Iterator[Fact]:
-    """Yield how many years two people are apart, for each of them."""
     for match, one, sure in passage.people(*_LIMITS.rules("older"), *_LIMITS.rules("same")):
         other, sure_too = person(match, "q")
         stated = match.groupdict().get("n")
@@ -170,7 +169,6 @@ def _is_outside(limited: Fact, other: Fact) -> bool:
 
 
 def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
-    """Return how many birthdays lie between two scenes, at least and at most; None where they have no dates."""
     one, other = early.date, late.date
     if early.is_card or not (one and other and one.year and other.year and one.month and other.month):
         return None

@@ -24,9 +24,7 @@ def read(passage: Passage) -> Iterator[Fact]:
 
 
 def _is_own(passage: Passage, match: re.Match[str]) -> bool:
-    """Return whether a colour is not that of somebody whom the clause names without a name: `the boy's eyes were
-    blue`.
-    """
+    """Return whether the colour is not that of an unnamed person: `the boy's eyes were blue`."""
     before = passage.clause(match.start())
     owner = _LOOKS.owner.search(before)
     if _LOOKS.inherited.search(before):

@@ -64,7 +64,6 @@ def _weekdays(passage: Passage) -> Iterator[Fact]:
 
 
 def _shifted(date: dates.StoryDate, days: int) -> dates.StoryDate | None:
-    """Return the day so many days after a date, or before it."""
     try:
         day = dt.date(date.year or 2001, date.month or 1, date.day or 1) + dt.timedelta(days=days)
     except (ValueError, OverflowError):
@@ -108,9 +107,7 @@ def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
 
 
 def usual_weekdays(narrated: Sequence[Fact]) -> list[Fact]:
-    """Return the weekdays that break with most others of their calendar, each after the right one that is nearest in
-    time.
-    """
+    """Return the weekdays that differ from their calendar's majority, each after its nearest right one."""
     shifts = Counter(fact.data[0] for fact in narrated).most_common(2)
     if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
         return list(narrated)
@@ -137,7 +134,7 @@ def _events(passage: Passage) -> Iterator[Fact]:
 
 
 def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
-    """Yield the date of the wedding from `On 19 June, three weeks after the wedding`."""
+    """Yield the wedding's date from `On 19 June, three weeks after the wedding`."""
     found = dates.find(passage.text, bare_years=True) or _in_month(passage)
     count = 1 if match["eve"] or match["n"].lower() in {"a", "an", "the"} else dates.number(match["n"])
     if len(found) != 1 or count is None or not (match["eve"] or match["how"]):
@@ -244,9 +241,7 @@ def _intervals(passage: Passage) -> Iterator[Fact]:
 
 
 def _days_ago(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return how many days a length has, and by how many it may be out; None if it is not counted from the scene's
-    day.
-    """
+    """Return a length in days and its tolerance; None if it is not counted from the scene's day."""
     if match["y"]:
         return (2, 0) if match["y"].lower().startswith("the") else (1, 1)
     if match["how"].lower() not in {"since", "ago"} or match["n"].lower() == "the":
@@ -259,7 +254,6 @@ def _days_ago(match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _deeds_near(text: str, match: re.Match[str]) -> set[tuple[str, str]]:
-    """Return what was done, from the part of a sentence to which a length belongs."""
     after = re.split(r"[.;:!?]", text[match.end() :])[0]
     if (match["how"] or "ago").lower() == "since":
         return set(_deeds(after))
@@ -306,7 +300,6 @@ def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) ->
 
 
 def _day_of(passage: Passage) -> int | None:
-    """Return the only day that a passage itself names, else that of its scene."""
     found = dates.find(passage.text)
     named = _ordinal(found[0], passage.date.year) if len(found) == 1 and passage.date is not None else None
     return named or _ordinal(passage.date)

@@ -250,7 +250,6 @@ def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _parts_of_name(name: str) -> Iterator[str]:
-    """Yield first name, surname and the name without its title."""
     words = [word for word in re.sub(r"[\"“‘][^\"”’]{1,30}[\"”’]", "", name).split() if word]
     quoted = re.findall(r"[\"“‘']([A-Z][\w-]{1,20})[\"”’']", name)
     yield from quoted

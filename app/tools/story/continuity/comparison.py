@@ -186,9 +186,7 @@ def _writer(document: documents.Document, roster: Roster) -> int:
 
 
 def _years(narrated: Sequence[Scene]) -> dict[str, dates.StoryDate]:
-    """Return the year in which undated scenes play: that of the last dated scene, or of the first whole date in the
-    prose.
-    """
+    """Return the years of undated scenes: that of the last dated scene, or of the first whole date."""
     found: dict[str, dates.StoryDate] = {}
     year: int | None = None
     for scene in narrated:
@@ -288,7 +286,6 @@ def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: s
 
 
 def _versions(narrated: Sequence[Fact]) -> list[Fact]:
-    """Return the first facts of each value in each file, cards first."""
     first: dict[tuple[str, str, str], Fact] = {}
     for stated in sorted(narrated, key=lambda stated: stated.passage.position):
         first.setdefault((stated.value, stated.passage.path, str(stated.data)), stated)
@@ -303,7 +300,6 @@ def _is_aware(one: Fact, other: Fact) -> bool:
 
 
 def _is_named(word: str, context: str) -> bool:
-    """Return whether a text names a value without denying it."""
     return any(
         not _P.denied.search(context[max(found.start() - 30, 0) : found.start()])
         for found in re.finditer(rf"\b{re.escape(word)}\b", context)
@@ -311,7 +307,6 @@ def _is_named(word: str, context: str) -> bool:
 
 
 def _value_words(stated: Fact) -> set[str]:
-    """Return the words that show that a text knows of a value."""
     attribute, value, data = stated.attribute, stated.value.lower(), stated.data
     if attribute == "age":
         return {str(data[1]), dates.in_words(data[1])} if isinstance(data[1], int) else set()

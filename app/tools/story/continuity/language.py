@@ -47,7 +47,7 @@ def classes(name: str) -> Mapping[str, str]:
 
 
 class Patterns:
-    """The expressions of a section of `patterns.toml`, compiled when they are first used.
+    """The expressions of a section of `patterns.toml`, compiled on first use.
 
     `{name}` in an expression is another one of its section or of `common`, or any word of a list of that name.
     """

@@ -47,9 +47,7 @@ def is_office(word: str, *, strict: bool = False) -> bool:
 
 
 def with_offices(entities: Sequence[Entity], texts: Sequence[documents.Document]) -> list[Entity]:
-    """Let `the vicar` mean whom a text introduces as `the vicar, Mr Lisle`, `Lisle, the vicar` or `Lisle was the vicar
-    of`.
-    """
+    """Let `the vicar` mean the person introduced as `the vicar, Mr Lisle` or `Lisle, the vicar`."""
     by_alias = _bearers(entities)
     bearers: dict[str, set[str]] = {}
     matches = (
@@ -111,7 +109,6 @@ def _is_person(entity: Entity) -> bool:
 
 
 def _bearers(entities: Sequence[Entity]) -> dict[str, Entity]:
-    """Return who is meant by each name that only one bears."""
     count = Counter(alias for entity in entities for alias in set(entity.aliases))
     return {
         alias: entity for entity in entities for alias in entity.aliases if count[alias] == 1 and alias[:1].isupper()
@@ -124,7 +121,6 @@ def _owner(name: str, by_alias: Mapping[str, Entity]) -> Entity | None:
 
 
 def _added(entities: Sequence[Entity], bearers: Mapping[str, set[str]]) -> list[Entity]:
-    """Return the entities with the further aliases that only one of them bears."""
     taken = Counter(alias for entity in entities for alias in set(entity.aliases))
     shared = {alias for alias, owners in bearers.items() if len(owners) > 1}
     further: dict[str, list[str]] = {}

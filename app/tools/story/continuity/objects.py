@@ -61,9 +61,7 @@ def _head(phrase: str) -> str:
 
 
 def is_other_value(one: Fact, other: Fact) -> bool:
-    """Return whether a thing is said to be somebody else's or to be kept elsewhere, or a death to have another
-    cause.
-    """
+    """Return whether two facts differ in owner, place or cause."""
     return bool(one.data != other.data)
 
 
@@ -126,7 +124,6 @@ def _fate(passage: Passage, thing: Thing, what: str, who: int = 0) -> Fact:
 
 
 def _of_card(passage: Passage) -> dict[str, tuple[Fact, Thing]]:
-    """Return the end of the object that a card is about."""
     if not _P.card_gone.search(passage.text) or re.search(r"\bnot\b|\bnever\b", passage.text):
         return {}
     name = passage.roster.name(passage.subject)
@@ -139,7 +136,6 @@ def _of_card(passage: Passage) -> dict[str, tuple[Fact, Thing]]:
 
 
 def _is_back(fate: tuple[Fact, Thing], thing: Thing, text: str) -> bool:
-    """Return whether a text tells how an object came back, or of another one."""
     if not fate[1].may_be(thing) or not thing.is_known:
         return not thing.is_known and thing.is_named and _P.anew.search(text) is not None
     found = (fate[0].value == "gone" or _P.found_again.search(text)) and _P.found.search(text)
@@ -180,7 +176,6 @@ def _thing(match: re.Match[str]) -> Thing:
 
 
 def _ends(marked: Passage, things: Sequence[Thing], last: Thing | None) -> Iterator[tuple[str, int, Thing]]:
-    """Yield the objects that are lost for good, or that somebody parts with, and who does."""
     text = marked.text
     if text.rstrip("\"'”’").endswith("?"):
         return

@@ -103,10 +103,9 @@ class Passage:
         return re.sub(PERSON, lambda match: self.roster.name(number(match[0])), text)
 
     def bearer(self, start: int, end: int) -> tuple[int, bool]:
-        """Return of whom the words between two positions tell, and whether that is sure; 0 if of nobody known.
+        """Return the person a phrase is about (0 if unknown), and whether that is certain.
 
-        It is the owner before them, whom `of` names after them, the person whom they describe, or the subject of the
-        clause.
+        It is the owner before it, the owner after `of`, the person it describes, or the subject of the clause.
         """
         text = self.text
         own = _P.own.search(text, max(start - _OWNER_REACH, 0), start)
@@ -118,7 +117,6 @@ class Passage:
         return told_of(found[1]) if found else self._subject_of(text[max(start - _SENTENCE, 0) : start])
 
     def _subject_of(self, sentence: str) -> tuple[int, bool]:
-        """Return the person whom the last clause of a sentence names, or the whole sentence."""
         opening = max((m.end() for m in _P.colon.finditer(sentence)), default=0)
         for stretch in (sentence[opening:], sentence):
             people = [m for m in re.finditer(PERSON, stretch) if self.roster.is_person(number(m[0]))]

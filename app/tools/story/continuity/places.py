@@ -60,7 +60,6 @@ def _beside(passage: Passage) -> Iterator[Fact]:
 
 
 def _placed(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
-    """Yield what the words before or after a side place there."""
     text = passage.text
     opening = max(text.rfind(mark, 0, match.start()) for mark in (";", ". ", "!", "—", " : ")) + 1
     before, after = text[opening : match.start()], re.split(r"[;.!?—]", text[match.end() :])[0]
@@ -191,9 +190,7 @@ def _ways(passage: Passage) -> Iterator[Fact]:
 
 
 def _ends(passage: Passage, match: re.Match[str]) -> list[str]:
-    """Return the one or two places of whose way a sentence speaks: those nearest to the amount, `there` and `here`
-    included.
-    """
+    """Return the one or two places nearest to the amount; `there` and `here` count."""
     roster, found = passage.roster, dict[str, int]()
     if passage.is_card and passage.subject and roster.may_be_place(passage.subject):
         found[roster.name(passage.subject)] = 0
@@ -220,7 +217,6 @@ def _other_end(passage: Passage, name: str) -> list[str]:
 
 
 def _length(match: re.Match[str]) -> float | None:
-    """Return metres or minutes."""
     stated = match["n"].lower()
     count: float | None = next((value for word, value in _COUNTS.items() if word in stated), None)
     if count is None:

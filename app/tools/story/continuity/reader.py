@@ -90,7 +90,6 @@ class Reader:
         return stretch.replaced(self._speech, speaker, others=self._chain, exclude=speaker), before
 
     def _speaker(self, paragraph: prose.Paragraph, stated: Sequence[str]) -> int:
-        """Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is."""
         if not paragraph.speech:
             self._speakers = []
             return 0
@@ -113,7 +112,6 @@ def _named_after(stated: Mapping[int, tuple[str, int]], index: int) -> int:
 
 
 def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
-    """Yield start, end and whether it is spoken of each sentence, cut where speech begins or ends."""
     cuts = sorted({cut for span in paragraph.speech for cut in (span.start, span.end)})
     for sentence in paragraph.sentences:
         edges = [sentence.start, *(cut for cut in cuts if sentence.start < cut < sentence.end), sentence.end]
@@ -172,9 +170,7 @@ class _Stretch:
         self._position = piece_and_after[1]
 
     def _is_told(self, mention: Mention) -> bool:
-        """Return whether an office is what a sentence says of somebody: `Jonas, the baker`, `the baker Jonas`, `Jonas
-        was the baker`.
-        """
+        """Return whether an office describes a name: `Jonas, the baker`, `Jonas was the baker`."""
         text, entity = self._text, mention.entity
         if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():
             return False
@@ -207,9 +203,7 @@ class _Stretch:
     def _meant(
         self, match: re.Match[str], gender: str, chain: Chain, others: Chain | None, exclude: int
     ) -> tuple[int, bool]:
-        """Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the
-        person.
-        """
+        """Return the person a pronoun means, and whether that is uncertain."""
         before = "".join(self._pieces[-2:]) + self._text[self._position : match.start()]
         own = _P.subject_is.search(before)
         exclude = int(own[1]) if own else exclude
@@ -236,9 +230,7 @@ def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
 
 
 def of_line(text: str, subject: int, roster: Roster) -> str:
-    """Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the
-    subject.
-    """
+    """Return a card's line with names and pronouns replaced; a pronoun before any name means the subject."""
     chain = Chain()
     chain.opened()
     chain.add(subject)

@@ -21,7 +21,6 @@ def read(passage: Passage) -> Iterator[Fact]:
 
 
 def _offices(passage: Passage) -> Iterator[Fact]:
-    """Yield ranks and trades, or whose rank changes."""
     text, subject = passage.text, passage.subject if passage.is_card else 0
     named = {number(found) for found in re.findall(PERSON, text)}
     ranks = set(_P.any_rank.findall(text.lower()))

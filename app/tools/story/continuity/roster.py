@@ -97,7 +97,6 @@ class Roster:
         return not self.is_person(number) or (entity.kind == "unknown" and one_word and unseen)
 
     def _observe(self, scenes: Sequence[documents.Document]) -> None:
-        """Learn pronouns from sentences that name one person, and who is a place from how names are used."""
         pronouns: dict[int, Counter[str]] = {}
         uses: dict[int, Counter[str]] = {}
         for document in scenes[:_MAX_TEXTS]:
@@ -129,7 +128,6 @@ class Roster:
         self._judge(uses, pronouns)
 
     def _judge(self, uses: dict[int, Counter[str]], pronouns: dict[int, Counter[str]]) -> None:
-        """Decide from how names are used who is a person, and which pronoun fits."""
         self._acting = {number for number, use in uses.items() if use["acts"]}
         for number, entity in enumerate(self.entities, start=1):
             count = pronouns.setdefault(number, Counter())
@@ -222,7 +220,6 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
 
 
 def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
-    """Take away what names two: a surname of a family, or `the keeper` where there are two."""
     count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
     whole = {entity.name.lower() for entity in entities}
     return [

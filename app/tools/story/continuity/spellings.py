@@ -38,8 +38,6 @@ def slips(
 
 
 class _Names:
-    """The names of a story: how often each word of them is written, and beside which others."""
-
     def __init__(self, seen: Sequence[names.Sighting], known: Sequence[str]) -> None:
         self._seen = seen
         self._known = known
@@ -67,9 +65,7 @@ class _Names:
                 yield slip
 
     def beside_surname(self) -> Iterator[names.Slip]:
-        """Yield first names, short ones too, that differ by a letter from the one that a card gives with the same
-        surname.
-        """
+        """Yield first names one letter away from the one that a card gives with the surname."""
         pairs = {tuple(name.split()) for name in self._known if len(name.split()) == 2}
         for sighting in self._seen:
             parts = tuple(sighting.name.split())
@@ -100,12 +96,10 @@ class _Names:
         )
 
     def _is_place(self, word: str) -> bool:
-        """Return whether a name mostly follows `in`, `at` or another word of place."""
         uses = [s.quote.partition(word)[0] for s in self._seen if word in s.name.split()][:_USES]
         return 2 * sum(bool(_P.located.search(before)) for before in uses) > len(uses)
 
     def _is_own_name(self, slip: names.Slip) -> bool:
-        """Return whether the other spelling is a name of its own: a diminutive, a derived word or another person."""
         long, short = sorted((slip.name, slip.intended), key=len, reverse=True)
         if long.startswith(short) and long[len(short) :] in language.words("suffixes"):
             return True
