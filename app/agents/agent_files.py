@@ -29,12 +29,9 @@ _FRONT = re.compile(
 class Described:
     """The agents of a folder."""
 
-    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Agents by id, as `agents.json` would hold them."""
-    files: Mapping[str, Path] = field(default_factory=dict)
-    """Where each is described."""
-    broken: tuple[BrokenFile, ...] = ()
-    """Files that describe none."""
+    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # Agents by id, as in `agents.json`.
+    files: Mapping[str, Path] = field(default_factory=dict)  # Where each is described.
+    broken: tuple[BrokenFile, ...] = ()  # Files that describe none.
 
 
 def read(folder: Path) -> Described:

@@ -23,22 +23,14 @@ from app.engine import ports
 class BackendType:
     """A kind of backend."""
 
-    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]
-    """Make one; starts nothing."""
-    lacks: Callable[[BackendConfig, BackendContext], str | None]
-    """Return what keeps it from working here; starts nothing."""
-    fields: frozenset[str] = frozenset()
-    """Fields that it takes in `agents.json`, beside type and models."""
-    any_of: frozenset[str] = frozenset()
-    """Fields of which it needs exactly one."""
-    needed: frozenset[str] = frozenset()
-    """Fields that it cannot do without."""
-    forgets: Callable[[BackendConfig], str | None] = lambda _: None
-    """Return why it cannot continue a conversation; None where it can."""
-    key_variable: str | None = None
-    """Environment variable that its key is in where `agents.json` names no other."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Its models for haiku, sonnet and opus where `agents.json` names no others."""
+    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]  # Make one; starts nothing.
+    lacks: Callable[[BackendConfig, BackendContext], str | None]  # Return why it cannot work here; starts nothing.
+    fields: frozenset[str] = frozenset()  # Fields that it takes in `agents.json`, beside type and models.
+    any_of: frozenset[str] = frozenset()  # Fields of which it needs exactly one.
+    needed: frozenset[str] = frozenset()  # Fields that it cannot do without.
+    forgets: Callable[[BackendConfig], str | None] = lambda _: None  # Why it cannot continue a conversation.
+    key_variable: str | None = None  # Environment variable that its key is in where `agents.json` names no other.
+    models: Mapping[str, str] = field(default_factory=dict)  # Default models for haiku, sonnet and opus.
 
 
 class Backends:
@@ -218,10 +210,7 @@ TYPES: Mapping[str, BackendType] = {
     ),
     "local": BackendType(make=_local, lacks=lambda _, __: local.lacks(), forgets=_model_forgets),
     "scripted": BackendType(
-        make=_scripted,
-        lacks=_script_lacks,
-        fields=frozenset({"file", "record"}),
-        any_of=frozenset({"file", "record"}),
+        make=_scripted, lacks=_script_lacks, fields=frozenset({"file", "record"}), any_of=frozenset({"file", "record"})
     ),
 }
 """Every type, by its name in `agents.json`."""

@@ -33,9 +33,9 @@ class BackendConfig:
     type: str
     """Kind of backend; a key of `backends.TYPES`."""
     command: tuple[Part, ...] = ()
-    """Program and leading arguments, for backends that are programs; empty: found by itself."""
+    """Program and leading arguments, for backends that are programs; empty: searched."""
     resume: tuple[Part, ...] = ()
-    """The same where a conversation continues, for programs that are called by a template."""
+    """The same for a continued conversation, for programs called by a template."""
     arguments: tuple[str, ...] = ()
     """Further arguments of a program."""
     allowed_tools: tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class BackendConfig:
     tools_on: tuple[str, ...] = ()
     """Arguments of a template that let the program use its tools unasked."""
     tools_off: tuple[str, ...] | None = None
-    """Arguments of a template that keep it from using any; None: there are none."""
+    """Arguments of a template that forbid them; None: there are none."""
     reply: Mapping[str, str] | None = None
-    """Where a template's program says what in its JSON, by dotted path; None: what it prints is the reply."""
+    """Dotted paths into a template program's JSON; None: its output is the reply."""
     idle_seconds: float | None = None
     """Longest time that a program may say nothing; None: no limit."""
     base_url: str | None = None
@@ -76,14 +76,10 @@ class BrokenFile:
 class Roster:
     """All agents and backends of a project."""
 
-    agents: tuple[library.Agent, ...] = ()
-    """Agents, those of the project first; the first of an archetype is used."""
-    backends: Mapping[str, BackendConfig] = field(default_factory=dict)
-    """Backends by name."""
-    broken: tuple[BrokenFile, ...] = ()
-    """Files that were left out."""
-    default_backend: str | None = None
-    """The project's `default_backend`: the backend of agents and agent recipes that name none; None: not set."""
+    agents: tuple[library.Agent, ...] = ()  # Agents, those of the project first; the first of an archetype is used.
+    backends: Mapping[str, BackendConfig] = field(default_factory=dict)  # Backends by name.
+    broken: tuple[BrokenFile, ...] = ()  # Files that were left out.
+    default_backend: str | None = None  # The project's backend of agents and recipes that name none; None: not set.
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -26,7 +26,7 @@ class _Layered:
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_backend: str | None = None
     yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Fields of the first layer's agents, by id, that no other layer sets."""
+    """First-layer fields by agent that none overrides."""
 
 
 def load(layers: Sequence[Path]) -> Roster:

@@ -30,24 +30,15 @@ SECRETS: Schema = {
 class Field:
     """One field of one kind of object."""
 
-    name: str
-    """Its name."""
-    rule: Rule
-    """JSON Schema of its value."""
-    meaning: str
-    """What it says, in a sentence."""
-    required: bool = False
-    """Whether it is required in every version that has it."""
-    required_in: tuple[str, ...] = ()
-    """Versions in which alone it is required."""
-    since: str = FIRST
-    """Version that introduced it."""
-    below: str | None = None
-    """Kind of the object, or objects, that it holds."""
-    path: Literal["file", "folder", "glob"] | None = None
-    """What its text names inside the workspace, if it names anything."""
-    filled: bool = False
-    """Whether variables are substituted in it."""
+    name: str  # Its name.
+    rule: Rule  # JSON Schema of its value.
+    meaning: str  # What it says, in a sentence.
+    required: bool = False  # Whether it is required in every version that has it.
+    required_in: tuple[str, ...] = ()  # Versions in which alone it is required.
+    since: str = FIRST  # Version that introduced it.
+    below: str | None = None  # Kind of the object, or objects, that it holds.
+    path: Literal["file", "folder", "glob"] | None = None  # What its text names in the workspace.
+    filled: bool = False  # Whether variables are substituted in it.
 
     def known_in(self, version: str) -> bool:
         """Return whether a version has the field."""

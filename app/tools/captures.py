@@ -40,32 +40,22 @@ class Output:
 class Rules:
     """What a step says about its output."""
 
-    mode: str = "text"
-    """`text`, `lines` or `json`."""
-    allow_parse_error: bool = False
-    """Whether output that is not JSON is kept as text."""
-    schema: plain.Json = None
-    """JSON Schema that the JSON must fit; None without one."""
-    require: Sequence[plain.Object] = ()
-    """What must stand in the JSON, in order."""
-    masker: plain.Masker = _NO_SECRETS
-    """Masks the JSON once more, because it may spell secrets in another way than the text they were hidden in."""
+    mode: str = "text"  # `text`, `lines` or `json`.
+    allow_parse_error: bool = False  # Whether output that is not JSON is kept as text.
+    schema: plain.Json = None  # JSON Schema that the JSON must fit; None without one.
+    require: Sequence[plain.Object] = ()  # What must stand in the JSON, in order.
+    masker: plain.Masker = _NO_SECRETS  # Masks the parsed JSON again: it may spell a secret otherwise.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
     """What an output became."""
 
-    exit_code: int
-    """Exit code of the step."""
-    fields: plain.Object
-    """Fields of its result in the state."""
-    message: str | None = None
-    """Why the output is not what it must be; None if it is, and where the program itself failed."""
-    context: plain.Object = field(default_factory=dict)
-    """Error context."""
-    keeps_log: bool = False
-    """Whether the whole output belongs into the logs, because the state does not have it."""
+    exit_code: int  # Exit code of the step.
+    fields: plain.Object  # Fields of its result in the state.
+    message: str | None = None  # Why the output is invalid; None if it is valid or the program failed.
+    context: plain.Object = field(default_factory=dict)  # Error context.
+    keeps_log: bool = False  # Whether the logs must hold the whole output.
 
 
 def captured(output: Output, exit_code: int, rules: Rules) -> Captured:
@@ -108,9 +98,7 @@ def _lines(output: Output, exit_code: int) -> Captured:
     cut = len(lines) > MOST_LINES or not output.complete
     kept = [line.removesuffix("\r") for line in lines[:MOST_LINES]]
     return Captured(
-        exit_code=exit_code,
-        fields={"output_capture": "lines", "lines": kept, "truncated": cut},
-        keeps_log=cut,
+        exit_code=exit_code, fields={"output_capture": "lines", "lines": kept, "truncated": cut}, keeps_log=cut
     )
 
 

@@ -44,16 +44,11 @@ class Reserved:
 class Root:
     """A folder that nothing may leave."""
 
-    path: Path
-    """Where it is: absolute, without links."""
-    base: Path
-    """The folder at or above it that the settings allow, whatever that is called."""
-    given: Path | None = None
-    """Its path as the caller names it, which links in it may name too; None: no other than that."""
-    reserved: Reserved = Reserved()
-    """What does not belong to it."""
-    granted: tuple[str, ...] = ()
-    """Components of the path to the one reserved place that its run may use; none: there is none."""
+    path: Path  # Where it is: absolute, without links.
+    base: Path  # The folder at or above it that the settings allow, whatever that is called.
+    given: Path | None = None  # The caller's path to it, which links may name too; None: only `path`.
+    reserved: Reserved = Reserved()  # What does not belong to it.
+    granted: tuple[str, ...] = ()  # Path of the one reserved folder that its run may use.
 
     @classmethod
     def of(cls, folder: Path, reserved: Reserved = Reserved()) -> Root:

@@ -53,9 +53,7 @@ async def finished(work: Callable[[], T]) -> T:
 
 
 def _work(
-    work: Callable[[], T],
-    settle: Callable[[T | None, BaseException | None], None],
-    loop: asyncio.AbstractEventLoop,
+    work: Callable[[], T], settle: Callable[[T | None, BaseException | None], None], loop: asyncio.AbstractEventLoop
 ) -> None:
     result: T | None = None
     failure: BaseException | None = None

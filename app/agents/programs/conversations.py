@@ -15,18 +15,12 @@ from app.engine import ports
 class Opening:
     """How a turn opens."""
 
-    session_id: str | None = None
-    """Conversation by the program's name for it; None: it chooses one, or there is none."""
-    resumes: bool = False
-    """Whether that conversation continues."""
-    may_begin: bool = False
-    """Whether a new one is begun if the program does not know it: its first prompt may never have arrived."""
-    may_resume: bool = False
-    """Whether it continues if the program has it already, against what we know."""
-    foreign: bool = False
-    """Whether it was begun elsewhere."""
-    instructed_otherwise: bool = False
-    """Whether it was begun with another standing instruction, or nobody knows with which."""
+    session_id: str | None = None  # Conversation by the program's name for it; None: it chooses one, or there is none.
+    resumes: bool = False  # Whether that conversation continues.
+    may_begin: bool = False  # Whether an unknown one is begun anew: its first prompt may never have arrived.
+    may_resume: bool = False  # Whether it continues if the program has it already, against what we know.
+    foreign: bool = False  # Whether it was begun elsewhere.
+    instructed_otherwise: bool = False  # Whether it began with another standing instruction, or an unknown one.
 
 
 def opening(

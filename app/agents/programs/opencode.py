@@ -21,9 +21,7 @@ from app.agents.programs.program import (
 )
 
 _SPEAKER = "control-room-speaker"
-_WITHOUT_TOOLS = {
-    "agent": {_SPEAKER: {"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": False}}},
-}
+_WITHOUT_TOOLS = {"agent": {_SPEAKER: {"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": False}}}}
 
 
 def _invoke(turn: Turn) -> Invocation:

@@ -20,22 +20,14 @@ Event = Mapping[str, Any]  # One JSON object that a program has written.
 class Turn:
     """One prompt to a program, as far as it is decided before it starts."""
 
-    prompt: ports.AgentPrompt
-    """The prompt."""
-    session_id: str | None = None
-    """Conversation by the program's name for it: the one to continue, or the name of a new one; None: its choice."""
-    resumes: bool = False
-    """Whether that conversation continues."""
-    instructed_otherwise: bool = False
-    """Whether it was begun with another standing instruction than this, or nobody knows with which."""
-    config: BackendConfig
-    """What `agents.json` says of the backend."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """Environment of this process."""
-    home: Path = Path("/")
-    """Home folder of the user."""
-    folder: Path | None = None
-    """Private folder for as long as the program runs; None for programs that ask for none."""
+    prompt: ports.AgentPrompt  # The prompt.
+    session_id: str | None = None  # The program's name of the conversation, continued or new; None: its choice.
+    resumes: bool = False  # Whether that conversation continues.
+    instructed_otherwise: bool = False  # Whether it began with another standing instruction, or an unknown one.
+    config: BackendConfig  # What `agents.json` says of the backend.
+    environ: Mapping[str, str] = field(default_factory=dict)  # Environment of this process.
+    home: Path = Path("/")  # Home folder of the user.
+    folder: Path | None = None  # Private folder for as long as the program runs; None for programs that ask for none.
 
     def message(self, *, with_system: bool = True, with_schema: bool = True) -> str:
         """Return the message for the agent, with what the program takes no option for before and after it."""
@@ -93,20 +85,13 @@ class Tally:
 class ParsedOutput:
     """What has been understood of a program's words so far."""
 
-    session_id: str | None = None
-    """Conversation, by the program's name for it."""
-    text: str = ""
-    """The last that the agent said."""
-    complete: bool = False
-    """Whether the program has said that the turn has ended."""
-    cut_off: bool = False
-    """Whether it has said that the reply reached its longest; what it calls a failure is that reply, if it has one."""
-    failure: Failure | None = None
-    """What it says went wrong."""
-    turn: Tally = field(default_factory=Tally)
-    """What it says the turn took."""
-    sums: Tally = field(default_factory=Tally)
-    """What it says the whole conversation has taken so far."""
+    session_id: str | None = None  # Conversation, by the program's name for it.
+    text: str = ""  # The last that the agent said.
+    complete: bool = False  # Whether the program has said that the turn has ended.
+    cut_off: bool = False  # Whether it reported that the reply reached its limit; its failure is then that reply.
+    failure: Failure | None = None  # What it says went wrong.
+    turn: Tally = field(default_factory=Tally)  # What it says the turn took.
+    sums: Tally = field(default_factory=Tally)  # What it says the whole conversation has taken so far.
 
 
 def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
@@ -117,58 +102,32 @@ def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
 class Program:
     """A command line of an agent."""
 
-    label: str
-    """Its name for people."""
-    commands: tuple[str, ...]
-    """Names that it is installed under, looked for on PATH in this order; none: `agents.json` names the command."""
-    path_variable: str | None = None
-    """Environment variable that names its file."""
-    known_paths: tuple[str, ...] = ()
-    """Places below the home folder where its own installer puts it."""
-    install: str = ""
-    """How to get it."""
-    invoke: Callable[[Turn], Invocation]
-    """Return how it is called for a turn."""
-    parse: Callable[[Event, ParsedOutput], None]
-    """Understand one of its words, from either output."""
-    names_sessions: Literal["we", "it"] = "we"
-    """Who names a new conversation: we, before the first prompt, or the program, in what it writes first."""
-    tools_off: bool = True
-    """Whether it can be kept from using any tool."""
-    refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing
-    """Return why it will refuse to root, by configuration and environment, what prompts that allow tools need."""
-    goes_on: bool = True
-    """Whether it can continue with a conversation."""
-    wants_folder: bool = False
-    """Whether it needs a private folder."""
-    tells: str | None = None
-    """File that it leaves there, a JSON object with more of its words; None: it leaves none."""
-    prints_reply_only: bool = False
-    """Whether all that it prints is the reply."""
-    unknown_session: tuple[str, ...] = ()
-    """What it says of a conversation that it does not know, as regular expressions."""
-    used_session: tuple[str, ...] = ()
-    """What it says of a name that another conversation has, likewise."""
-    empty_reply: tuple[str, ...] = ()
-    """What it says of a model that has said nothing, likewise."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Models by tier; a tier without one is left to the program."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables that keep it to its work, set where the environment says nothing else."""
-    endpoint_variable: str | None = None
-    """Variable that takes the address of the model's service; None: it takes none."""
-    key_variable: str | None = None
-    """Variable that takes the key."""
-    keys: tuple[str, ...] = ()
-    """Every variable that holds a key of its model's service; no other program gets them."""
-    shares: tuple[str, ...] = ()
-    """Secret variables that it gets, too, and that are not its own."""
-    names_vendors: bool = False
-    """Whether its models are called `vendor/model`; it then gets the keys of that vendor."""
-    limit_variable: str | None = None
-    """Variable that takes the longest reply, in tokens; None: it cannot be limited."""
-    fields: frozenset[str] = frozenset()
-    """Fields of `agents.json` that it takes beside those of every program."""
+    label: str  # Its name for people.
+    commands: tuple[str, ...]  # Names to look for on PATH, in order; none: `agents.json` names the command.
+    path_variable: str | None = None  # Environment variable that names its file.
+    known_paths: tuple[str, ...] = ()  # Places below the home folder where its own installer puts it.
+    install: str = ""  # How to get it.
+    invoke: Callable[[Turn], Invocation]  # Return how it is called for a turn.
+    parse: Callable[[Event, ParsedOutput], None]  # Understand one of its words, from either output.
+    names_sessions: Literal["we", "it"] = "we"  # Who names a new conversation: we, before the prompt, or the program.
+    tools_off: bool = True  # Whether it can be kept from using any tool.
+    refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing  # Why it refuses tools to root.
+    goes_on: bool = True  # Whether it can continue with a conversation.
+    wants_folder: bool = False  # Whether it needs a private folder.
+    tells: str | None = None  # File that it leaves there, a JSON object with more of its words; None: it leaves none.
+    prints_reply_only: bool = False  # Whether all that it prints is the reply.
+    unknown_session: tuple[str, ...] = ()  # Its messages for an unknown conversation, as regular expressions.
+    used_session: tuple[str, ...] = ()  # What it says of a name that another conversation has, likewise.
+    empty_reply: tuple[str, ...] = ()  # What it says of a model that has said nothing, likewise.
+    models: Mapping[str, str] = field(default_factory=dict)  # Models by tier; otherwise the program chooses.
+    variables: Mapping[str, str] = field(default_factory=dict)  # Default environment variables.
+    endpoint_variable: str | None = None  # Variable that takes the address of the model's service; None: it takes none.
+    key_variable: str | None = None  # Variable that takes the key.
+    keys: tuple[str, ...] = ()  # Every variable that holds a key of its model's service; no other program gets them.
+    shares: tuple[str, ...] = ()  # Secret variables that it gets, too, and that are not its own.
+    names_vendors: bool = False  # Whether its models are called `vendor/model`; it then gets the keys of that vendor.
+    limit_variable: str | None = None  # Variable that takes the longest reply, in tokens; None: it cannot be limited.
+    fields: frozenset[str] = frozenset()  # Fields of `agents.json` that it takes beside those of every program.
 
 
 def arguments(

@@ -152,11 +152,7 @@ class Agent:
 
 @asynccontextmanager
 async def started(
-    name: str,
-    supervisor: Supervisor,
-    request: Callable[[int, int], commands.Request],
-    tools: bool,
-    clock: clock.Clock,
+    name: str, supervisor: Supervisor, request: Callable[[int, int], commands.Request], tools: bool, clock: clock.Clock
 ) -> AsyncIterator[Agent]:
     """Run an agent for the block; nothing of it is left afterwards.
 

@@ -114,12 +114,7 @@ class AcpBackend:
             argv=(*_words(self._config), *self._config.arguments, *own.arguments),
             run_id=prompt.run_id,
             cwd=cwd,
-            env={
-                **defaults,
-                **environment.cleaned(self._context.environ, prompt.working_dir),
-                **own.env,
-                **prompt.env,
-            },
+            env={**defaults, **environment.cleaned(self._context.environ, prompt.working_dir), **own.env, **prompt.env},
             secrets=environment.secrets(
                 catalogue.called(_words(self._config)), self._config, self._context, prompt.model
             ),

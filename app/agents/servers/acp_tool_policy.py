@@ -34,24 +34,15 @@ _QWEN_TOOLS = (
 class Hold:
     """How one agent is kept from using tools."""
 
-    name: str
-    """What its command and its own name have in common."""
-    arguments: tuple[str, ...] = ()
-    """Arguments after its command."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that it gets."""
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    """What it is told beside the protocol when a conversation is opened."""
-    mode: str | None = None
-    """Mode that it is put into; None: the one it begins in."""
+    name: str  # What its command and its own name have in common.
+    arguments: tuple[str, ...] = ()  # Arguments after its command.
+    env: Mapping[str, str] = field(default_factory=dict)  # Variables that it gets.
+    meta: Mapping[str, Any] = field(default_factory=dict)  # Extra fields of the request that opens a conversation.
+    mode: str | None = None  # Mode that it is put into; None: the one it begins in.
 
 
 HOLDS = (
-    Hold(
-        name="claude",
-        meta={"disableBuiltInTools": True, "claudeCode": {"options": {"tools": []}}},
-        mode="default",
-    ),
+    Hold(name="claude", meta={"disableBuiltInTools": True, "claudeCode": {"options": {"tools": []}}}, mode="default"),
     Hold(
         name="gemini",
         arguments=("--approval-mode=default", f"--admin-policy={_POLICY}", "--allowed-mcp-server-names=none"),

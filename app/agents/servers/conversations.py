@@ -46,10 +46,7 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
     await prompt.insist(lambda: sessions.add_turns(agent_session_id, reply_text))
     if await prompt.insist(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(
-            agent_session_id=agent_session_id,
-            backend=backend,
-            working_dir=str(prompt.working_dir),
-            created=True,
+            agent_session_id=agent_session_id, backend=backend, working_dir=str(prompt.working_dir), created=True
         )
         await prompt.insist(lambda: sessions.keep(session))
 

@@ -131,11 +131,7 @@ class _Machine:
         step = self._state.current_step
         index = list(self._recipe["steps"]).index(step)
         return records.Place(
-            step_id=step,
-            step_index=index,
-            output_slot=step,
-            visit=self._state.visit,
-            instructions=self._step["prompt"],
+            step_id=step, step_index=index, output_slot=step, visit=self._state.visit, instructions=self._step["prompt"]
         )
 
     def _fill(self, record: records.Record) -> None:

@@ -54,12 +54,9 @@ class Reported:
 class Unreadable:
     """A reply without an outcome that counts."""
 
-    error: str
-    """What is wrong, as the agent is told."""
-    malformed_json: str | None = None
-    """The beginning of the line that was taken for the outcome; None where there was none."""
-    fault: Fault = "no_block"
-    """The kind of what is wrong."""
+    error: str  # What is wrong, as the agent is told.
+    malformed_json: str | None = None  # The beginning of the line read as the outcome; None if there is none.
+    fault: Fault = "no_block"  # The kind of what is wrong.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{success, error, malformedJson}`."""

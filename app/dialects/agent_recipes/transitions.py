@@ -56,7 +56,7 @@ class State:
     step_visit_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """How often each step was visited."""
     step_retry_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How often the outcome of a step's present visit was asked for again."""
+    """Repeated requests for an outcome, by step."""
     restarts: int = 0
     """How often the run has begun anew in another conversation."""
 

@@ -53,14 +53,10 @@ class Undefined(Exception):
 class Scope:
     """What names stand for at one place of a run; what is set in it is seen by the places inside of it."""
 
-    own: dict[str, Value] = field(default_factory=dict)
-    """Variables that were set here."""
-    local: frozenset[str] = frozenset()
-    """Those of them that end with this place: loop variables, and what is told of a step."""
-    around: Scope | None = None
-    """The place around it."""
-    told: bool = True
-    """Whether its variables are named to who asks for one that there is not."""
+    own: dict[str, Value] = field(default_factory=dict)  # Variables that were set here.
+    local: frozenset[str] = frozenset()  # Those that end with this scope: loop variables, facts of a step.
+    around: Scope | None = None  # The place around it.
+    told: bool = True  # Whether its variables are named to who asks for one that there is not.
 
     def inside(self, /, **local: Value) -> Scope:
         """Return a place inside of this one with variables of its own, as a loop has."""

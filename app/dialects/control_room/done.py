@@ -113,12 +113,7 @@ def place_of(key: str, *sources: str) -> records.Place:
 
 
 async def refused(
-    ctx: ports.Context,
-    values: refs.Values,
-    key: str,
-    place: records.Place,
-    error: refs.BrokenReference,
-    **facts: Any,
+    ctx: ports.Context, values: refs.Values, key: str, place: records.Place, error: refs.BrokenReference, **facts: Any
 ) -> errors.RunFailed:
     """Put on record that a step's input cannot be built, and return the run's failure.
 

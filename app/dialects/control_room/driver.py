@@ -191,11 +191,7 @@ class _Pipeline:
 
 def _place(step: plain.Object, index: int, phase: str, sources: tuple[str, ...]) -> records.Place:
     return records.Place(
-        step_id=step["step_id"],
-        step_index=index,
-        phase=phase,
-        output_slot=step["output_slot"],
-        input_slot_refs=sources,
+        step_id=step["step_id"], step_index=index, phase=phase, output_slot=step["output_slot"], input_slot_refs=sources
     )
 
 

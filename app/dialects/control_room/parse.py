@@ -56,11 +56,7 @@ def draft(source: str) -> library.Recipe | None:
     if "args_schema" in document and json_schemas.args_schema_flaws(document["args_schema"]):
         del document["args_schema"]
     return library.Recipe(
-        recipe_id="draft",
-        dialect=DIALECT,
-        label="draft",
-        document=steps,
-        args_schema=args_schema(document),
+        recipe_id="draft", dialect=DIALECT, label="draft", document=steps, args_schema=args_schema(document)
     )
 
 

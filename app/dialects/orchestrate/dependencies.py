@@ -47,10 +47,8 @@ class Injection:
 class Composed:
     """A prompt with the files told."""
 
-    prompt: str
-    """The prompt."""
-    truncation: plain.Object | None = None
-    """Record of what was left out, for `debug.injection` of the step; None if nothing was."""
+    prompt: str  # The prompt.
+    truncation: plain.Object | None = None  # What was left out, for `debug.injection`; None: nothing.
 
 
 def injection(depends_on: plain.Object | None) -> Injection:

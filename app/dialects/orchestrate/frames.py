@@ -16,32 +16,19 @@ Step: TypeAlias = plain.Object
 class Frame:
     """One passage through the steps that stand side by side."""
 
-    steps: Sequence[Step]
-    """The steps, in order."""
-    prefix: str = ""
-    """What precedes their names in keys."""
-    loops: tuple[variables.Loop, ...] = ()
-    """Loops around it, the innermost first."""
-    outer: Frame | None = None
-    """Frame of the loop around it."""
-    results: dict[str, plain.Json] = field(init=False)
-    """By name, what steps have come to: fields of the state, a list of iterations for loops, None before they were."""
-    lifecycle: plain.Object | None = None
-    """What became of the item's file; None where nothing was to become of it."""
-    inside: dict[str, Iterations] = field(init=False, default_factory=dict)
-    """Loops of it that were entered, by name."""
-    running: str | None = None
-    """Step that is being taken."""
-    running_facts: dict[str, plain.Json] = field(init=False, default_factory=dict)
-    """What the state shows of it."""
-    exit_code: int | None = None
-    """Exit code of the step taken last; None if it was skipped."""
-    failed: bool = False
-    """Whether a step failed that no handler was there for."""
-    left_early: bool = False
-    """Whether the flow jumped out of it before its end."""
-    positions: dict[str, int] = field(init=False)
-    """Where each step stands, by name."""
+    steps: Sequence[Step]  # The steps, in order.
+    prefix: str = ""  # What precedes their names in keys.
+    loops: tuple[variables.Loop, ...] = ()  # Loops around it, the innermost first.
+    outer: Frame | None = None  # Frame of the loop around it.
+    results: dict[str, plain.Json] = field(init=False)  # Results by step; a list for loops.
+    lifecycle: plain.Object | None = None  # What became of the item's file; None where nothing was to become of it.
+    inside: dict[str, Iterations] = field(init=False, default_factory=dict)  # Loops of it that were entered, by name.
+    running: str | None = None  # Step that is being taken.
+    running_facts: dict[str, plain.Json] = field(init=False, default_factory=dict)  # What the state shows of it.
+    exit_code: int | None = None  # Exit code of the step taken last; None if it was skipped.
+    failed: bool = False  # Whether a step failed that no handler was there for.
+    left_early: bool = False  # Whether the flow jumped out of it before its end.
+    positions: dict[str, int] = field(init=False)  # Where each step stands, by name.
     _visits: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,14 +73,10 @@ class Frame:
 class Iterations:
     """How far a loop is."""
 
-    key: str
-    """Key of the loop."""
-    items: Sequence[plain.Json]
-    """What it goes over."""
-    passed: list[plain.Json] = field(default_factory=list)
-    """What the state shows of the iterations that have ended; the loop's result."""
-    current: Frame | None = None
-    """The iteration that is being taken."""
+    key: str  # Key of the loop.
+    items: Sequence[plain.Json]  # What it goes over.
+    passed: list[plain.Json] = field(default_factory=list)  # Ended iterations; the loop's result.
+    current: Frame | None = None  # The iteration that is being taken.
 
     def begin(self, loop: Step, outer: Frame) -> Frame:
         """Return the frame of the next iteration."""
@@ -145,12 +128,9 @@ class Verdict:
 class Retries:
     """How often a step is tried."""
 
-    further: int
-    """Tries after the first."""
-    delay_seconds: float
-    """Time before each."""
-    exit_codes: tuple[int, ...] | None
-    """Exit codes after which there is another try; None: all but 0 and that of invalid input."""
+    further: int  # Tries after the first.
+    delay_seconds: float  # Time before each.
+    exit_codes: tuple[int, ...] | None  # Exit codes that are retried; None: all but 0 and invalid input.
 
     def policy(self) -> operations.RetryPolicy | None:
         """Return the same as the engine takes it; None without further tries."""

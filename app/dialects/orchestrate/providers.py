@@ -43,12 +43,7 @@ class Refused:
 
 
 def invocation(
-    provider: plain.Object,
-    supplied: plain.Object,
-    prompt: str,
-    scope: variables.Scope,
-    *,
-    deep: bool = True,
+    provider: plain.Object, supplied: plain.Object, prompt: str, scope: variables.Scope, *, deep: bool = True
 ) -> Invocation | Refused:
     """Compose a call."""
     by_stdin = provider["input_mode"] == STDIN

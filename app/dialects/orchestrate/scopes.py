@@ -51,10 +51,7 @@ class Spot:
 
 
 def spots(
-    workflow: plain.Object,
-    place: json_text.Parts = (),
-    outer: Scope | None = None,
-    loop: Step | None = None,
+    workflow: plain.Object, place: json_text.Parts = (), outer: Scope | None = None, loop: Step | None = None
 ) -> Iterator[Spot]:
     """Return every step in order, those of loops behind their loop; what is malformed is passed by."""
     listed = workflow.get("steps")

@@ -41,18 +41,12 @@ class Loop:
 class Scope:
     """Everything that variables can name at one place and moment."""
 
-    run: Mapping[str, str]
-    """`id`, `root`, `timestamp_utc`."""
-    context: plain.Object = field(default_factory=dict)
-    """Values of the workflow, those of the command line before its own."""
-    loops: tuple[Loop, ...] = ()
-    """Loops around the place, the innermost first."""
-    steps: tuple[Results, ...] = ()
-    """Results by scope, the innermost first; a name that a scope declares hides those further out."""
-    params: plain.Object = field(default_factory=dict)
-    """Parameters of a provider, in its template."""
-    prompt: str | None = None
-    """Composed prompt, in a template that may name it."""
+    run: Mapping[str, str]  # `id`, `root`, `timestamp_utc`.
+    context: plain.Object = field(default_factory=dict)  # The workflow's values, overridden by the command line.
+    loops: tuple[Loop, ...] = ()  # Loops around the place, the innermost first.
+    steps: tuple[Results, ...] = ()  # Results by scope, innermost first; inner names hide outer ones.
+    params: plain.Object = field(default_factory=dict)  # Parameters of a provider, in its template.
+    prompt: str | None = None  # Composed prompt, in a template that may name it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,14 +52,10 @@ class Opinion:
 class Transcript:
     """A conference that has ended."""
 
-    message: str
-    """What was asked."""
-    called: Sequence[prompts.Called]
-    """Tool calls of the chief, in order."""
-    opinions: Sequence[Opinion]
-    """What came of asking each participant, in their order."""
-    driver_version: int
-    """Version of the driver that the run began with; before the third, opinions could hold headings."""
+    message: str  # What was asked.
+    called: Sequence[prompts.Called]  # Tool calls of the chief, in order.
+    opinions: Sequence[Opinion]  # What came of asking each participant, in their order.
+    driver_version: int  # The run's driver version; before the third, opinions could hold headings.
 
     def text(self) -> str:
         """Return it as a text, no longer than an issue's body may be."""

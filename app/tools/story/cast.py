@@ -113,7 +113,7 @@ class Reading:
     def meant(self, pronoun: str, position: int) -> Entity | None:
         """Return the person a pronoun means, None if ambiguous.
 
-        Candidates in order: the subject of the sentence, of the sentence before, of the paragraph before, the point of view.
+        In order: the subject of the sentence, of the one before, of the paragraph before, the point of view.
         """
         wanted = _PERSONS[pronoun.lower()]
         sentence = self.paragraph.sentence_at(position)

@@ -8,12 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.tools.story import (
-    dates,
-    documents,
-    outline_fields,
-    scene_numbers,
-)
+from app.tools.story import dates, documents, outline_fields, scene_numbers
 from app.tools.story.documents import ITEM, Field, Heading, field_of, split_list
 from app.tools.story.outline_fields import Head, Ignored
 from app.tools.story.scene_numbers import SceneNumber
@@ -25,24 +20,15 @@ _LENGTH = re.compile(r"(\d{1,6})(?:\s{0,2}(?:-|–|—|to)\s{0,2}(\d{1,6}))?")
 class PlannedScene:
     """A scene as the outline plans it."""
 
-    index: int
-    """Place among the scenes, from 0."""
-    scene_number: SceneNumber | None
-    """Its number with the chapter, act, part or book that it counts in; None if it has none."""
-    within: tuple[tuple[str, int], ...] = ()
-    """What it belongs to, e.g. `(("chapter", 3),)`."""
-    title: str
-    """Its title without the number."""
-    line: int
-    """Line of its heading."""
-    heading: str = ""
-    """The whole heading."""
-    fields: Mapping[str, Field]
-    """What is said of it by name: pov, place, date, characters, goal, length, summary, plants, payoffs."""
-    beats: tuple[str, ...]
-    """What happens, in order."""
-    ignored: tuple[Ignored, ...] = ()
-    """What is said of it that is not read, unknown fields above all."""
+    index: int  # Place among the scenes, from 0.
+    scene_number: SceneNumber | None  # Its number within chapter, act, part or book; None if it has none.
+    within: tuple[tuple[str, int], ...] = ()  # What it belongs to, e.g. `(("chapter", 3),)`.
+    title: str  # Its title without the number.
+    line: int  # Line of its heading.
+    heading: str = ""  # The whole heading.
+    fields: Mapping[str, Field]  # By name: pov, place, date, characters, goal, length, summary, plants, payoffs.
+    beats: tuple[str, ...]  # What happens, in order.
+    ignored: tuple[Ignored, ...] = ()  # What is said of it that is not read, unknown fields above all.
 
     @property
     def number(self) -> int | None:

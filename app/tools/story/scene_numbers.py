@@ -58,14 +58,10 @@ _HEADING_CHARACTERS = 400
 class SceneNumber:
     """A number that stands for a scene, with the chapter, act, part or book that it counts in."""
 
-    number: int
-    """The number."""
-    letter: str = ""
-    """`a` of `12a`, else empty."""
-    unit: str | None = "scene"
-    """What it counts: `scene`, `chapter`, `act`, …; None where the text does not say."""
-    within: tuple[tuple[str, int], ...] = ()
-    """What the scene is part of, the outermost first, e.g. `(("chapter", 3),)`."""
+    number: int  # The number.
+    letter: str = ""  # `a` of `12a`, else empty.
+    unit: str | None = "scene"  # What it counts: `scene`, `chapter`, `act`, …; None where the text does not say.
+    within: tuple[tuple[str, int], ...] = ()  # What the scene is part of, outermost first, e.g. `(("chapter", 3),)`.
 
     def __str__(self) -> str:
         above = [f"{kind} {number}" for kind, number in self.within]

@@ -28,24 +28,15 @@ _FIELD_NAMES = (
 class Scene:
     """One scene of the story."""
 
-    document: documents.Document
-    """Its file."""
-    scene_number: SceneNumber | None
-    """Its number, with the chapter, act, part or book above it, by front matter, heading or the file's name."""
-    has_number: bool
-    """Whether front matter or heading state the number."""
-    title: str
-    """Its title without the number."""
-    has_title: bool
-    """Whether front matter or heading state the title."""
-    pov: str | None
-    """Whose eyes it is told through, as its front matter says."""
-    date: dates.StoryDate | None
-    """When it plays, as its front matter says."""
-    place: str
-    """Where it plays, empty where it does not say."""
-    is_flashback: bool
-    """Whether it tells of earlier than its place in the story."""
+    document: documents.Document  # Its file.
+    scene_number: SceneNumber | None  # Its number within chapter, act, part or book, by front matter, heading or file.
+    has_number: bool  # Whether front matter or heading state the number.
+    title: str  # Its title without the number.
+    has_title: bool  # Whether front matter or heading state the title.
+    pov: str | None  # Whose eyes it is told through, as its front matter says.
+    date: dates.StoryDate | None  # When it plays, as its front matter says.
+    place: str  # Where it plays, empty where it does not say.
+    is_flashback: bool  # Whether it tells of earlier than its place in the story.
 
     @property
     def number(self) -> int | None:
