@@ -28,38 +28,22 @@ class Recording:
 class BackendConfig:
     """A configured way to reach agents."""
 
-    name: str
-    """Name that agents refer to."""
-    type: str
-    """Kind of backend; a key of `backends.TYPES`."""
-    command: tuple[Part, ...] = ()
-    """Program and leading arguments, for backends that are programs; empty: searched."""
-    resume: tuple[Part, ...] = ()
-    """The same for a continued conversation, for programs called by a template."""
-    arguments: tuple[str, ...] = ()
-    """Further arguments of a program."""
-    allowed_tools: tuple[str, ...] = ()
-    """Tools that a program may use unasked, in place of all of them."""
-    tools_on: tuple[str, ...] = ()
-    """Arguments of a template that let the program use its tools unasked."""
-    tools_off: tuple[str, ...] | None = None
-    """Arguments of a template that forbid them; None: there are none."""
-    reply: Mapping[str, str] | None = None
-    """Dotted paths into a template program's JSON; None: its output is the reply."""
-    idle_seconds: float | None = None
-    """Longest time that a program may say nothing; None: no limit."""
-    base_url: str | None = None
-    """Address of the service, for backends that are one."""
-    api_key_env: str | None = None
-    """Environment variable that holds the key; the key itself is never written down."""
-    secrets: tuple[str, ...] = ()
-    """Further secret variables that the program gets; patterns."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Model of the backend for haiku, sonnet and opus."""
-    file: Path | None = None
-    """File of replies, for a scripted backend."""
-    record: Recording | None = None
-    """Backend to record, for a scripted backend."""
+    name: str  # Name that agents refer to.
+    type: str  # Kind of backend; a key of `backends.TYPES`.
+    command: tuple[Part, ...] = ()  # Program and leading arguments, for backends that are programs; empty: searched.
+    resume: tuple[Part, ...] = ()  # The same for a continued conversation, for programs called by a template.
+    arguments: tuple[str, ...] = ()  # Further arguments of a program.
+    allowed_tools: tuple[str, ...] = ()  # Tools that a program may use unasked, in place of all of them.
+    tools_on: tuple[str, ...] = ()  # Arguments of a template that let the program use its tools unasked.
+    tools_off: tuple[str, ...] | None = None  # Arguments of a template that forbid them; None: there are none.
+    reply: Mapping[str, str] | None = None  # Dotted paths into a program's JSON; None: its output is the reply.
+    idle_seconds: float | None = None  # Longest time that a program may say nothing; None: no limit.
+    base_url: str | None = None  # Address of the service, for backends that are one.
+    api_key_env: str | None = None  # Environment variable that holds the key; the key itself is never written down.
+    secrets: tuple[str, ...] = ()  # Further secret variables that the program gets; patterns.
+    models: Mapping[str, str] = field(default_factory=dict)  # Model of the backend for haiku, sonnet and opus.
+    file: Path | None = None  # File of replies, for a scripted backend.
+    record: Recording | None = None  # Backend to record, for a scripted backend.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,7 @@ class _Layered:
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_backend: str | None = None
-    yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """First-layer fields by agent that none overrides."""
+    yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)  # First-layer fields that none overrides.
 
 
 def load(layers: Sequence[Path]) -> Roster:

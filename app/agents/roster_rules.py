@@ -238,5 +238,4 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
         yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     params = kind.any_of & set(backend)
     if kind.any_of and len(params) != 1:
-        message = f"needs exactly one of {', '.join(sorted(kind.any_of))}"
-        yield errors.Flaw(path=path, code="one_of", message=message)
+        yield errors.Flaw(path=path, code="one_of", message=f"needs exactly one of {', '.join(sorted(kind.any_of))}")

@@ -161,11 +161,8 @@ def _recorded_line(prompt: ports.AgentPrompt, reply: ports.AgentReply) -> dict[s
 
 def _broken(path: Path, flaws: Iterable[errors.Flaw]) -> errors.AgentFailed:
     reported = [flaw.to_json() for flaw in flaws]
-    return errors.AgentFailed(
-        f"The script {path} is not valid: {'; '.join(str(flaw['message']) for flaw in reported[:5])}",
-        code="script_invalid",
-        detail={"file": str(path), "flaws": reported},
-    )
+    message = f"The script {path} is not valid: {'; '.join(str(flaw['message']) for flaw in reported[:5])}"
+    return errors.AgentFailed(message, code="script_invalid", detail={"file": str(path), "flaws": reported})
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:

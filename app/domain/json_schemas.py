@@ -138,6 +138,16 @@ def kind_of(value: plain.Json) -> str:
     return "an object"
 
 
+def rule(kind: str, description: str, **limits: plain.Json) -> dict[str, plain.Json]:
+    """Return the schema of a value of one type, with what it is for people."""
+    return {"type": kind, **limits, "description": description}
+
+
+def closed(*, required: list[str], **properties: plain.Json) -> dict[str, plain.Json]:
+    """Return the schema of an object that has the named properties and no others."""
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
 def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
     """Make a flaw at a place."""
     return errors.Flaw(path=json_text.json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])

@@ -29,9 +29,8 @@ class CheckPerformer:
         operation = call.operation
         assert isinstance(operation, operations.Check)
         if operation.check != "file_exists":
-            raise errors.ToolFailed(
-                f"There is no check {operation.check!r:.80}; there is file_exists.", code="unknown_check"
-            )
+            message = f"There is no check {operation.check!r:.80}; there is file_exists."
+            raise errors.ToolFailed(message, code="unknown_check")
         path = operation.subject
         if not isinstance(path, str) or not path:
             raise errors.ToolFailed("The check file_exists needs a path.", code="invalid_subject")
@@ -86,8 +85,7 @@ def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, a
     for place in places if attempt > 1 else ():
         if workspace.existing_sha256(place) == plain.sha256(content):
             _sync_folders(workspace.root, workspace.root / place)
-            path = "/".join(components(place))
-            return WrittenFile(path=path, sha256=plain.sha256(content), size_bytes=len(content))
+            return WrittenFile(path="/".join(components(place)), sha256=plain.sha256(content), size_bytes=len(content))
     try:
         return workspace.write_text(operation.path, text, overwrite=operation.overwrite)
     except errors.ToolFailed as failure:

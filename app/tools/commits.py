@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMPORARY = ".control-room-commit.tmp"
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # No hard links here.
 
 
 def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
@@ -26,7 +26,7 @@ def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
     """
     with _turn(folder):
         if not overwrite:
-            _require_free(folder, name)
+            require_free(folder, name)
         try:
             _write(folder, content, _mode_of(folder, name))
             _publish(folder, name, overwrite)
@@ -45,7 +45,8 @@ def _turn(folder: int) -> Iterator[None]:
         fcntl.flock(folder, fcntl.LOCK_UN)
 
 
-def _require_free(folder: int, name: str) -> None:
+def require_free(folder: int, name: str) -> None:
+    """Raise FileExistsError if the folder has an entry of this name."""
     with suppress(FileNotFoundError):
         os.stat(name, dir_fd=folder, follow_symlinks=False)
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -79,9 +80,9 @@ def _publish(folder: int, name: str, overwrite: bool) -> None:
         # Unlike a rename, a link never replaces a file that someone without our lock has just made.
         os.link(_TEMPORARY, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
-        _require_free(folder, name)
+        require_free(folder, name)
         os.rename(_TEMPORARY, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 

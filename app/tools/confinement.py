@@ -14,11 +14,11 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from app.tools import failures, reserved
 from app.tools.reserved import Root
@@ -26,6 +26,7 @@ from app.tools.reserved import Root
 MAX_COMPONENTS = 64  # Components of a path, links resolved.
 MAX_LINKS = 16  # Links followed on the way to one file; more is taken for a circle.
 
+T = TypeVar("T")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe must not wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -84,28 +85,14 @@ class Descent:
 
     def enter(self, parts: Iterable[str], *, create: bool = False) -> None:
         """Go down into a folder; with `create`, missing ones are made and synced."""
-        pending = deque(parts)
-        try:
-            while pending:
-                name = self._next_real(pending)
-                if name is not None:
-                    self._go_down(name, create)
-        except OSError as error:
-            raise failures.of_system(self._path, error, "write_failed" if create else "file_unreadable") from error
+        self._follow(parts, lambda name: self._go_down(name, create), create=create)
 
     def open_file(self, parts: Iterable[str]) -> int:
         """Return a descriptor of a regular file, opened for reading; it is closed with the context."""
-        pending = deque(parts)
-        try:
-            while pending:
-                name = self._next_real(pending)
-                if name is not None and not pending:
-                    return self._opened_file(name)
-                if name is not None:
-                    self._go_down(name)
-        except OSError as error:
-            raise failures.of_system(self._path, error) from error
-        raise failures.not_a_file(self._path)
+        found = self._follow(parts, self._opened_file)
+        if found is None:
+            raise failures.not_a_file(self._path)
+        return found
 
     def reach(self, parts: Iterable[str]) -> str:
         """Enter the folder of a file, making folders and following links; return the file's name there.
@@ -113,33 +100,34 @@ class Descent:
         Raises:
             errors.ToolFailed: `not_a_file` where the path leads to a folder that links have named.
         """
-        pending = deque(parts)
-        try:
-            while pending:
-                name = self._next_real(pending)
-                if name is not None and not pending:
-                    return name
-                if name is not None:
-                    self._go_down(name, create=True)
-        except OSError as error:
-            raise failures.of_system(self._path, error, "write_failed") from error
-        raise failures.not_a_file(self._path)
+        name = self._follow(parts, lambda name: name, create=True)
+        if name is None:
+            raise failures.not_a_file(self._path)
+        return name
 
     def status(self, parts: Iterable[str]) -> os.stat_result:
         """Return the status of whatever a path leads to: a file, a folder, or anything else."""
+        found = self._follow(parts, self._status)
+        return os.fstat(self.folder) if found is None else found
+
+    def _follow(self, parts: Iterable[str], finish: Callable[[str], T], *, create: bool = False) -> T | None:
+        """Go down to the last component and finish there; None if the path ends with a folder that links have named."""
         pending = deque(parts)
         try:
             while pending:
                 name = self._next_real(pending)
                 if name is not None and not pending:
-                    found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
-                    self._refuse_known(name, found)
-                    return found
+                    return finish(name)
                 if name is not None:
-                    self._go_down(name)
-            return os.fstat(self.folder)
+                    self._go_down(name, create)
         except OSError as error:
-            raise failures.of_system(self._path, error) from error
+            raise failures.of_system(self._path, error, "write_failed" if create else "file_unreadable") from error
+        return None
+
+    def _status(self, name: str) -> os.stat_result:
+        found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+        self._refuse_known(name, found)
+        return found
 
     def sync(self) -> None:
         """Make the names of the folders on the way durable, and those in the last one."""

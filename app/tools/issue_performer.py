@@ -23,7 +23,6 @@ class IssuePerformer:
     """Write issue records. Their ids are derived, so that a repetition finds its own."""
 
     def __init__(self, kept: issues.IssueStore, clock: clock.Clock, project: Path) -> None:
-        """"""
         self._kept = kept
         self._clock = clock
         self._project = project

@@ -17,12 +17,11 @@ from pathlib import Path
 from app import errors
 from app.domain import file_operations, plain, records
 from app.engine import ports
-from app.tools import failures, threads
+from app.tools import commits, failures, threads
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
 from app.tools.workspace import Workspaces
 
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 
 
@@ -123,7 +122,7 @@ def _rename(origin: int, goal: int, name: str, *, is_again: bool) -> None:
     if _identity(".", origin) == _identity(".", goal):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if stat.S_ISDIR(mode):
-        _require_free(goal, name)
+        commits.require_free(goal, name)
         os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
         return
     try:
@@ -133,9 +132,9 @@ def _rename(origin: int, goal: int, name: str, *, is_again: bool) -> None:
         if not is_again or _identity(name, origin) != _identity(name, goal):
             raise
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in commits.NO_LINKS:
             raise
-        _require_free(goal, name)
+        commits.require_free(goal, name)
         os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
         return
     # The new name has to last before the old one goes.
@@ -154,12 +153,6 @@ def _remove_old_name(origin: int, goal: int, name: str) -> None:
     except OSError:
         os.unlink(name, dir_fd=goal)
         raise
-
-
-def _require_free(folder: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
 def _identity(name: str, folder: int) -> tuple[int, int]:

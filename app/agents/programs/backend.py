@@ -72,11 +72,8 @@ class ProgramBackend:
 
     def _refuse(self, prompt: ports.AgentPrompt) -> None:
         if not prompt.tools and not self._program.tools_off:
-            raise errors.AgentFailed(
-                f"The backend {self._config.name} cannot be kept from using tools, and this prompt forbids them.",
-                code="tools_cannot_be_turned_off",
-                detail={"backend": self._config.name},
-            )
+            message = f"The backend {self._config.name} cannot be kept from using tools, and this prompt forbids them."
+            raise errors.AgentFailed(message, code="tools_cannot_be_turned_off", detail={"backend": self._config.name})
         environ = {**self._context.environ, **prompt.env}
         if prompt.tools and (refusal := self._program.refuses(self._config, environ)):
             raise errors.AgentFailed(refusal, code="agent_refused_root", detail={"backend": self._config.name})

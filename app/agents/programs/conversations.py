@@ -49,11 +49,8 @@ def opening(
     if not certain and not program.goes_on:
         return Opening(session_id=known)
     if known is None and certain:
-        raise errors.AgentFailed(
-            f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on.",
-            code="unknown_agent_session",
-            detail={"agent_session_id": ours},
-        )
+        message = f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on."
+        raise errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": ours})
     return Opening(
         session_id=known,
         resumes=known is not None,

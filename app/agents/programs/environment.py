@@ -88,9 +88,6 @@ def _left_by_others(environ: Mapping[str, str]) -> list[str]:
 def _key(config: BackendConfig, environ: Mapping[str, str]) -> str:
     name = config.api_key_env or ""
     if not environ.get(name):
-        raise errors.AgentFailed(
-            f"The service's environment lacks {name}, the key of the backend {config.name}.",
-            code="missing_secrets",
-            detail={"missing_secrets": [name]},
-        )
+        message = f"The service's environment lacks {name}, the key of the backend {config.name}."
+        raise errors.AgentFailed(message, code="missing_secrets", detail={"missing_secrets": [name]})
     return environ[name]

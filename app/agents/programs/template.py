@@ -57,11 +57,8 @@ def _invoke(turn: Turn) -> Invocation:
     config = turn.config
     template = config.resume if turn.resumes else config.command
     if not template:
-        raise errors.AgentFailed(
-            f"The backend {config.name} cannot go on with a conversation: it has no `resume` in agents.json.",
-            code="unknown_agent_session",
-            detail={"backend": config.name},
-        )
+        message = f"The backend {config.name} cannot go on with a conversation: it has no `resume` in agents.json."
+        raise errors.AgentFailed(message, code="unknown_agent_session", detail={"backend": config.name})
     named = {name for part in template for text in _texts(part) for name in _PLACE.findall(text)}
     message = turn.message(with_system="system" not in named)
     if "prompt" in named and (len(message.encode()) > ARGUMENT_BYTES or "\0" in message):

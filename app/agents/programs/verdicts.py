@@ -138,8 +138,7 @@ def _failed(
 ) -> records.StepError:
     words = failure.message if failure and failure.message else complaints
     detail = {"status": status, "reason": failure.reason if failure else None}
-    message = f"{what}: {_first_line(words) or 'it does not say why'}"
-    return records.StepError(code=code, message=message, detail=detail)
+    return records.StepError(code=code, message=f"{what}: {_first_line(words) or 'it does not say why'}", detail=detail)
 
 
 def _signalled(program: Program, name: str) -> records.StepError:
@@ -166,5 +165,4 @@ def _text(lines: list[bytes]) -> str:
 
 def _first_line(words: str) -> str:
     lines = [line.strip() for line in words.strip().splitlines() if line.strip()]
-    reported = next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")
-    return reported[:500]
+    return next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")[:500]

@@ -202,9 +202,8 @@ def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
 
 
 def _unreadable(name: str, why: str) -> errors.AgentFailed:
-    return errors.AgentFailed(
-        f"What the agent {name} writes is not the Agent Client Protocol: {why}.", code="reply_unreadable"
-    )
+    message = f"What the agent {name} writes is not the Agent Client Protocol: {why}."
+    return errors.AgentFailed(message, code="reply_unreadable")
 
 
 async def _shielded(work: Awaitable[None]) -> None:

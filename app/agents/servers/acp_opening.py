@@ -61,11 +61,8 @@ async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[N
 
 def unheld(backend: str, why: str) -> errors.AgentFailed:
     """Return the refusal of a prompt without tools."""
-    return errors.AgentFailed(
-        f"The backend {backend} cannot be kept from using tools, and this prompt forbids them: {why}.",
-        code="tools_cannot_be_turned_off",
-        detail={"backend": backend},
-    )
+    message = f"The backend {backend} cannot be kept from using tools, and this prompt forbids them: {why}."
+    return errors.AgentFailed(message, code="tools_cannot_be_turned_off", detail={"backend": backend})
 
 
 async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, known_as: str) -> Opened | None:
@@ -148,11 +145,8 @@ async def _choose_model(agent: Agent, wish: Wish, conversation: Opened, model: s
         why = "it offers no choice"
     except acp.RequestError as error:
         why = str(error)
-    raise errors.AgentFailed(
-        f"The agent {wish.backend} does not take the model {model!r:.80}: {why}.",
-        code="unknown_model",
-        detail={"model": model, "models": sorted(offered)[:50]},
-    )
+    message = f"The agent {wish.backend} does not take the model {model!r:.80}: {why}."
+    raise errors.AgentFailed(message, code="unknown_model", detail={"model": model, "models": sorted(offered)[:50]})
 
 
 def _option(options: tuple[Any, ...], category: str) -> schema.SessionConfigOptionSelect | None:

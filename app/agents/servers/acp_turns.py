@@ -7,14 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from app import errors
 from app.agents.programs import program
 from app.domain import plain, records
-
-if TYPE_CHECKING:
-    from acp import schema
-from typing import TYPE_CHECKING
-
-from app import errors
 from app.engine import ports
 
 if TYPE_CHECKING:
@@ -38,30 +33,22 @@ class Turn:
 
     def __init__(self, *, tools: bool) -> None:
         self._tools = tools
+        self.cost_so_far: float | None = None  # Price of the whole conversation; None where the agent tells none.
+        self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done once it uses a tool though it was to use none; its result says which."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again."""
         self._before = ""
         self._now = list[str]()
         self._size = 0
         self._tools_called: dict[str, Mapping[str, Any]] = {}
         self._tokens = program.Tally()
-        self.cost_before: float | None = None
-        """Price of the conversation before this turn in US dollars, if the agent told it when it was opened."""
-        self.cost_so_far: float | None = None  # Price of the whole conversation; None where the agent tells none.
         self.called = 0  # How often it has called a tool.
-        self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done once it uses a tool though it was to use none; its result says which."""
         self.too_long = False  # Whether it has said more than can be held.
-
-    def begin(self) -> None:
-        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again."""
-        self._before = ""
-        self._now = []
-        self._size = 0
-        self._tools_called = {}
-        self.called = 0
-        self.too_long = False
-        self._tokens = program.Tally()
-        self.cost_before = self.cost_so_far
-        self.cost_so_far = None
+        # Price of the conversation before this turn in US dollars, if the agent told it when it was opened.
+        self.cost_before, self.cost_so_far = self.cost_so_far, None
 
     def take(self, _: str, update: Mapping[str, Any]) -> None:
         """Take in an update of the session."""

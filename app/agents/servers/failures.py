@@ -35,11 +35,8 @@ def refused(error: Any) -> errors.AgentFailed:
         detail["kinds"] = kinds
     if isinstance(parameter := getattr(error, "param", None), str):
         detail["parameter"] = parameter[:100]
-    return errors.AgentFailed(
-        f"The service answered {error.status_code}: {plain.preview(reported) or 'no reason was given'}",
-        code=code or "agent_error",
-        detail=detail,
-    )
+    message = f"The service answered {error.status_code}: {plain.preview(reported) or 'no reason was given'}"
+    return errors.AgentFailed(message, code=code or "agent_error", detail=detail)
 
 
 def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:

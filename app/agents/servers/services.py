@@ -147,22 +147,16 @@ class ServiceBackend:
     def _model(self, requested: str | None) -> str:
         model = requested or self.resolve_model("sonnet")
         if model in TIERS:
-            raise errors.AgentFailed(
-                f"The backend {self._config.name} names no model for {model}; give `models` in agents.json.",
-                code="unknown_model",
-                detail={"model": model},
-            )
+            message = f"The backend {self._config.name} names no model for {model}; give `models` in agents.json."
+            raise errors.AgentFailed(message, code="unknown_model", detail={"model": model})
         return model
 
 
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
     """Make the error that says which package is to be installed."""
     install = f'pip install "control-room[{extra}]"'
-    return errors.AgentFailed(
-        f"The backend {backend} needs the package {package}, not installed here. Install with: {install}",
-        code="agent_missing",
-        detail={"package": package, "install": install},
-    )
+    message = f"The backend {backend} needs the package {package}, not installed here. Install with: {install}"
+    return errors.AgentFailed(message, code="agent_missing", detail={"package": package, "install": install})
 
 
 def _error(answer: Answer) -> records.StepError | None:

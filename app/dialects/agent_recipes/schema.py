@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.domain import frozen_agents, plain
+from app.domain.json_schemas import closed, rule
 
 VERSION = 1  # Raised when a recipe that was valid no longer is.
 
@@ -30,35 +31,16 @@ RUN_ARGS: plain.Object = {
         "default": DEFAULT_BACKEND,
         "description": "Backend that all steps speak through.",
     },
-    "model": {
-        "type": "string",
-        "enum": list(TIERS),
-        "description": "Model tier of all steps, whatever steps and recipe say.",
-    },
-    "max_steps": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": _MOST_COUNT,
-        "description": "In place of the recipe's `maxTotalSteps`.",
-    },
-    "max_visits": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": _MOST_COUNT,
-        "description": "In place of the recipe's `maxStepVisits`.",
-    },
+    "model": rule("string", "Model tier of all steps, whatever steps and recipe say.", enum=list(TIERS)),
+    "max_steps": rule("integer", "In place of the recipe's `maxTotalSteps`.", minimum=1, maximum=_MOST_COUNT),
+    "max_visits": rule("integer", "In place of the recipe's `maxStepVisits`.", minimum=1, maximum=_MOST_COUNT),
     "max_restarts": {
         "type": "integer",
         "minimum": 0,
         "maximum": _MOST_COUNT,
         "description": "Most restarts in a new session; without it there is no limit.",
     },
-    "system_prompt": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 100_000,
-        "description": "Appended to the backend's own system prompt.",
-    },
+    "system_prompt": rule("string", "Appended to the backend's own system prompt.", minLength=1, maxLength=100_000),
     "agent_session_id": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",
@@ -95,7 +77,7 @@ def args_schema(own: plain.Object) -> _Schema:
 
 
 def _recipe() -> _Schema:
-    return _object(
+    return closed(
         required=["id", "label", "description", "initialStep", "steps", "guardrails"],
         **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
         id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID)
@@ -132,12 +114,12 @@ def _steps() -> _Schema:
 
 def _step() -> _Schema:
     fields = _step_fields()
-    return _object(required=["prompt", "outcomes", "onOutcome"], **fields)
+    return closed(required=["prompt", "outcomes", "onOutcome"], **fields)
 
 
 def _shared_step() -> _Schema:
     reference = _text("`FILE#/NAME`: the step that is taken; fields beside this one go before its own.")
-    return _object(required=["$ref"], **{"$ref": reference}, **_step_fields())
+    return closed(required=["$ref"], **{"$ref": reference}, **_step_fields())
 
 
 def _step_fields() -> _Schema:
@@ -151,11 +133,7 @@ def _step_fields() -> _Schema:
             "uniqueItems": True,
             "description": "Everything that the agent may report.",
         },
-        "onOutcome": {
-            "type": "object",
-            "additionalProperties": {"$ref": "#/$defs/transition"},
-            "description": "What follows each outcome.",
-        },
+        "onOutcome": rule("object", "What follows each outcome.", additionalProperties={"$ref": "#/$defs/transition"}),
         "model": _tier("Model tier of this step."),
         **frozen_agents.LENGTH_FIELDS,
     }
@@ -164,7 +142,7 @@ def _step_fields() -> _Schema:
 def _guardrails() -> _Schema:
     visits = "Most visits of one step; the next would end the run."
     total = "Most steps in all; the next would end the run."
-    return _object(
+    return closed(
         required=[],
         maxStepVisits=_count(visits) | {"default": GUARDRAILS["maxStepVisits"]},
         maxTotalSteps=_count(total) | {"default": GUARDRAILS["maxTotalSteps"]},
@@ -187,11 +165,11 @@ def _transition() -> _Schema:
 
 
 def _next_step() -> _Schema:
-    return _object(required=["nextStep"], nextStep=_text("Step that follows."), reason=_reason_of_other())
+    return closed(required=["nextStep"], nextStep=_text("Step that follows."), reason=_reason_of_other())
 
 
 def _exit() -> _Schema:
-    return _object(
+    return closed(
         required=["action", "reason"],
         action=_action("The run is done."),
         reason=_text("Why, as the run's ending tells it.", pattern=r"\S", maxLength=200),
@@ -199,7 +177,7 @@ def _exit() -> _Schema:
 
 
 def _restart() -> _Schema:
-    return _object(
+    return closed(
         required=["action", "recipeId"],
         action=_action("A recipe is begun in a new conversation."),
         recipeId=_text("Recipe that is begun, from its initial step.", pattern=RECIPE_ID),
@@ -223,9 +201,5 @@ def _count(description: str) -> _Schema:
     return {"type": "integer", "minimum": 1, "maximum": _MOST_COUNT, "description": description}
 
 
-def _object(*, required: list[str], **properties: plain.Json) -> _Schema:
-    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
-
-
 def _text(description: str, **limits: plain.Json) -> _Schema:
-    return {"type": "string", **limits, "description": description}
+    return rule("string", description, **limits)

@@ -41,24 +41,15 @@ class Guardrails:
 class State:
     """Where a machine stands."""
 
-    recipe_id: str
-    """Recipe that is executed now."""
-    current_step: str
-    """Step that is at work."""
-    session_id: str
-    """Conversation, by the id that we gave it."""
-    session_created: bool
-    """Whether the conversation has begun, so that it is resumed."""
-    started_at: str
-    """When this recipe was begun."""
-    step_count: int = 1
-    """Steps begun since then, this one included."""
-    step_visit_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How often each step was visited."""
-    step_retry_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Repeated requests for an outcome, by step."""
-    restarts: int = 0
-    """How often the run has begun anew in another conversation."""
+    recipe_id: str  # Recipe that is executed now.
+    current_step: str  # Step that is at work.
+    session_id: str  # Conversation, by the id that we gave it.
+    session_created: bool  # Whether the conversation has begun, so that it is resumed.
+    started_at: str  # When this recipe was begun.
+    step_count: int = 1  # Steps begun since then, this one included.
+    step_visit_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # How often each step was visited.
+    step_retry_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # Repeated requests, by step.
+    restarts: int = 0  # How often the run has begun anew in another conversation.
 
     @classmethod
     def begun(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +18,13 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\s()<>=!'\"{}]+))"
 )
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_EQUALITIES, _ORDERS = ("==", "!="), ("<", ">", "<=", ">=")
+_EQUALITIES = ("==", "!=")
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 _TRUTHS = ("true", "false")
 _MOST_DEPTH = 32
 _EQUALS = "; equality is written =="
@@ -116,15 +123,7 @@ def _compared(comparison: Comparison, find: Find) -> bool:
     right = _text(comparison.right, find)
     if comparison.operator in _EQUALITIES:
         return (left == right) == (comparison.operator == "==")
-    first, second = _number(left), _number(right)
-    match comparison.operator:
-        case "<":
-            return first < second
-        case ">":
-            return first > second
-        case "<=":
-            return first <= second
-    return first >= second
+    return _ORDERS[comparison.operator](_number(left), _number(right))
 
 
 def _text(operand: Operand, find: Find) -> str:

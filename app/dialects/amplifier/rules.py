@@ -116,7 +116,7 @@ def _of_args(document: plain.Object, version: str) -> _Flaws:
 def _of_approval(spot: walk.Question, check: _Checks) -> _Flaws:
     approval, prompt = spot.approval, spot.approval.get("prompt")
     if approval.get("required") is True and "prompt" not in approval:
-        yield json_schemas.flaw((*spot.place, "prompt"), "missing_field", "is missing: it says what is asked")
+        yield spot.flaw("missing_field", "is missing: it says what is asked", "prompt")
     if isinstance(prompt, str):
         yield from check.template((*spot.place, "prompt"), prompt, spot.known, "approvals")
     if approval.get("output") in walk.reserved(check.version):
@@ -130,7 +130,7 @@ def _of_id(spot: walk.Spot, ids: set[str]) -> _Flaws:
     name = spot.step.get("id")
     if isinstance(name, str):
         if name in ids:
-            yield json_schemas.flaw((*spot.place, "id"), "duplicate_id", f"{name:.80} is the id of another step")
+            yield spot.flaw("duplicate_id", f"{name:.80} is the id of another step", "id")
         ids.add(name)
 
 
@@ -156,15 +156,15 @@ def _of_type(spot: walk.Spot) -> _Flaws:
     if kind not in _OF_TYPE:
         return
     if kind == "substeps" and "type" in step:
-        yield json_schemas.flaw((*spot.place, "type"), "exclusive_fields", "means nothing beside substeps")
+        yield spot.flaw("exclusive_fields", "means nothing beside substeps", "type")
     for name in _NEEDED[kind]:
         if name not in step:
-            yield json_schemas.flaw((*spot.place, name), "missing_field", f"is missing in a step of type {kind}")
+            yield spot.flaw("missing_field", f"is missing in a step of type {kind}", name)
     for name in step:
         if name in _KINDS and name not in _OF_TYPE[kind]:
             where = "beside substeps" if kind == "substeps" else f"in a step of type {kind}"
             instead = "write it on the steps of that recipe" if kind == "recipe" else "remove it"
-            yield json_schemas.flaw((*spot.place, name), "misplaced_field", f"means nothing {where}; {instead}")
+            yield spot.flaw("misplaced_field", f"means nothing {where}; {instead}", name)
 
 
 def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
@@ -172,22 +172,18 @@ def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
     known = {field.name for field in schema.KINDS["step"] if field.known_in(version)}
     for name, loops in _OF_LOOP.items():
         if name in step and name in known and not any(loop in step for loop in loops):
-            message = f"means nothing without {' or '.join(loops)}"
-            yield json_schemas.flaw((*spot.place, name), "misplaced_field", message)
+            yield spot.flaw("misplaced_field", f"means nothing without {' or '.join(loops)}", name)
     for one, other in _TOGETHER:
         if one in step and other in step:
-            message = f"has {one} and {other}, which exclude one another"
-            yield json_schemas.flaw(spot.place, "exclusive_fields", message)
+            yield spot.flaw("exclusive_fields", f"has {one} and {other}, which exclude one another")
     breaks = schema.break_of(step)
     if breaks is not None and step.get("parallel") not in (None, False):
-        message = "cannot end a loop whose iterations go on at once"
-        yield json_schemas.flaw((*spot.place, breaks), "exclusive_fields", message)
+        yield spot.flaw("exclusive_fields", "cannot end a loop whose iterations go on at once", breaks)
     if "index_as" in step and step["index_as"] == step.get("as", schema.DEFAULT_ITEM):
-        yield json_schemas.flaw((*spot.place, "index_as"), "exclusive_fields", "is the name of the item")
+        yield spot.flaw("exclusive_fields", "is the name of the item", "index_as")
     looped = step.get("foreach")
     if isinstance(looped, str) and templates.reference(looped) is None and templates.problem_of(looped) is None:
-        message = "must be one variable, as in {{files}}, whose value is a list"
-        yield json_schemas.flaw((*spot.place, "foreach"), "no_variable", message)
+        yield spot.flaw("no_variable", "must be one variable, as in {{files}}, whose value is a list", "foreach")
 
 
 def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app import errors
 from app.dialects.amplifier import schema, templates
-from app.domain import json_text, plain
+from app.domain import json_schemas, json_text, plain
 
 _Names: TypeAlias = frozenset[str]
 
@@ -27,10 +28,18 @@ SETTING = ("output", "collect", "output_exit_code")  # Fields of a step that nam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class _Placed:
+    place: json_text.Parts  # Where it stands.
+
+    def flaw(self, code: str, message: str, *parts: str | int) -> errors.Flaw:
+        """Return a flaw of it, or of the part of it that is named."""
+        return json_schemas.flaw((*self.place, *parts), code, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot(_Placed):
     """One step, or one loop inside of a step, with what can be named there."""
 
-    place: json_text.Parts  # Where it stands.
     step: plain.Object  # The step, or the inner loop.
     before: _Names  # Variables that its condition and its list can name.
     inside: _Names  # Variables that its prompt can name: loop variables too.
@@ -40,10 +49,9 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(_Placed):
     """One approval, with what can be named there."""
 
-    place: json_text.Parts  # Where it stands.
     approval: plain.Object  # The approval.
     known: _Names  # Variables that its prompt can name.
 

@@ -181,10 +181,8 @@ def parsed(reference: Reference, text: str, version: int) -> plain.Json:
 
 def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
     """Return the error of a reference that breaks at a segment."""
-    return BrokenReference(
-        f"The reference {reference.text} breaks at {segment}: {problem}.",
-        detail={"ref": reference.text, "segment": segment, "problem": problem},
-    )
+    message = f"The reference {reference.text} breaks at {segment}: {problem}."
+    return BrokenReference(message, detail={"ref": reference.text, "segment": segment, "problem": problem})
 
 
 def sources(references: Iterable[Reference]) -> tuple[str, ...]:

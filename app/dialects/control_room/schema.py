@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.dialects.control_room import done
 from app.domain import frozen_agents, plain
+from app.domain.json_schemas import closed, rule
 
 VERSION = 1  # Raised when a recipe that was valid no longer is.
 NAME = r"^[A-Za-z0-9_-]{1,64}$"  # Form of step ids and slot names.
@@ -35,7 +36,7 @@ def json_schema() -> _Schema:
 
 
 def _recipe() -> _Schema:
-    return _object(
+    return closed(
         required=["recipe_id"],
         **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
         recipe_id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID),
@@ -59,7 +60,7 @@ def _recipe() -> _Schema:
 
 
 def _tool_step() -> _Schema:
-    return _object(
+    return closed(
         required=["step_id", "tool", "output_slot"],
         step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
         tool=_text("Id of the tool."),
@@ -70,16 +71,11 @@ def _tool_step() -> _Schema:
 
 
 def _agent_step() -> _Schema:
-    return _object(
+    return closed(
         required=["step_id", "agent_archetype", "input_slots", "output_slot", "prompt_type"],
         step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
         agent_archetype=_text("Role that the agent plays: planner, writer, editor, …"),
-        input_slots={
-            "type": "array",
-            "items": {"type": "string"},
-            "maxItems": 50,
-            "description": "Slots that the prompt may name.",
-        },
+        input_slots=rule("array", "Slots that the prompt may name.", items={"type": "string"}, maxItems=50),
         output_slot=_text("Slot that the reply is kept in.", pattern=NAME),
         prompt_type=_text("Key of the prompt template in the registry."),
         evidence={
@@ -113,15 +109,11 @@ def _limits() -> _Schema:
 
 
 def _output() -> _Schema:
-    return _object(
+    return closed(
         required=["slot", "path"],
         slot=_text("Slot of an agent step, whose text is written."),
         path={"$ref": "#/$defs/path", "description": "File in the workspace."},
-        overwrite={
-            "type": "boolean",
-            "default": False,
-            "description": "Whether an existing file is replaced; otherwise it fails the step.",
-        },
+        overwrite=rule("boolean", "Whether an existing file is replaced; otherwise it fails the step.", default=False),
         otherwise={"$ref": "#/$defs/path", "description": "File that is written where `path` has one already."},
     )
 
@@ -150,12 +142,12 @@ def _fields(*names: str) -> _Schema:
         "expected": {"description": "Value that must stand there, compared as JSON."},
         "path": {"$ref": "#/$defs/path", "description": "File that must be in the workspace."},
     }
-    return _object(required=["check", *names], check={}, **{name: fields[name] for name in names})
+    return closed(required=["check", *names], check={}, **{name: fields[name] for name in names})
 
 
 def _reference() -> _Schema:
     reference = {"type": "string", "description": "`task.…` or a slot, then names and [N]."}
-    return _object(required=["$ref"], **{"$ref": reference})
+    return closed(required=["$ref"], **{"$ref": reference})
 
 
 def _path() -> _Schema:
@@ -171,9 +163,5 @@ def _list(kind: str, description: str) -> _Schema:
     return {"type": "array", "items": {"$ref": f"#/$defs/{kind}"}, "maxItems": 200, "description": description}
 
 
-def _object(*, required: list[str], **properties: plain.Json) -> _Schema:
-    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
-
-
 def _text(description: str, **limits: plain.Json) -> _Schema:
-    return {"type": "string", **limits, "description": description}
+    return rule("string", description, **limits)

@@ -71,5 +71,4 @@ def _uses(recipe: library.Recipe) -> Iterator[library.Use]:
         if name in named and not any(variables.names(program)):
             is_built_in = provider == providers.BUILT_IN.get(name)
             place = (*named[name], "provider") if is_built_in else ("providers", name, "command", 0)
-            path = json_text.json_path(place)
-            yield library.ProgramUse(path=path, program=program)
+            yield library.ProgramUse(path=json_text.json_path(place), program=program)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app import errors
 from app.dialects.orchestrate import schema
 from app.domain import json_schemas, json_text, plain
 
@@ -48,6 +49,10 @@ class Spot:
         """Return what a step says about its loop; None where it is none."""
         loop = self.step.get("for_each")
         return loop if isinstance(loop, dict) else None
+
+    def flaw(self, code: str, message: str, *parts: str | int) -> errors.Flaw:
+        """Return a flaw of the step, or of the part of it that is named."""
+        return json_schemas.flaw((*self.place, *parts), code, message)
 
 
 def spots(

@@ -32,8 +32,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 def flaws(spot: scopes.Spot, document: plain.Object, everywhere: plain.Object) -> _Flaws:
     """Return what is wrong with one step; what is malformed is passed by."""
     if spot.repeated:
-        message = f"{spot.step['name']:.80} is the name of another step beside it"
-        yield json_schemas.flaw((*spot.place, "name"), "duplicate_name", message)
+        yield spot.flaw("duplicate_name", f"{spot.step['name']:.80} is the name of another step beside it", "name")
     yield from _of_name(spot)
     yield from _of_forms(spot)
     yield from _of_capture(spot)
@@ -54,41 +53,36 @@ def form(step: plain.Object) -> str | None:
 def _of_name(spot: scopes.Spot) -> _Flaws:
     loops, name = spot.scope.loops(), str(spot.step.get("name"))
     if loops and name == _LIFECYCLE and "on_item_complete" in loops[0]["for_each"]:
-        message = f"{name} is where the state tells what became of an item"
-        yield json_schemas.flaw((*spot.place, "name"), "reserved_name", message)
+        yield spot.flaw("reserved_name", f"{name} is where the state tells what became of an item", "name")
     # Keys and names of logs hold the names of all loops around a step, with iterations and passages.
     length = len(name) + sum(len(str(loop.get("name"))) + _ITERATION_CHARACTERS for loop in loops)
     if length > _MOST_CHARACTERS:
         message = f"is {length} characters long with the loops around it, more than {_MOST_CHARACTERS}"
-        yield json_schemas.flaw((*spot.place, "name"), "too_deep_loops", message)
+        yield spot.flaw("too_deep_loops", message, "name")
 
 
 def _of_forms(spot: scopes.Spot) -> _Flaws:
     present = [name for name in schema.FORMS if name in spot.step]
     if not present:
-        message = f"does nothing: it needs one of {', '.join(schema.FORMS)}"
-        yield json_schemas.flaw(spot.place, "missing_field", message)
+        yield spot.flaw("missing_field", f"does nothing: it needs one of {', '.join(schema.FORMS)}")
     if len(present) > 1:
-        message = f"has {' and '.join(present)}, which exclude one another"
-        yield json_schemas.flaw(spot.place, "exclusive_fields", message)
+        yield spot.flaw("exclusive_fields", f"has {' and '.join(present)}, which exclude one another")
     kind = form(spot.step)
     for name, forms in _OF_FORMS.items():
         if kind is not None and name in spot.step and kind not in forms:
             hint = "; a wait has its own `timeout_sec`" if (kind, name) == ("wait_for", "timeout_sec") else ""
-            message = f"means nothing in a step with {kind}{hint}"
-            yield json_schemas.flaw((*spot.place, name), "misplaced_field", message)
+            yield spot.flaw("misplaced_field", f"means nothing in a step with {kind}{hint}", name)
 
 
 def _of_capture(spot: scopes.Spot) -> _Flaws:
     step = spot.step
     for name in _JSON_ONLY:
         if step.get("output_capture", "text") != schema.JSON and step.get(name, False) is not False:
-            message = "means something only with `output_capture: json`"
-            yield json_schemas.flaw((*spot.place, name), "needs_json_capture", message)
+            yield spot.flaw("needs_json_capture", "means something only with `output_capture: json`", name)
     for name in ("output_schema", "output_require"):
         if name in step and step.get("allow_parse_error") is True:
             message = "excludes `allow_parse_error: true`: what need not be JSON cannot be held to anything"
-            yield json_schemas.flaw((*spot.place, name), "exclusive_fields", message)
+            yield spot.flaw("exclusive_fields", message, name)
 
 
 def _of_provider(spot: scopes.Spot, document: plain.Object) -> _Flaws:
@@ -96,13 +90,13 @@ def _of_provider(spot: scopes.Spot, document: plain.Object) -> _Flaws:
     if isinstance(name, str) and isinstance(declared, dict) and name not in {*declared, *providers.BUILT_IN}:
         near = json_schemas.nearest(name, [*declared, *providers.BUILT_IN])
         message = f"there is no provider {name!r:.80}{near}; declare it under `providers`"
-        yield json_schemas.flaw((*spot.place, "provider"), "unknown_provider", message)
+        yield spot.flaw("unknown_provider", message, "provider")
 
 
 def _of_command(spot: scopes.Spot) -> _Flaws:
     command = spot.step.get("command")
     if isinstance(command, list) and command and command[0] == "":
-        yield json_schemas.flaw((*spot.place, "command", 0), "invalid_value", "names no program")
+        yield spot.flaw("invalid_value", "names no program", "command", 0)
 
 
 def _of_injection(spot: scopes.Spot) -> _Flaws:
@@ -113,7 +107,7 @@ def _of_injection(spot: scopes.Spot) -> _Flaws:
     has_prompt = kind in (None, "provider") or (kind == "command" and "input_file" in spot.step)
     if injects and not has_prompt:
         message = "has no prompt to go into: only providers have one, and commands with an `input_file`"
-        yield json_schemas.flaw((*spot.place, "depends_on", "inject"), "misplaced_field", message)
+        yield spot.flaw("misplaced_field", message, "depends_on", "inject")
 
 
 def _of_requirements(spot: scopes.Spot) -> _Flaws:
@@ -127,8 +121,7 @@ def _of_requirements(spot: scopes.Spot) -> _Flaws:
             yield json_schemas.flaw((*place, "pointer"), "invalid_pointer", message)
         for name in ("equals", "type"):
             if requirement.get("exists") is False and name in requirement:
-                message = "cannot hold for what must not exist"
-                yield json_schemas.flaw((*place, name), "exclusive_fields", message)
+                yield json_schemas.flaw((*place, name), "exclusive_fields", "cannot hold for what must not exist")
 
 
 def _of_jumps(spot: scopes.Spot, everywhere: plain.Object) -> _Flaws:

@@ -115,5 +115,4 @@ def _tool_flaws(recipe: library.Recipe, definitions: library.Library) -> Iterato
             message = f"there is no tool {name!r:.80}{json_schemas.nearest(name, definitions.tools)}"
             yield json_schemas.flaw(("allowed_tools", index), "unknown_tool", message)
     if recipe.document["require_tool"] and not (definitions.tools if allowed is None else allowed):
-        message = "a tool is required, but none is allowed"
-        yield json_schemas.flaw(("require_tool",), "no_tool_allowed", message)
+        yield json_schemas.flaw(("require_tool",), "no_tool_allowed", "a tool is required, but none is allowed")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from app import errors
 from app.domain import library, operations, plain, records, runs, slots
+from app.domain.json_schemas import rule
 from app.engine import ports
 
 NAME = "prompt"  # Name of the driver, of its one recipe and of its one step.
@@ -27,12 +28,7 @@ _ARGS: plain.Object = {
             "description": "Backend that is spoken through.",
         },
         "model": {"type": "string", "enum": ["haiku", "sonnet", "opus"], "description": "Model tier."},
-        "system_prompt": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 100_000,
-            "description": "Appended to the backend's own system prompt.",
-        },
+        "system_prompt": rule("string", "Appended to the backend's own system prompt.", minLength=1, maxLength=100_000),
         "agent_session_id": {
             "type": "string",
             "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",

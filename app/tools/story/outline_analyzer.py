@@ -158,9 +158,8 @@ def _steps(outline: Outline) -> Iterator[Finding]:
         )
         if same and before.number is not None and planned.number is not None and planned.number > before.number + 1:
             missing = f"{before.number + 1} to {planned.number - 1}"
-            yield _finding(
-                outline, planned, "number_gap", "hint", f"Scenes {missing} are missing before {_label(planned)}."
-            )
+            message = f"Scenes {missing} are missing before {_label(planned)}."
+            yield _finding(outline, planned, "number_gap", "hint", message)
         if before.date is not None and planned.date is not None and planned.date.is_before(before.date):
             message = f"{_label(planned)} plays on {planned.date}, before {_label(before)} on {before.date}."
             yield _finding(outline, planned, "timeline", "warning", message)

@@ -61,9 +61,8 @@ def _findings(text: prose_measures.Text, measures: plain.Object) -> Iterator[Fin
     for sentence in text.sentences:
         length = len(prose.words(sentence.text))
         if length > _LONG_SENTENCE_WORDS:
-            yield _finding(
-                text, "long_sentence", "hint", f"A sentence of {length} words.", sentence.line, sentence.text
-            )
+            message = f"A sentence of {length} words."
+            yield _finding(text, "long_sentence", "hint", message, sentence.line, sentence.text)
     adverbs, passive = measures["adverbs"], measures["passive"]
     if adverbs["per_1000"] > _MANY_ADVERBS_PER_1000 and adverbs["count"] > 2:
         words = ", ".join(item["word"] for item in adverbs["items"][:6])

@@ -202,8 +202,7 @@ class Catalog:
         return found
 
     def _held(self, clue: Clue) -> set[int]:
-        text = clue.text or (clue.titles[0] if clue.titles else "")
-        words = _key(text)
+        words = _key(clue.text or (clue.titles[0] if clue.titles else ""))
         taken, found = [False] * len(words), set[int]()
         for length in self._lengths:
             if not clue.text and length < _NAME_COVERED * len(words):
@@ -246,8 +245,7 @@ def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
         elif first.index is None and (not first.tied or choice.index in first.candidates):
             first = choice
         elif clue.primary and choice.by == "number" and choice.index != first.index:
-            found = dict.fromkeys((*first.candidates, choice.index))
-            first = Choice(index=None, candidates=tuple(found), tied=True)
+            first = Choice(index=None, candidates=tuple(dict.fromkeys((*first.candidates, choice.index))), tied=True)
     return first
 
 

@@ -56,8 +56,7 @@ def read(workspace: Workspace, path: str) -> Scene:
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
     """Read scenes, folders included, ordered by number; unnumbered ones follow in the given order."""
-    found = [of_document(document) for document in folders.read_all(workspace, paths)]
-    return sorted(found, key=_place)
+    return sorted([of_document(document) for document in folders.read_all(workspace, paths)], key=_place)
 
 
 def of_document(document: documents.Document) -> Scene:

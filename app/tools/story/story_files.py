@@ -145,5 +145,4 @@ def _is_plan(document: Document, words: frozenset[str]) -> bool:
     if words & _PLAN_WORDS:
         return bool(numbered) or len(heads) >= _PLANNED_SCENES
     lines = [text for _, text in documents.body(document) if text.strip() and not text.lstrip().startswith("#")]
-    listed = len(documents.items(document))
-    return len(numbered) >= _PLANNED_SCENES and listed >= _ENTRIES_SHARE * len(lines)
+    return len(numbered) >= _PLANNED_SCENES and len(documents.items(document)) >= _ENTRIES_SHARE * len(lines)
