@@ -107,29 +107,29 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
         model.handle_chat_completions(request, answer.take)
     except (RuntimeError, ValueError) as error:
         return {"refused": str(error)}
-    return answer.told
+    return answer.reply
 
 
 class _Answer:
     def __init__(self, most_prompt_tokens: int) -> None:
         self._most_prompt_tokens = most_prompt_tokens
-        self.told: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
+        self.reply: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
         """Add a chunk; True stops the generation."""
         if "error" in chunk:
-            self.told = _refusal(chunk["error"])
+            self.reply = _refusal(chunk["error"])
             return True
         # The length of the prompt is told before the first of it is read.
         prompt_tokens = chunk.get("prompt_progress", {}).get("total", 0)
         if prompt_tokens > self._most_prompt_tokens:
-            self.told = {"too_long": True, "input_tokens": prompt_tokens}
+            self.reply = {"too_long": True, "input_tokens": prompt_tokens}
             return True
         for choice in chunk["choices"]:
-            self.told["text"] += choice["delta"].get("content") or ""
-            self.told["cut"] = choice["finish_reason"] == "length"
+            self.reply["text"] += choice["delta"].get("content") or ""
+            self.reply["cut"] = choice["finish_reason"] == "length"
         if usage := chunk.get("usage"):
-            self.told |= {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
+            self.reply |= {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
         return False
 
 

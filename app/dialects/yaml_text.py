@@ -146,7 +146,7 @@ def _composed(composer: _Composer, text: str) -> _Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise _refused(*composer.flaws, _flaw("$", "syntax", _told(error, text, line), line)) from error
+        raise _refused(*composer.flaws, _flaw("$", "syntax", _syntax_message(error, text, line), line)) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # A character reference beyond Unicode, say.
         raise _refused(*composer.flaws, _flaw("$", "syntax", f"is not YAML: {error!s:.200}", composer.line)) from error
@@ -334,7 +334,7 @@ def _written(name: str) -> str:
     return json_text.json_path((name,))[1:]
 
 
-def _told(error: Exception, text: str, line: int) -> str:
+def _syntax_message(error: Exception, text: str, line: int) -> str:
     reported: Iterator[str] = (part for name in ("context", "problem") if (part := getattr(error, name, None)))
     lines = text.splitlines()
     before = lines[line - 1] if line <= len(lines) else ""

@@ -107,11 +107,11 @@ def _flaws(args_schema: plain.Object, args: plain.Json, references: frozenset[st
     found: list[errors.Flaw] = []
     for error in Draft202012Validator(args_schema).iter_errors(args):
         if not (error.absolute_path and error.absolute_path[0] in references):
-            found.extend(_told(error))
+            found.extend(_described(error))
     return sorted(set(found), key=lambda flaw: (flaw.path, flaw.message))
 
 
-def _told(error: ValidationError) -> list[errors.Flaw]:
+def _described(error: ValidationError) -> list[errors.Flaw]:
     rule: Any = error.schema
     params: Any = error.instance
     match error.validator:

@@ -20,7 +20,7 @@ WHOLE_BYTES = 16 * 1024 * 1024  # Most that files which are read whole may have,
 
 _GONE = frozenset({"file_not_found", "not_a_file"})
 
-_Told = dict[str, plain.Json]
+_Entry = dict[str, plain.Json]
 
 
 class ReadFilesPerformer:
@@ -44,13 +44,13 @@ class ReadFilesPerformer:
         return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
 
 
-def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Told]:
+def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Entry]:
     excerpts = _excerpts(root, operation.excerpts, operation.excerpt_bytes)
     return excerpts | _whole(root, operation.paths)
 
 
-def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Told]:
-    reported: dict[str, _Told] = {}
+def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Entry]:
+    reported: dict[str, _Entry] = {}
     room = WHOLE_BYTES
     for path in dict.fromkeys(paths):
         with Descent(root, path) as descent:
@@ -58,7 +58,7 @@ def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Told]:
         if max(size_bytes, len(content)) > room:
             raise failures.too_large(path, max(size_bytes, len(content)), WHOLE_BYTES)
         room -= len(content)
-        reported[path] = _told(_text(path, content), len(content))
+        reported[path] = _entry(_text(path, content), len(content))
     return reported
 
 
@@ -69,28 +69,28 @@ def _text(path: str, content: bytes) -> str:
         raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
 
 
-def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Told]:
-    reported: dict[str, _Told] = {}
+def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Entry]:
+    reported: dict[str, _Entry] = {}
     for path in dict.fromkeys(paths):
         reported[path], taken = _excerpt(root, path, room)
         room -= taken
     return reported
 
 
-def _excerpt(root: Root, path: str, room: int) -> tuple[_Told, int]:
+def _excerpt(root: Root, path: str, room: int) -> tuple[_Entry, int]:
     parts = components(path)
     try:
         with Descent(root, path) as descent:
             mode = descent.status(parts).st_mode
         if not stat.S_ISREG(mode):
-            return _told(None, 0, folder=stat.S_ISDIR(mode)), 0
+            return _entry(None, 0, folder=stat.S_ISDIR(mode)), 0
         with Descent(root, path) as descent:
             content, size_bytes = _content(descent.open_file(parts), path, room)
     except errors.ToolFailed as failure:
         if failure.code not in _GONE:
             raise
-        return _told(None, 0), 0
-    return _told(_beginning(content, size_bytes), size_bytes), len(content)
+        return _entry(None, 0), 0
+    return _entry(_beginning(content, size_bytes), size_bytes), len(content)
 
 
 def _beginning(content: bytes, size_bytes: int) -> str:
@@ -109,5 +109,5 @@ def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
     return content, max(size_bytes, len(content))
 
 
-def _told(text: str | None, size_bytes: int, *, folder: bool = False) -> _Told:
+def _entry(text: str | None, size_bytes: int, *, folder: bool = False) -> _Entry:
     return {"text": text, "size_bytes": size_bytes, "folder": folder}

@@ -108,7 +108,7 @@ class Agent:
         now = self._clock.monotonic()
         limits = [begun + seconds - now]
         if idle_seconds is not None:
-            limits.append(max(self._line.heard_at, begun) + idle_seconds - now)
+            limits.append(max(self._line.received_at, begun) + idle_seconds - now)
         return min(limits)
 
     def _silent(self, begun: float, seconds: float) -> errors.AgentFailed:

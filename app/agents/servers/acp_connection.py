@@ -29,10 +29,10 @@ class Line:
     ) -> None:
         self._reader = reader
         self._clock = clock
-        self._told = reported
+        self._report = reported
         self._writer, self._other = writers
         self._turn = asyncio.Lock()
-        self.heard_at = clock.monotonic()  # When something came last.
+        self.received_at = clock.monotonic()  # When something came last.
         self.stray: list[str] = []  # Beginnings of the first lines that were no messages.
         self.stray_lines = 0  # How many there were.
         self.fault: str | None = None  # Why nobody listens any more; None: the agent has closed its end.
@@ -96,7 +96,7 @@ class Line:
             return None
         except ConnectionError:
             return None
-        self.heard_at = self._clock.monotonic()
+        self.received_at = self._clock.monotonic()
         return line
 
     def _stray(self, line: bytes) -> None:
@@ -108,7 +108,7 @@ class Line:
     def _tell(self, params: object) -> None:
         match params:
             case {"sessionId": str(session_id), "update": dict(update)}:
-                self._told(session_id, update)
+                self._report(session_id, update)
 
 
 def _message(line: bytes) -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ def extract(reply: str, outcomes: Collection[str], version: int = VERSION) -> Ex
     try:
         found = _parsed(candidate, exact=version >= VERSION)
     except errors.InputRefused as error:
-        return _unreadable("no_json", f"Invalid JSON: {_told(error.flaws[0])}", candidate)
+        return _unreadable("no_json", f"Invalid JSON: {_description(error.flaws[0])}", candidate)
     return _validated(found, candidate, outcomes, version)
 
 
@@ -124,7 +124,7 @@ def _parsed(candidate: str, *, exact: bool) -> plain.Json:
     return json_text.read(_FENCE.sub("", candidate), exact=exact)
 
 
-def _told(flaw: errors.Flaw) -> str:
+def _description(flaw: errors.Flaw) -> str:
     place = "" if flaw.path == "$" else f"{flaw.path} "
     return place + flaw.message.removeprefix("is not JSON: ")
 

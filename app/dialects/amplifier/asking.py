@@ -69,7 +69,7 @@ class Asker:
                     return await self._run_recipe(step, frame)
             return await self._prompt(step, frame)
         except templates.Undefined as gap:
-            raise await self.refuse(frame.key, "undefined_variable", gap.told("step")) from gap
+            raise await self.refuse(frame.key, "undefined_variable", gap.message("step")) from gap
 
     async def skip(self, step: plain.Object, frame: Frame, reason: str, **reported: plain.Json) -> None:
         """Write down that a step is skipped, and why."""
@@ -84,7 +84,7 @@ class Asker:
 
     async def undecided(self, step: plain.Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
         """Record that a condition or a loop cannot be evaluated; return the failure of the run."""
-        reported = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
+        reported = failure.message(what) if isinstance(failure, templates.Undefined) else str(failure)
         code = failure.code if isinstance(failure, loops.Unfit) else "undecidable_condition"
         code = "undefined_variable" if isinstance(failure, templates.Undefined) else code
         message = f"Step '{step['id']}' {what} error: {reported}"

@@ -42,7 +42,7 @@ class _Flow:
         self._ctx = ctx
         self._recipe = ctx.run.recipe
         self._version = self._recipe.get("schema", schema.FIRST)
-        self._facts = templates.Scope(own=showing.facts(ctx.run), told=False)
+        self._facts = templates.Scope(own=showing.facts(ctx.run), listed=False)
         self._first = ctx.run.driver_version == 1
         context = self._recipe.get("context", {})
         own = context if self._first else declarations.values(context, self._version)
@@ -84,7 +84,7 @@ class _Flow:
         try:
             gate = approvals.gate(approval, self._scope)
         except templates.Undefined as gap:
-            raise (await self._asker.refuse(key, "undefined_variable", gap.told("approval"))).run_failed() from gap
+            raise (await self._asker.refuse(key, "undefined_variable", gap.message("approval"))).run_failed() from gap
         record = await self._ctx.gate(key, gate, records.Place(step_id=key, output_slot=approval.get("output")))
         answer = approvals.answer(stage["name"], record)
         self._facts.set(templates.APPROVAL, answer)

@@ -38,7 +38,7 @@ class Shown:
         self._failed: list[str] = []
         self._partial = False
         self._skipped: list[plain.Json] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         ctx.project(lambda _: {SESSION_FILE: {"session_id": ctx.run.run_id, "skipped_steps": list(self._skipped)}})
         self.progress(0)
 
@@ -64,8 +64,8 @@ class Shown:
     def unused_settings(self, step: plain.Object) -> None:
         """Return which settings of a step no agent here understands, once."""
         found = agents.unused(step.get("agent_config") or {})
-        if found and step["id"] not in self._told:
-            self._told.add(step["id"])
+        if found and step["id"] not in self._reported:
+            self._reported.add(step["id"])
             self._ctx.emit(f"{step['id']} agent_config", {"event": "step:settings_ignored", "settings": found})
 
     def fill(self, step: plain.Object, scope: templates.Scope) -> None:

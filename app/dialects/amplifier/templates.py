@@ -42,7 +42,7 @@ class Undefined(Exception):
         self.reason = reason  # Why, in a few words.
         self.available = available  # Variables that there are.
 
-    def told(self, where: str) -> str:
+    def message(self, where: str) -> str:
         """Return the message, with the variables that exist (amplifier-recipe-schema, condition expressions)."""
         there = ", ".join(self.available[:_MOST_NAMED]) or "nothing"
         why = f" ({self.reason})" if "." in self.name else ""
@@ -56,7 +56,7 @@ class Scope:
     own: dict[str, Value] = field(default_factory=dict)  # Variables that were set here.
     local: frozenset[str] = frozenset()  # Those that end with this scope: loop variables, facts of a step.
     around: Scope | None = None  # The place around it.
-    told: bool = True  # Whether its variables are named to who asks for one that there is not.
+    listed: bool = True  # Whether its variables are named to who asks for one that there is not.
 
     def inside(self, /, **local: Value) -> Scope:
         """Return a place inside of this one with variables of its own, as a loop has."""
@@ -73,7 +73,7 @@ class Scope:
     def names(self) -> tuple[str, ...]:
         """Return the variables that there are, in the order in which they were set."""
         outer = self.around.names() if self.around else ()
-        own = [name for name in self.own if name not in RESERVED] if self.told else []
+        own = [name for name in self.own if name not in RESERVED] if self.listed else []
         return tuple(dict.fromkeys((*outer, *own)))
 
     def find(self, name: str) -> Value:

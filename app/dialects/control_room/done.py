@@ -37,7 +37,7 @@ class Verdict:
         return f"dod[{self.index}]"
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """Return the failure in one sentence."""
         return f"{self.key} {self.check['check']}: {self.problem}"
 
@@ -159,12 +159,14 @@ def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[
 
 def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
     """Return what checks ask for, each in a few words for people."""
-    told = {
+    words_by_check = {
         SLOT_NOT_NULL: "the {slot} is there",
         SLOT_FIELD_EQUALS: "the {slot} says what it must",
         FILE_EXISTS: "the file is written",
     }
-    words = (told[check["check"]].format(slot=str(check.get("slot", "")).replace("_", " ")) for check in checks)
+    words = (
+        words_by_check[check["check"]].format(slot=str(check.get("slot", "")).replace("_", " ")) for check in checks
+    )
     return tuple(dict.fromkeys(words))
 
 
@@ -240,7 +242,7 @@ async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, 
 
 
 def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
-    listed = "; ".join(verdict.told for verdict in failed)
+    listed = "; ".join(verdict.message for verdict in failed)
     checks = [
         {
             "key": verdict.key,
@@ -261,7 +263,7 @@ def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total:
 
 def _issue_of_check(verdict: Verdict, version: int) -> operations.OpenIssue:
     return operations.OpenIssue(
-        title=f"Definition of done: {verdict.told}"[:_TITLE_CHARACTERS],
+        title=f"Definition of done: {verdict.message}"[:_TITLE_CHARACTERS],
         body=f"The check {verdict.key} of the definition of done failed: {verdict.problem}.",
         facts={"kind": "dod", "key": verdict.key, "check": dict(verdict.check), "message": verdict.problem},
         receipts=verdict.receipts,

@@ -89,11 +89,11 @@ def identity(finding: plain.Json) -> Identity:
     reported = facts.get("kind")
     kind = reported if isinstance(reported, str) else "finding"
     file = next((str(facts[name]) for name in _PLACE_FIELDS if isinstance(facts.get(name), str)), "")
-    words = "" if _MISSING.match(kind) else _words(_told(finding))
+    words = "" if _MISSING.match(kind) else _words(_message(finding))
     return Identity(kind=kind, file=_normal(file) if file else "", words=words)
 
 
-def _told(finding: plain.Json) -> str:
+def _message(finding: plain.Json) -> str:
     facts = finding if isinstance(finding, dict) else {}
     reported = facts.get("message") or facts.get("title") or finding
     return reported if isinstance(reported, str) else plain.encode(reported).decode()
@@ -119,7 +119,7 @@ def _issue_of(
     same: Identity, alike: Sequence[plain.Json], receipts: tuple[str, ...], looked_at: tuple[str, ...]
 ) -> operations.OpenIssue:
     first, reported = alike[0], [_at(finding) for finding in alike]
-    title = plain.preview(_told(first)) or "Finding"
+    title = plain.preview(_message(first)) or "Finding"
     body = reported[0] if len(reported[0]) > len(title) else ""
     facts: dict[str, plain.Json] = {"kind": "finding", "finding": first}
     if len(alike) > 1:
@@ -152,7 +152,7 @@ def _at(finding: plain.Json) -> str:
     facts = finding if isinstance(finding, dict) else {}
     line, file = facts.get("line"), identity(finding).file
     place = f"{file}:{line}" if file and isinstance(line, int) and line > 0 else file
-    return f"{_told(finding)} ({place})" if place else _told(finding)
+    return f"{_message(finding)} ({place})" if place else _message(finding)
 
 
 def _files(value: plain.Json) -> Iterator[str]:

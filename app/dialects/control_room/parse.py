@@ -25,7 +25,7 @@ def parse(source: str) -> library.Recipe:
     if isinstance(document, dict):
         found = json_schemas.told(itertools.chain(map(_renamed, found), _Survey(document).flaws()))
     if found:
-        raise errors.RecipeInvalid(f"The recipe is not valid: {_told(found[0])}", flaws=found)
+        raise errors.RecipeInvalid(f"The recipe is not valid: {_described(found[0])}", flaws=found)
     return library.Recipe(
         recipe_id=document["recipe_id"],
         dialect=DIALECT,
@@ -97,7 +97,7 @@ def _renamed(flaw: errors.Flaw) -> errors.Flaw:
     return flaw
 
 
-def _told(flaw: errors.Flaw) -> str:
+def _described(flaw: errors.Flaw) -> str:
     return f"{flaw.path} {flaw.message}"
 
 

@@ -88,7 +88,7 @@ def _uses(named: list[str], param: str) -> bool:
 
 def _refused(of_params: tuple[variables.Gap, ...], in_template: tuple[variables.Gap, ...]) -> Refused:
     first = (*in_template, *of_params)[0]
-    context = variables.told(in_template, template=True) if in_template else {}
-    for name, values in variables.told(of_params).items():
+    context = variables.error_context(in_template, template=True) if in_template else {}
+    for name, values in variables.error_context(of_params).items():
         context[name] = [*context.get(name, []), *(value for value in values if value not in context.get(name, []))]
     return Refused(message=f"${{{first.name}}} stands for nothing: {first.reason}", context=context)

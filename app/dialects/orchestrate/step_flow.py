@@ -260,7 +260,7 @@ class _Taking:
     async def _refuse_gaps(self) -> None:
         if gaps := self._filler.gaps:
             message = f"${{{gaps[0].name}}} stands for nothing: {gaps[0].reason}"
-            await self._refuse("undefined_vars", message, variables.told(gaps))
+            await self._refuse("undefined_vars", message, variables.error_context(gaps))
 
     async def _refuse(self, code: str, message: str, context: plain.Object) -> NoReturn:
         await self._perform(self._spot.key, operations.Refusal(code=code, message=message, detail=context))

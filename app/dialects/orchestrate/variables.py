@@ -183,7 +183,7 @@ def with_stand_ins(template: str, stand_in: str) -> str:
     return _TOKEN.sub(lambda found: f"${found[1]}" if found[0].startswith("$$") else stand_in, template)
 
 
-def told(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
+def error_context(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
     """Return the error context for names that are undefined (workflow-dsl, error context)."""
     listed = list(gaps)
     context: dict[str, plain.Json] = {}

@@ -65,7 +65,7 @@ class Called:
         """Return tool and arguments on a line."""
         return f"{self.tool} {clipped(plain.encode(plain.plain(self.args)).decode(), characters)}"
 
-    def told(self) -> str:
+    def failure(self) -> str:
         """Return why it brought nothing."""
         assert self.error is not None
         what, why = "refused" if self.refused else "failed", clipped(self.error.message, ERROR_CHARACTERS)
@@ -161,7 +161,7 @@ def _brought(called: Sequence[Called], characters: int) -> str:
 
 def _result(each: Called, share: int) -> str:
     if each.payload is None:
-        return f"{each.shown()}\n{each.told()}"
+        return f"{each.shown()}\n{each.failure()}"
     whole = each.payload.characters
     cut = "" if share >= whole else f"\n[cut: {share} of {whole} characters are shown; the receipt holds all of it]"
     return f"{each.shown()}\nreceipt_id: {each.receipt_id}\n{each.payload.text[:share]}{cut}"

@@ -41,7 +41,7 @@ class Opinion:
         """Return whether it is an answer."""
         return self.verdict in ("accepted", "abstained")
 
-    def told(self) -> str:
+    def outcome(self) -> str:
         """Return the verdict, with its reason if there is one."""
         what = {"failed": "no answer", "rejected": "rejected for its evidence"}.get(self.verdict, self.verdict)
         code = f" [{self.code}]" if self.code else ""
@@ -119,12 +119,12 @@ def _clipped_message(message: str) -> str:
 def _line(number: int, call: prompts.Called) -> str:
     shown = call.shown(_ARGS_CHARACTERS)
     if call.error is not None:
-        return f"{number}. {shown}: {plain.preview(call.told())}"
+        return f"{number}. {shown}: {plain.preview(call.failure())}"
     return f"{number}. {shown}: {call.summary} ({call.receipt_id})"
 
 
 def _heading(opinion: Opinion) -> str:
-    return f"### {opinion.agent_id} ({opinion.archetype}): {opinion.told()}"
+    return f"### {opinion.agent_id} ({opinion.archetype}): {opinion.outcome()}"
 
 
 def _opinion_facts(opinion: Opinion, text: str) -> plain.Object:

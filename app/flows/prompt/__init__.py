@@ -72,7 +72,7 @@ class Prompt:
         """Send the prompt, and keep the reply."""
         args = ctx.run.args
         ctx.show(slots.Progress(finished_steps=0, total_steps=1))
-        ctx.emit("prompt:started", _told(args))
+        ctx.emit("prompt:started", _started(args))
         place = records.Place(step_id=NAME, step_index=0, output_slot=SLOT)
         record = await ctx.perform(NAME, _call(args), place)
         if record.error is not None:
@@ -90,7 +90,7 @@ def _uses(args: plain.Object) -> list[library.Use]:
     return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues)]
 
 
-def _told(args: plain.Object) -> dict[str, plain.Json]:
+def _started(args: plain.Object) -> dict[str, plain.Json]:
     return {
         "event": "prompt:started",
         "sessionId": args["agent_session_id"],

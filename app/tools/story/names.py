@@ -116,8 +116,8 @@ def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
     candidates = sorted(right | {word for word in sure if counts[word] > 1})[:_MAX_NAMES]
     found = []
     for word in doubtful:
-        told_apart = set(prose.words(first[word].quote)) | _ADDRESSES if counts[word] < _OFTEN else _ADDRESSES
-        near = [o for o in candidates if _is_slip(word, o, counts, right) and o not in told_apart]
+        distinct = set(prose.words(first[word].quote)) | _ADDRESSES if counts[word] < _OFTEN else _ADDRESSES
+        near = [o for o in candidates if _is_slip(word, o, counts, right) and o not in distinct]
         if word not in sure:
             # `Dark fell.` is no slip for Mark, `Brahm waved.` may be one for Bram.
             near = [other for other in near if other[0] == word[0] and len(word) > _SHORTEST_COMPARED]

@@ -115,8 +115,8 @@ def _pays(
     """Decide by the outline, where it says which scene pays, and else by what is done with the thing."""
     if declared is None:
         return loop_signs.answers(line, following)
-    told_in = story.planned[line.place.scene]
-    return told_in is not None and told_in.index == declared.index
+    planned = story.planned[line.place.scene]
+    return planned is not None and planned.index == declared.index
 
 
 def _position(place: loop_signs.Place) -> tuple[int, int]:

@@ -116,7 +116,7 @@ def _unpaid(loops: Sequence[Loop]) -> Iterator[Finding]:
             yield findings.finding(
                 f"{loop.status}_{loop.kind}",
                 severity,
-                _told(loop),
+                _message(loop),
                 path=loop.planted.path,
                 line=loop.planted.line,
                 quote=loop.planted.quote,
@@ -124,7 +124,7 @@ def _unpaid(loops: Sequence[Loop]) -> Iterator[Finding]:
             )
 
 
-def _told(loop: Loop) -> str:
+def _message(loop: Loop) -> str:
     match loop.kind, loop.status:
         case "question", _:
             return f"The question “{loop.item}” stays open."

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from app.tools.story.continuity.language import PERSON, Patterns, classes, words
-from app.tools.story.continuity.passages import Fact, Passage, clause, fact, told_of
+from app.tools.story.continuity.passages import Fact, Passage, clause, fact, person_of
 
 _LOOKS = Patterns("appearances")
 _SIDES = Patterns("sides")
@@ -140,7 +140,7 @@ def _mark(text: str, match: re.Match[str]) -> tuple[str, str] | None:
 def _bearer(passage: Passage, match: re.Match[str]) -> tuple[int, bool]:
     own = match.groupdict().get("own") or ""
     inner = own.strip() if own.startswith("@") else next(iter(re.findall(PERSON + "(?='s)", match[0])), "")
-    return told_of(inner) if inner else passage.bearer(match.start(), match.end())
+    return person_of(inner) if inner else passage.bearer(match.start(), match.end())
 
 
 def _side(passage: Passage, who: int, sure: bool, mark: str, part: str, side: str, how: str = "marked") -> Fact:

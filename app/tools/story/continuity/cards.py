@@ -190,7 +190,7 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
         kind = _kind(name, named, text)
     whole = re.match(rf"((?:[A-Z][\w'’-]{{1,20}} ){{1,2}}{re.escape(name)})\b", text) if " " not in name else None
     person = kind in {"character", "unknown"}
-    aliases = [name, *(alias for alias in stated.aliases if alias != stated.name), *_aliases_told(lines)]
+    aliases = [name, *(alias for alias in stated.aliases if alias != stated.name), *_stated_aliases(lines)]
     if whole:
         aliases += [whole[1], whole[1].split()[0]]
     if person:
@@ -238,7 +238,7 @@ def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
     return "character" if words & {"he", "she", "him", "woman", "man"} else "unknown"
 
 
-def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
+def _stated_aliases(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         value = line.text.partition(" : ")[2]
         if line.field in language.words("alias_fields"):

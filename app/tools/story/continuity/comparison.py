@@ -101,10 +101,10 @@ class Comparison:
 
 def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
     """Compare scenes and cards, each with each."""
-    documents_told = [scene.document for scene in narrated]
-    known = {word for s in names.certain(names.sightings(documents_told)) for word in s.name.split()}
+    scene_documents = [scene.document for scene in narrated]
+    known = {word for s in names.certain(names.sightings(scene_documents)) for word in s.name.split()}
     found = [card for document in canon for card in cards.read(document, known)]
-    roster = Roster(found, documents_told)
+    roster = Roster(found, scene_documents)
     result = Comparison(cards=found, roster=roster)
     stated_on_cards = list(_of_cards(found, roster))
     for stated in (stated for passage in stated_on_cards for stated in relations.read(passage)):
@@ -118,7 +118,7 @@ def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> C
     result.facts = _firm(result.facts)
     _contradict(result, passages)
     paths_read = {stated.passage.path for stated in result.facts}
-    paths = dict.fromkeys(document.path for document in [*canon, *documents_told])
+    paths = dict.fromkeys(document.path for document in [*canon, *scene_documents])
     result.unread = [path for path in paths if path not in paths_read]
     return result
 
@@ -256,8 +256,8 @@ def _contradict(result: Comparison, passages: Sequence[Passage]) -> None:
 
 def _counted_deaths(narrated: Sequence[Fact]) -> list[Fact]:
     """Return what counts where several deaths are told: one that scenes tell or that has a date, before a card's."""
-    is_told = any(stated.value == "dead" and deaths.is_dated(stated) for stated in narrated)
-    return [stated for stated in narrated if not (is_told and stated.value == "dead" and not deaths.is_dated(stated))]
+    is_dated = any(stated.value == "dead" and deaths.is_dated(stated) for stated in narrated)
+    return [stated for stated in narrated if not (is_dated and stated.value == "dead" and not deaths.is_dated(stated))]
 
 
 def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: str) -> None:

@@ -114,7 +114,7 @@ class Passage:
         found = heir or follows or own or _P.of.match(text, end)
         if not found and ("@~" in text[:start] or "@?" in text[:start]):
             found = _P.dislocated.match(text, end)
-        return told_of(found[1]) if found else self._subject_of(text[max(start - _SENTENCE, 0) : start])
+        return person_of(found[1]) if found else self._subject_of(text[max(start - _SENTENCE, 0) : start])
 
     def _subject_of(self, sentence: str) -> tuple[int, bool]:
         opening = max((m.end() for m in _P.colon.finditer(sentence)), default=0)
@@ -127,9 +127,9 @@ class Passage:
             if named:
                 nearest = named[-1]
                 near = _P.described.match(stretch, nearest.end()) and not _P.about.search(stretch[: nearest.start()])
-                return told_of((nearest if near or _P.appositive.match(stretch, nearest.end()) else named[0])[0])
+                return person_of((nearest if near or _P.appositive.match(stretch, nearest.end()) else named[0])[0])
             if people:
-                return told_of(people[-1][0])
+                return person_of(people[-1][0])
         return self.subject, self.is_card and bool(self.subject)
 
 
@@ -172,14 +172,14 @@ def number(text: str) -> int:
     return int(text.strip("@?~"))
 
 
-def told_of(text: str) -> tuple[int, bool]:
+def person_of(text: str) -> tuple[int, bool]:
     """Return the number of `@12` or `@?12's`, and whether it is sure."""
     return number(text.removesuffix("'s")), "?" not in text
 
 
 def person(match: re.Match[str], group: str | int = "p") -> tuple[int, bool]:
     """Return the number of the person in a group, and whether it is sure."""
-    return told_of(match[group])
+    return person_of(match[group])
 
 
 def clause(text: str, position: int) -> str:

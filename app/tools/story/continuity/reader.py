@@ -47,7 +47,7 @@ class Reader:
         mentions = self._roster.cast.mentions(paragraph.text)
         parts = list(_parts(paragraph))
         stated = {
-            index: self._told(_Stretch(paragraph.text, mentions, start, end, self._roster))
+            index: self._replaced_speech(_Stretch(paragraph.text, mentions, start, end, self._roster))
             for index, (start, end, spoken) in enumerate(parts)
             if not spoken
         }
@@ -78,7 +78,7 @@ class Reader:
                     self._there = named
         self._asked = " ".join(questions)
 
-    def _told(self, stretch: _Stretch) -> tuple[str, int]:
+    def _replaced_speech(self, stretch: _Stretch) -> tuple[str, int]:
         before = self._chain.last()
         self._chain.opened()
         who = self._narrator if self._is_first_person else 0
@@ -142,7 +142,7 @@ class _Stretch:
             if match.start() < self._position:
                 continue
             mention = named.get(match.start())
-            if mention is not None and mention.end <= self._end and not self._is_told(mention):
+            if mention is not None and mention.end <= self._end and not self._is_description(mention):
                 self._put(match.start(), self._name(mention, chain))
                 continue
             if match.start() in unnamed:
@@ -169,7 +169,7 @@ class _Stretch:
         self._pieces += [self._text[self._position : start], piece_and_after[0]]
         self._position = piece_and_after[1]
 
-    def _is_told(self, mention: Mention) -> bool:
+    def _is_description(self, mention: Mention) -> bool:
         """Return whether an office describes a name: `Jonas, the baker`, `Jonas was the baker`."""
         text, entity = self._text, mention.entity
         if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():

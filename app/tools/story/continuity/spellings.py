@@ -61,7 +61,7 @@ class _Names:
                 continue
             if len(slip.name) < _LONG and self._is_place(slip.intended) != self._is_place(slip.name):
                 continue
-            if not any(slip.name in text and _told_apart(slip, text) for text in paragraphs):
+            if not any(slip.name in text and _is_distinguished(slip, text) for text in paragraphs):
                 yield slip
 
     def beside_surname(self) -> Iterator[names.Slip]:
@@ -120,7 +120,7 @@ class _Names:
         return apart or (slip.count > 3 and slip.count * 2 > intended_count)
 
 
-def _told_apart(slip: names.Slip, text: str) -> bool:
+def _is_distinguished(slip: names.Slip, text: str) -> bool:
     """Return whether a paragraph has both spellings and speaks of names: it knows of the difference."""
     both = all(re.search(rf"\b{re.escape(name)}\b", text) for name in (slip.name, slip.intended))
     return both and _P.speaks_of_names.search(text) is not None

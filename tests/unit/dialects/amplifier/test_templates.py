@@ -65,8 +65,8 @@ def test_names_that_stand_for_nothing(name, reason):
         templates.text(f"see {{{{{name}}}}}", scope)
 
     assert (caught.value.name, caught.value.reason) == (name, reason)
-    assert caught.value.told("prompt").startswith(f"Undefined variable in prompt: {{{{{name}}}}}")
-    assert caught.value.told("prompt").endswith("Available: file, report, items, long")
+    assert caught.value.message("prompt").startswith(f"Undefined variable in prompt: {{{{{name}}}}}")
+    assert caught.value.message("prompt").endswith("Available: file, report, items, long")
 
 
 def test_inner_places_come_first_and_end():
@@ -83,7 +83,7 @@ def test_inner_places_come_first_and_end():
 
 def test_reserved_names_are_not_offered():
     """Facts of the run and of the step can be named, but are not listed as variables."""
-    facts = templates.Scope(own={"recipe": {"name": "r"}}, told=False)
+    facts = templates.Scope(own={"recipe": {"name": "r"}}, listed=False)
     scope = templates.Scope(own={"x": 1}, around=facts).inside(step={"id": "a"})
 
     assert templates.text("{{recipe.name}} {{step.id}}", scope) == "r a"

@@ -104,16 +104,16 @@ def test_all_gaps_are_collected():
     filler = variables.Filler(FULL)
     filler.value({"a": ["${context.x}", "${steps.Nope.output}"], "${context.key}": "${context.x} ${y} ${"})
 
-    assert variables.told(filler.gaps) == {
+    assert variables.error_context(filler.gaps) == {
         "undefined_vars": ["${context.x}", "${steps.Nope.output}", "${y}", "${}"],
         "invalid_reference": [{"reference": "steps.Nope.output", "reason": "there is no step Nope here"}],
     }
-    assert variables.told(filler.gaps, template=True) == {
+    assert variables.error_context(filler.gaps, template=True) == {
         "missing_placeholders": ["context.x", "steps.Nope.output", "y", ""],
         "undefined_vars": ["${context.x}", "${steps.Nope.output}"],
         "invalid_reference": [{"reference": "steps.Nope.output", "reason": "there is no step Nope here"}],
     }
-    assert variables.told([]) == {}
+    assert variables.error_context([]) == {}
 
 
 def test_values_are_filled_inside():
@@ -179,7 +179,7 @@ def test_items(reference, found):
     else:
         assert isinstance(got, variables.Gap)
         assert found in got.reason
-        assert variables.told([got]).keys() >= {"undefined_vars"}
+        assert variables.error_context([got]).keys() >= {"undefined_vars"}
 
 
 def test_pointers():
