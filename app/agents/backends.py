@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from app import errors
 from app.agents import entries, local, scripted
-from app.agents.backend_context import BackendContext
-from app.agents.configuration import BackendConfig
+from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.documents import nearest
 from app.agents.programs import backend as program_backend
 from app.agents.programs import catalogue, template

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from app import errors
-from app.domain import library
+from app import clock, errors
+from app.domain import agent_sessions, library
+from app.engine import ports
+from app.processes import commands
 
 TIERS = ("haiku", "sonnet", "opus")  # Names that stand for a small, a middle and a large model, whatever the backend.
 
@@ -74,3 +77,27 @@ class Roster:
     def secret_patterns(self) -> frozenset[str]:
         """Return patterns of further variables that backends name as secrets."""
         return frozenset(pattern for config in self.backends.values() for pattern in config.secrets)
+
+
+class Supervisor(Protocol):
+    """Whoever runs programs."""
+
+    async def run(self, request: commands.Request) -> commands.Ended:
+        """Run a program to its end; a cancellation ends it first, with everything it has started."""
+
+
+def _no_other(name: str) -> ports.AgentBackend:
+    raise errors.AgentFailed(f"There is no backend {name!r:.80}.", code="unknown_backend", detail={"backend": name})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendContext:
+    """What a backend is made with beside its configuration."""
+
+    clock: clock.Clock  # Time.
+    supervisor: Supervisor  # Runs programs, and ends them with all that they have started.
+    sessions: agent_sessions.AgentSessions  # What is kept of conversations.
+    environ: Mapping[str, str]  # Environment of this process.
+    secrets: Sequence[str] = ()  # Secret variables that every program gets beside its own keys; patterns.
+    home: Path  # Home folder of whoever runs this process; programs and their settings lie below it.
+    get: Callable[[str], ports.AgentBackend] = _no_other  # Another backend, by its name.

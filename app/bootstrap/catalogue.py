@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import clock, resources, settings
-from app.agents import backend_context, backends, configuration
+from app.agents import backends, configuration
 from app.engine import ports
 from app.processes import supervisor
 from app.services import definition_cache, prompts, recipe_versions, recipes
@@ -87,9 +87,9 @@ def surroundings_of(
     time: clock.Clock,
     running: supervisor.Supervisor,
     sessions: agent_sessions.StoredAgentSessions,
-) -> backend_context.BackendContext:
+) -> configuration.BackendContext:
     """Return what the backends of this process have around them."""
-    return backend_context.BackendContext(
+    return configuration.BackendContext(
         clock=time,
         supervisor=running,
         sessions=sessions,

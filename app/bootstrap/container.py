@@ -47,8 +47,7 @@ from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store, workspace_locks
 from app.storage.disk import disk_health
-from app.tools import checks, commands, evidence, find_files, issue_performer, moves, read_files, wait_for_files
-from app.tools import performer as tool_performer
+from app.tools import checks, commands, file_performers, issue_performer, moves, registry
 from app.tools import workspace as tool_workspaces
 from app.worker import pool, workspace_reservations
 
@@ -239,22 +238,22 @@ def _equipment(
 ) -> runner.Equipment:
     project = chosen.project
     performers: dict[str, ports.Performer] = {
-        operations.ToolCall.kind: tool_performer.ToolPerformer(definitions.registry, workspaces),
+        operations.ToolCall.kind: registry.ToolPerformer(definitions.registry, workspaces),
         operations.AgentCall.kind: performer,
         operations.Command.kind: commands.CommandPerformer(
             processes, workspaces, os.environ, lambda program: backends.withheld_from(program, keys_of(agents))
         ),
         operations.Check.kind: checks.CheckPerformer(workspaces),
-        operations.CheckEvidence.kind: evidence.EvidencePerformer(workspaces, store.prove_receipt),
+        operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, store.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(workspaces),
         **dict.fromkeys(
             issue_performer.KINDS, issue_performer.IssuePerformer(store.issues, platform.clock, project.project)
         ),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
-        file_operations.FindFiles.kind: find_files.FindFilesPerformer(workspaces),
-        file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(workspaces),
-        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(workspaces, platform.clock),
+        file_operations.FindFiles.kind: file_performers.FindFilesPerformer(workspaces),
+        file_operations.ReadFiles.kind: file_performers.ReadFilesPerformer(workspaces),
+        file_operations.WaitForFiles.kind: file_performers.WaitForFilesPerformer(workspaces, platform.clock),
         file_operations.MoveFile.kind: moves.MoveFilePerformer(workspaces),
         **platform.performers,
     }

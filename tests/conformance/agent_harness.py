@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from app import clock
-from app.agents.backend_context import BackendContext
 from app.agents.backends import Backends
-from app.agents.configuration import BackendConfig
+from app.agents.configuration import BackendConfig, BackendContext
 from app.domain import agent_sessions
 from app.engine import ports
 from app.processes import supervisor

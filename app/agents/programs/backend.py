@@ -10,8 +10,7 @@ from pathlib import Path
 
 from app import errors
 from app.agents import counting
-from app.agents.backend_context import BackendContext
-from app.agents.configuration import TIERS, BackendConfig
+from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import conversations, environment, executables, results, verdicts
 from app.agents.programs.conversations import Opening
 from app.agents.programs.program import ParsedOutput, Program, Turn

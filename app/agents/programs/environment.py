@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
 from app import errors
-from app.agents.backend_context import BackendContext
-from app.agents.configuration import BackendConfig
+from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.programs.program import Invocation, Program
 from app.domain import secret_spellings
 from app.engine import ports

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from app import clock, errors
-from app.agents.backend_context import Supervisor
+from app.agents.configuration import Supervisor
 from app.agents.servers import acp_connection, acp_turns
 from app.domain import plain
 from app.processes import commands

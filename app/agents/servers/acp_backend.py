@@ -12,8 +12,7 @@ from pathlib import Path
 
 from app import clock, errors
 from app.agents import counting, programs
-from app.agents.backend_context import BackendContext
-from app.agents.configuration import TIERS, BackendConfig
+from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import catalogue, environment, executables, program
 from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, services
 from app.domain import agent_sessions

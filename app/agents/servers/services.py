@@ -8,8 +8,7 @@ from importlib import util
 from typing import Literal, Protocol
 
 from app import clock, errors
-from app.agents.backend_context import BackendContext
-from app.agents.configuration import TIERS, BackendConfig
+from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.servers import conversations
 from app.domain import plain, records
 from app.engine import ports

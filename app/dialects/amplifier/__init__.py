@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.amplifier import agents, checks, driver, graphs, parse, replies, schema, walk
+from app.dialects.amplifier import agents, checks, driver, parse, replies, schema, showing, walk
 from app.domain import library, plain, runs
 from app.engine import ports
 
@@ -46,7 +46,7 @@ class Amplifier:
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
         """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
-        return graphs.graph(recipe.document)
+        return showing.graph(recipe.document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the JSON Schema of the newest version."""

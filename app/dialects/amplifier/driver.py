@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
-from app.dialects.amplifier import (
-    approvals,
-    asking,
-    conditions,
-    declarations,
-    failures,
-    loops,
-    schema,
-    showing,
-    templates,
-    walk,
-)
+from app.dialects.amplifier import asking, conditions, declarations, failures, loops, schema, showing, templates, walk
 from app.dialects.amplifier.asking import Frame
 from app.domain import plain, records, runs
 from app.engine import ports
@@ -82,18 +71,18 @@ class _Flow:
             return
         key = f"approval:{stage['name']}"
         try:
-            gate = approvals.gate(approval, self._scope)
+            gate = failures.gate(approval, self._scope)
         except templates.Undefined as gap:
             raise (await self._asker.refuse(key, "undefined_variable", gap.message("approval"))).run_failed() from gap
         record = await self._ctx.gate(key, gate, records.Place(step_id=key, output_slot=approval.get("output")))
-        answer = approvals.answer(stage["name"], record)
+        answer = failures.answer(stage["name"], record)
         self._facts.set(templates.APPROVAL, answer)
         self._facts.set(templates.APPROVAL_MESSAGE, answer["message"])
         if "output" in approval:
             self._scope.set(approval["output"], answer)
             self._shown.fill_one(approval["output"], answer, key)
         if answer["decision"] != schema.APPROVE:
-            raise approvals.denied(key, answer)
+            raise failures.denied(key, answer)
 
     def end(self) -> runs.Ending:
         """Show the result, and tell how it was reached."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app import errors
-from app.dialects.orchestrate import frames, lifecycle, results, step_flow, variables
-from app.domain import plain, records, runs, slots
+from app.dialects.orchestrate import dependencies, frames, results, step_flow, variables
+from app.domain import file_operations, plain, records, runs, slots
 from app.engine import ports
 
 STEP_FAILED = "step_failed"  # Code and reason of runs that a step has ended.
@@ -111,7 +111,7 @@ class _Workflow:
     async def _complete(self, inner: frames.Frame, step: plain.Object, spot: step_flow.Spot, *, success: bool) -> None:
         scope = self._scope(inner)
         key = f"{spot.key}.moved[{scope.loops[0].index}]"
-        inner.lifecycle = await lifecycle.apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
+        inner.lifecycle = await apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
 
     def _passed_by(
         self, frame: frames.Frame, step: plain.Object, spot: step_flow.Spot, taken: step_flow.Taken
@@ -148,3 +148,42 @@ def _failure(spot: step_flow.Spot, taken: step_flow.Taken) -> errors.RunFailed:
     # What was looked up for the step is looked up anew when it is taken again.
     causes = [record.key for record in taken.records]
     return errors.RunFailed(message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=causes)
+
+
+async def apply(
+    ctx: ports.Context, loop: plain.Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
+) -> plain.Object | None:
+    """Move an item's file, and return its entry in the state; None without a move. Errors only appear there."""
+    action = loop.get("on_item_complete", {}).get("success" if success else "failure")
+    if action is None:
+        return None
+    item, filler = scope.loops[0].item, variables.Filler(scope)
+    folder = filler.text(action["move_to"])
+    reported: dict[str, plain.Json] = {
+        "result": "success" if success else "failure",
+        "action": "move",
+        "from": item,
+        "to": None,
+        "action_applied": False,
+        "error": _problem(item, folder, filler, scope.run["root"]),
+    }
+    if reported["error"] is not None:
+        return reported
+    record = await ctx.perform(key, file_operations.MoveFile(source=item, folder=folder), place)
+    if record.error is not None:
+        return reported | {"error": record.error.message}
+    return reported | {"to": record.output["to"], "action_applied": True}
+
+
+def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: str) -> str | None:
+    if filler.gaps:
+        return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
+    if not isinstance(item, str):
+        return "the item is no text, so it names no file"
+    for path, problem in (
+        (item, dependencies.problem(item)),
+        (folder, dependencies.problem_of_target(folder, run_root)),
+    ):
+        if problem is not None:
+            return f"the path {path!r:.200} {problem}"
+    return None

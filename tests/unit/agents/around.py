@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import clock
-from app.agents.backend_context import BackendContext, Supervisor
+from app.agents.configuration import BackendContext, Supervisor
 from app.domain import agent_sessions
 from app.engine.conversation_claims import ConversationClaims
 from app.processes import supervisor

@@ -11,7 +11,7 @@ import pytest
 
 from app import errors
 from app.domain import operations
-from app.tools.evidence import FILE_BYTES, EvidencePerformer
+from app.tools.checks import FILE_BYTES, EvidencePerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.domain import file_operations
 from app.tools import confinement, globs, name_patterns
-from app.tools.find_files import FindFilesPerformer
+from app.tools.file_performers import FindFilesPerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 

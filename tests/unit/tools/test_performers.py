@@ -18,8 +18,7 @@ from app.storage import memory_store
 from app.tools import commits
 from app.tools.checks import CheckPerformer, CommitFilePerformer
 from app.tools.issue_performer import IssuePerformer, issue_id
-from app.tools.performer import ToolPerformer
-from app.tools.registry import bundled_tools
+from app.tools.registry import ToolPerformer, bundled_tools
 from app.tools.workspace import Workspace, Workspaces
 from tests.unit.calls import Harness
 

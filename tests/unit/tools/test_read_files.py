@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.domain import file_operations
-from app.tools import confinement, read_files
-from app.tools.read_files import ReadFilesPerformer
+from app.tools import confinement, file_performers
+from app.tools.file_performers import ReadFilesPerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 
@@ -89,7 +89,7 @@ class TestWhole:
 
     async def test_there_is_a_limit(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It holds for a file, and for all of them together."""
-        monkeypatch.setattr(read_files, "WHOLE_BYTES", 10)
+        monkeypatch.setattr(file_performers, "WHOLE_BYTES", 10)
         (root / "ten").write_text("x" * 10)
         (root / "eleven").write_text("x" * 11)
         (root / "one").write_text("x")
@@ -100,12 +100,12 @@ class TestWhole:
 
     async def test_sixteen_mebibytes_are_read(self, root: Path) -> None:
         """One byte more is too much."""
-        (root / "large").write_bytes(b"x" * read_files.WHOLE_BYTES)
+        (root / "large").write_bytes(b"x" * file_performers.WHOLE_BYTES)
         told = await read(root, "large")
         with (root / "large").open("ab") as file:
             file.write(b"x")
 
-        assert len(told["large"]["text"]) == read_files.WHOLE_BYTES
+        assert len(told["large"]["text"]) == file_performers.WHOLE_BYTES
         assert (await refusal(root, "large")).code == "file_too_large"
 
     async def test_a_file_that_vanishes_before_it_is_read(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ class TestExcerpts:
     def test_a_cut_leaves_no_half_character(self, text: str, limit: int) -> None:
         """What is shown is a beginning of the text, at most three bytes shorter than the limit."""
         content = text.encode()
-        shown = read_files._beginning(content[:limit], len(content))
+        shown = file_performers._beginning(content[:limit], len(content))
 
         assert text.startswith(shown)
         assert len(shown.encode()) >= min(limit, len(content)) - 3

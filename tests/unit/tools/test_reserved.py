@@ -22,7 +22,7 @@ from app.domain import file_operations, operations, records
 from app.processes import commands as processes
 from app.processes import folders, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
-from app.tools import checks, commands, find_files, globs, moves, read_files
+from app.tools import checks, commands, file_performers, globs, moves
 from app.tools.reserved import Reserved, Root
 from app.tools.workspace import Workspace, Workspaces
 from tests.unit.agents import around
@@ -88,11 +88,11 @@ def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, 
 
     return {
         "read": lambda way: (
-            read_files.ReadFilesPerformer(places),
+            file_performers.ReadFilesPerformer(places),
             file_operations.ReadFiles(paths=(f"{way}/journal.md",)),
         ),
         "find": lambda way: (
-            find_files.FindFilesPerformer(places),
+            file_performers.FindFilesPerformer(places),
             file_operations.FindFiles(patterns=(f"{way}/*",)),
         ),
         "check": lambda way: (checking, operations.Check(check="file_exists", subject=f"{way}/journal.md")),
@@ -147,7 +147,7 @@ async def test_nothing_works_there(project: Path, places: Workspaces, running: s
     for performer, operation in (
         (asking, operations.AgentCall(agent_id="a", backend="one", prompt=("Say PONG.",))),
         (commands.CommandPerformer(running, places, os.environ), operations.Command(argv=("pwd",))),
-        (find_files.FindFilesPerformer(places), file_operations.FindFiles(patterns=("*",))),
+        (file_performers.FindFilesPerformer(places), file_operations.FindFiles(patterns=("*",))),
     ):
         with pytest.raises(errors.StepError) as failed:
             await performer.perform(harness.call(operation))

@@ -15,7 +15,7 @@ import pytest
 from app import clock, errors
 from app.domain import file_operations, records, states
 from app.tools import globs
-from app.tools.wait_for_files import WaitForFilesPerformer
+from app.tools.file_performers import WaitForFilesPerformer
 from app.tools.workspace import Workspaces
 from tests.unit.calls import Harness
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.domain import file_operations, states
-from app.tools import wait_for_files, workspace
+from app.tools import file_performers, workspace
 from tests.unit.worker import pools
 
 Bench = pools.Bench
@@ -22,7 +22,7 @@ WAIT = {"wait": "box", "pattern": "box/*.task", "seconds": 60}
 @pytest.fixture
 async def bench(tmp_path: Path) -> Bench:
     made = Bench(limit=1)
-    performer = wait_for_files.WaitForFilesPerformer(workspace.Workspaces([tmp_path]), made.clock)
+    performer = file_performers.WaitForFilesPerformer(workspace.Workspaces([tmp_path]), made.clock)
     made.performers[file_operations.WaitForFiles.kind] = performer
     made.take_store(made.store)
     (tmp_path / "box").mkdir()

@@ -12,7 +12,7 @@ from app.domain import library, records
 from app.domain.states import RunState
 from app.engine import step_decisions
 from app.flows import decomposition
-from app.tools import performer, workspace
+from app.tools import registry, workspace
 from tests import example_project
 from tests.unit.dialects import example
 from tests.unit.flows.decomposition import splitting
@@ -237,7 +237,7 @@ def test_the_chief_is_the_first_who_takes_part():
 async def test_the_look_is_the_real_tool(tmp_path, intent):
     """The file locator takes every intent that a run can have, and what it tells is what the prompt shows."""
     project = example_project.copy(tmp_path / "project")
-    tool = performer.ToolPerformer(example.TOOLS, workspace.Workspaces([project]))
+    tool = registry.ToolPerformer(example.TOOLS, workspace.Workspaces([project]))
     split = Split(tmp_path, splitting.REPLY, tool=tool, intent=intent, working_dir=str(project))
 
     assert await split.run() is RunState.DONE

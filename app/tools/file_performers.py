@@ -1,0 +1,211 @@
+"""Perform `find_files`, `read_files` and `wait_for_files`: what the workspace holds, and what it will hold."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.domain import file_operations, plain, records, states
+from app.engine import ports
+from app.tools import failures, globs, threads
+from app.tools.confinement import Descent, components
+from app.tools.reserved import Root
+from app.tools.threads import FileThreads, Threads
+from app.tools.workspace import Workspaces
+
+
+class FindFilesPerformer:
+    """Look for files and folders."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self._workspaces = workspaces
+        self._threads = FileThreads()
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform one try of a `file_operations.FindFiles`."""
+        operation = call.operation
+        assert isinstance(operation, file_operations.FindFiles)
+        root = self._workspaces.of(call.run).place
+        found = await self._threads.look(operation, lambda: _paths(root, operation.patterns))
+        count = sum(map(len, found.values()))
+        return records.Result(output={"found": found}, summary=f"{count} {'path' if count == 1 else 'paths'}")
+
+
+def _paths(root: Root, patterns: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    room = globs.MOST_PATHS
+    for pattern in dict.fromkeys(patterns):
+        found[pattern] = globs.fitting(root, pattern)
+        room -= len(found[pattern])
+        if room < 0:
+            raise failures.too_many(pattern, globs.MOST_PATHS)
+    return found
+
+
+WHOLE_BYTES = 16 * 1024 * 1024  # Most that files which are read whole may have, all together.
+
+_GONE = frozenset({"file_not_found", "not_a_file"})
+
+_Entry = dict[str, plain.Json]
+
+
+class ReadFilesPerformer:
+    """Read files as text: some whole, of others the beginning."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self._workspaces = workspaces
+        self._threads = FileThreads()
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform one try of a `file_operations.ReadFiles`. Texts stay as they are, byte order marks included.
+
+        Raises:
+            errors.ToolFailed: `timeout`, `file_unreadable`, `path_outside_workspace`, and of files that are read whole
+                `file_not_found`, `not_a_file`, `file_too_large`, `not_text`.
+        """
+        operation = call.operation
+        assert isinstance(operation, file_operations.ReadFiles)
+        root = self._workspaces.of(call.run).place
+        files = await self._threads.look(operation, lambda: _read(root, operation))
+        return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
+
+
+def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Entry]:
+    excerpts = _excerpts(root, operation.excerpts, operation.excerpt_bytes)
+    return excerpts | _whole(root, operation.paths)
+
+
+def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Entry]:
+    reported: dict[str, _Entry] = {}
+    room = WHOLE_BYTES
+    for path in dict.fromkeys(paths):
+        with Descent(root, path) as descent:
+            content, size_bytes = _content(descent.open_file(components(path)), path, room + 1)
+        if max(size_bytes, len(content)) > room:
+            raise failures.too_large(path, max(size_bytes, len(content)), WHOLE_BYTES)
+        room -= len(content)
+        reported[path] = _entry(_text(path, content), len(content))
+    return reported
+
+
+def _text(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
+
+
+def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Entry]:
+    reported: dict[str, _Entry] = {}
+    for path in dict.fromkeys(paths):
+        reported[path], taken = _excerpt(root, path, room)
+        room -= taken
+    return reported
+
+
+def _excerpt(root: Root, path: str, room: int) -> tuple[_Entry, int]:
+    parts = components(path)
+    try:
+        with Descent(root, path) as descent:
+            mode = descent.status(parts).st_mode
+        if not stat.S_ISREG(mode):
+            return _entry(None, 0, folder=stat.S_ISDIR(mode)), 0
+        with Descent(root, path) as descent:
+            content, size_bytes = _content(descent.open_file(parts), path, room)
+    except errors.ToolFailed as failure:
+        if failure.code not in _GONE:
+            raise
+        return _entry(None, 0), 0
+    return _entry(_beginning(content, size_bytes), size_bytes), len(content)
+
+
+def _beginning(content: bytes, size_bytes: int) -> str:
+    # A character that the limit has cut in two is left out; what is no UTF-8 is replaced.
+    is_whole = len(content) >= size_bytes
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
+
+
+def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
+    try:
+        with open(file, "rb", closefd=False) as opened:
+            content = opened.read(limit)
+        size_bytes = os.fstat(file).st_size
+    except OSError as error:
+        raise failures.of_system(path, error) from error
+    return content, max(size_bytes, len(content))
+
+
+def _entry(text: str | None, size_bytes: int, *, folder: bool = False) -> _Entry:
+    return {"text": text, "size_bytes": size_bytes, "folder": folder}
+
+
+SHORTEST_POLL_SECONDS = 0.01  # Time between two looks, however little an operation asks for.
+_TICK_SECONDS = 0.001
+
+
+class WaitForFilesPerformer:
+    """Look again and again until there are enough files, or the time has ended.
+
+    Between two looks nothing is held but the wait itself.
+    """
+
+    def __init__(self, workspaces: Workspaces, time: clock.Clock) -> None:
+        self._workspaces = workspaces
+        self._clock = time
+        self._threads = Threads(threads.AT_A_TIME)
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
+
+        The output of a try that fails with `timeout` is complete. Time and polls are counted from the last start of the
+        process: while it was down, nobody could look.
+
+        Raises:
+            errors.ToolFailed: as `globs.fitting`.
+        """
+        operation = call.operation
+        assert isinstance(operation, file_operations.WaitForFiles)
+        root = self._workspaces.of(call.run).place
+        span = _Span(begun=self._clock.monotonic(), seconds=operation.timeout_seconds or float("inf"))
+        pause = max(operation.poll_ms / 1000, SHORTEST_POLL_SECONDS)
+        polls = 0
+        while True:
+            is_last = span.left_seconds(self._clock) <= 0
+            files = await self._threads.run(lambda: _awaited(root, operation))
+            polls += 1
+            if is_last or len(files) >= operation.min_count:
+                return _result(operation, files, span.waited_ms(self._clock), polls)
+            # A timer may be over a moment early, and what is left then must not make for a look after the other.
+            await self._clock.sleep(min(pause, max(span.left_seconds(self._clock), _TICK_SECONDS)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    begun: float
+    seconds: float
+
+    def left_seconds(self, time: clock.Clock) -> float:
+        return self.seconds - (time.monotonic() - self.begun)
+
+    def waited_ms(self, time: clock.Clock) -> int:
+        return round((time.monotonic() - self.begun) * 1000)
+
+
+def _awaited(root: Root, wanted: file_operations.WaitForFiles) -> list[str]:
+    found = globs.fitting(root, wanted.literal) if wanted.literal is not None else []
+    return found if len(found) >= wanted.min_count else globs.fitting(root, wanted.pattern)
+
+
+def _result(operation: file_operations.WaitForFiles, files: list[str], waited_ms: int, polls: int) -> records.Result:
+    timed_out = len(files) < operation.min_count
+    output = {"files": files, "wait_duration_ms": waited_ms, "poll_count": polls, "timed_out": timed_out}
+    if not timed_out:
+        return records.Result(output=output, summary=plain.preview(", ".join(files)))
+    limit = operation.timeout_seconds or 0
+    message = f"{len(files)} of {operation.min_count} files for {operation.pattern!r:.200} after {limit:g} seconds."
+    error = records.StepError(code="timeout", message=message, detail={"timeout_seconds": limit})
+    return records.Result(status=states.StepState.FAILED, output=output, summary=plain.preview(message), error=error)
