@@ -62,7 +62,7 @@ class TaskChecks:
             for each in verdicts
             if each.problem is not None
         ]
-        told = "; ".join(each.told for each in verdicts if each.problem is not None)
+        told = "; ".join(each.message for each in verdicts if each.problem is not None)
         return records.Result(
             output={"checks": len(verdicts), "failed": failed, "told": told}, summary=plain.preview(told or "all hold")
         )
