@@ -4,5 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=None, render_as_batch=True)
+from app.storage.index.sql import tables
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=tables.METADATA, render_as_batch=True
+)
 context.run_migrations()

@@ -22,7 +22,7 @@ from app.storage.index.memory_index import MemoryIndex
 
 _COLUMNS = {
     "runs": rows.RUN,
-    "run_labels": ("run_id", "name", "value", "created_at"),
+    "run_labels": rows.LABEL,
     "receipts": rows.RECEIPT,
     "issues": (*rows.ISSUE, "marked"),
 }

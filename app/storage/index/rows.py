@@ -16,6 +16,9 @@ SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("la
 RUN = (*SUMMARY, "idempotency_key", "request_sha256")
 """Columns of `runs`."""
 
+LABEL = ("run_id", "name", "value", "created_at")
+"""Columns of `run_labels`."""
+
 RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))
 """Columns of `receipts`."""
 

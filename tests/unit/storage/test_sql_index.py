@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-import sqlmodel
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -26,6 +25,7 @@ from app.engine import stores
 from app.storage.index import index_port, reads
 from app.storage.index.index_port import IndexedRun
 from app.storage.index.sql import migrations, sessions
+from app.storage.index.sql import tables as models
 from app.storage.index.sql.index import SqlIndex
 from tests.conformance import store_harness
 
@@ -69,9 +69,9 @@ def migrated(path: Path) -> sqlalchemy.Engine:
 def test_models_are_what_migrations_make(tmp_path: Path) -> None:
     """Tables, columns, constraints and indexes of the models equal those of a migrated database."""
     engine, twin = migrated(tmp_path / "a.db"), sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'b.db'}")
-    sqlmodel.SQLModel.metadata.create_all(twin)
+    models.METADATA.create_all(twin)
     with engine.connect() as connection, twin.connect() as other:
-        differences = compare_metadata(MigrationContext.configure(connection), sqlmodel.SQLModel.metadata)
+        differences = compare_metadata(MigrationContext.configure(connection), models.METADATA)
         tables = {line for line in schema(connection) if line.startswith("createindex")}
         wanted = {line for line in schema(other) if line.startswith("createindex")}
         checks = [sqlalchemy.inspect(found).get_check_constraints("runs") for found in (connection, other)]
@@ -114,7 +114,7 @@ def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
 def test_nothing_is_sqlites_alone() -> None:
     """Every table and index can be made in Postgres, conditions of partial indexes included."""
     dialect = postgresql.dialect()
-    for table in sqlmodel.SQLModel.metadata.tables.values():
+    for table in models.METADATA.tables.values():
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
         for found in table.indexes:
             text = str(CreateIndex(found).compile(dialect=dialect))

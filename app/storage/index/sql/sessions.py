@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import URL, Connection, Engine, Executable, TextClause, event, text
+from sqlalchemy import URL, Connection, Engine, TextClause, event, text
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
@@ -33,9 +33,9 @@ class WriteSession(ReadSession):
         """Return the connection, for migrations."""
         return self._connection
 
-    def execute(self, statement: Executable, parameters: Parameters = None) -> int:
+    def execute(self, sql: str, parameters: Parameters = None) -> int:
         """Write, and return how many rows were concerned."""
-        return self._connection.execute(statement, parameters).rowcount
+        return self._connection.execute(_parsed(sql), parameters).rowcount
 
 
 def connect(url: str) -> Engine:

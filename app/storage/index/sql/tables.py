@@ -10,6 +10,9 @@ from typing import Any
 import sqlmodel
 from sqlalchemy import CheckConstraint, Index, text, true
 
+METADATA = sqlmodel.SQLModel.metadata
+"""What the migrations lead to."""
+
 _STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled'"
 _FINISHED = "'done', 'failed', 'cancelled'"
 _UNFINISHED = f"status NOT IN ({_FINISHED})"
