@@ -30,7 +30,7 @@ _VALUE_WEIGHT = 16
 _MAX_DIGITS = 64
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_FLAWS = 50
-_MOST_TOLD = 200
+_MOST_LISTED = 200
 _SHOWN_CHARACTERS = 80
 
 _NULLS = ("", "~", "null", "Null", "NULL")
@@ -112,7 +112,7 @@ def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], wha
         document = read(source)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"{what} is not valid: {error.message}", flaws=error.flaws) from error
-    found = document.placed(dict.fromkeys(itertools.islice(flaws(document.value), _MOST_TOLD)))
+    found = document.placed(dict.fromkeys(itertools.islice(flaws(document.value), _MOST_LISTED)))
     if found:
         found.sort(key=lambda flaw: flaw.line or 0)
         first = found[0]

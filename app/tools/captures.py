@@ -19,7 +19,7 @@ INVALID_OUTPUT = 2  # Exit code of a step whose output is not what it must be.
 
 _TAIL_LINES = 10
 _TAIL_CHARACTERS = 1000
-_MOST_TOLD = 20
+_MOST_LISTED = 20
 _MOST_CHECKS = 100_000
 # Their expressions would be matched in exponential time.
 _UNSUPPORTED = ("patternProperties",)
@@ -164,7 +164,7 @@ def _schema_errors(schema: plain.Json, value: plain.Json) -> list[str]:
     try:
         if (problem := problem_of_schema(schema)) is None:
             found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
-            return [f"{flaw.path} {flaw.message}" for flaw in found[:_MOST_TOLD]]
+            return [f"{flaw.path} {flaw.message}" for flaw in found[:_MOST_LISTED]]
     except RecursionError:
         problem = "it refers to itself without end"
     except (Unresolvable, ValueError) as error:

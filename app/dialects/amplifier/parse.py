@@ -17,7 +17,7 @@ from app.domain import json_schemas, library, plain
 
 DIALECT = "amplifier"  # Name of this dialect.
 
-_TOLD_HERE = ("oneOf",)
+_EXPLAINED_HERE = ("oneOf",)
 _UNKNOWN = "unknown_field"
 _NAME = re.compile(r'(?:\.|\[")([^."\[\]]+)(?:"\])?(?:\[\d+\])*\Z')
 _BROKEN_FORM = re.compile(r"\A(.*) does not have the form ", re.DOTALL)
@@ -125,7 +125,9 @@ def _version(document: plain.Json) -> tuple[str, str | None]:
 
 
 def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
-    return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
+    return json_schemas.flaws(
+        schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _EXPLAINED_HERE
+    )
 
 
 def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:

@@ -12,7 +12,7 @@ from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"  # Name of this dialect.
 
-_TOLD_HERE = ("oneOf", "dependentRequired")
+_EXPLAINED_HERE = ("oneOf", "dependentRequired")
 
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
@@ -83,7 +83,9 @@ def _of_version(named: plain.Json) -> str:
 
 
 def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
-    return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
+    return json_schemas.flaws(
+        schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _EXPLAINED_HERE
+    )
 
 
 # -- texts
