@@ -122,9 +122,48 @@ async def test_a_torn_events_file_is_mended(harness: StoreHarness) -> None:
     assert told == ["run.created", "run.started", "run.paused"]
 
 
+async def test_a_run_that_is_not_opened_yet_is_shown(harness: StoreHarness) -> None:
+    """A new run has its manifest and its first event before it is opened, and the event once."""
+    store = await harness.open()
+    await store.create(store_harness.start())
+    snapshots, first = await store.read_snapshots(RUN), await store.read_events(RUN)
+    log = await store.open(RUN)
+    await log.rest()
+
+    assert snapshots["run.json"]["status"] == "pending"
+    assert [(event.seq, event.type) for event in first] == [(1, "run.created")]
+    assert await store.read_events(RUN) == first
+
+
+async def test_a_run_that_is_opened_at_once_has_its_first_event_once(harness: StoreHarness) -> None:
+    """The first event keeps its number, whether it was written before the run was opened or with the next ones."""
+    store = await harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    told = log.add_event(EventType.RUN_STARTED)
+    await log.rest()
+
+    assert [(event.seq, event.type) for event in await store.read_events(RUN)] == [
+        (1, "run.created"),
+        (told.seq, "run.started"),
+    ]
+    assert harness.files().has_file(f"runs/{RUN}/run.json")
+
+
+async def test_a_closed_store_has_shown_its_new_runs(harness: StoreHarness) -> None:
+    """A run that was not opened until the service stopped has its projections for whoever reads the folder."""
+    store = await harness.open()
+    await store.create(store_harness.start())
+    await store.close()
+
+    assert json.loads(harness.files().read(f"runs/{RUN}/run.json"))["status"] == "pending"
+
+
 async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None:
     """While there is no room events are kept in memory, and reading shows those that are written."""
     log = await store_harness.begun(harness)
+    await log.rest()
     harness.faults.refuse("short", "events.jsonl")
     told = log.add_event(EventType.RUN_STARTED)
     with pytest.raises(errors.StorageFault):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
+import math
+from collections.abc import Iterable
 
 from app import errors
 from app.domain import runs, states
-from app.engine import stores
+from app.engine import aio, stores
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.worker_threads import FolderLock, Workers
@@ -20,6 +23,9 @@ from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
 
 _TRIAL = f"{layout.RUNS}/.room"
+_SHOW_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
 
 
 class Admission:
@@ -37,6 +43,8 @@ class Admission:
         self._reconciliation = reconciliation
         self._new_runs = new_runs
         self._locks = FolderLock(context.disk, layout.RUNS, context.workers)
+        self._shows = aio.BackgroundTasks()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
         """Make a run durable, unless its key finds one or another is in its way.
@@ -95,6 +103,41 @@ class Admission:
             disk_health.succeeded()
         return True
 
+    async def show(self, run_ids: Iterable[str] | None = None) -> None:
+        """Write the projections of new runs that are not opened yet; None: of all."""
+        await self._new_runs.show(self._show, run_ids)
+
+    def abandon(self) -> None:
+        """Write nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._shows.give_up()
+
+    async def close(self) -> None:
+        """Write the projections of new runs, and let go of them."""
+        await self.show()
+        self.abandon()
+        self._new_runs.let_go()
+
+    async def _show(self, start: runs.RunStart) -> bool:
+        context, folder = self._context, layout.run_folder(start.run_id)
+        try:
+            await context.near.run(lambda: creation.show(context, start, folder))
+        except OSError as error:
+            # They are made when the run is opened.
+            _log.warning("projections were not written: %s", error, extra={"run_id": start.run_id})
+            return False
+        return True
+
+    def _show_soon(self) -> None:
+        # A run that begins at once writes its projections once, with those of its first steps.
+        if self._timer is None and math.isfinite(self._context.throttle.first_seconds()):
+            self._timer = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._begin_to_show)
+
+    def _begin_to_show(self) -> None:
+        self._timer = None
+        self._shows.begin(self.show(), "new runs")
+
     async def _repeated(self, start: runs.RunStart) -> str | None:
         if start.idempotency_key is None:
             return None
@@ -121,7 +164,9 @@ class Admission:
                 if born.lock is not None:
                     born.lock.release()
                 raise
-            self._new_runs.keep(start, born)
+            if not self._new_runs.keep(start, born):
+                await self._show(start)
+        self._show_soon()
 
     async def _built(self, start: runs.RunStart) -> creation.Born:
         context = self._context

@@ -17,7 +17,7 @@ from app.storage.disk.disk_port import Disk, Lock
 from app.storage.runs import deletion, events_file
 from app.storage.storage_context import StorageContext
 
-_FILES = (layout.START, layout.STEPS, layout.CONTROL, layout.MANIFEST, layout.EVENTS)
+_FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _MOST_COMMITTED_BYTES = 256 * 1024
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Born:
     content: bytes
     """start.json."""
     durable: bool
-    """Whether it was synced; otherwise it is to be committed."""
+    """Whether it was synced, and its projections written; otherwise it is to be committed."""
 
 
 def build(context: StorageContext, start: runs.RunStart) -> Born:
@@ -101,6 +101,34 @@ def make_durable(context: StorageContext, run_id: str, born: Born) -> None:
     context.disk.sync_folder(layout.RUNS)
 
 
+def created(start: runs.RunStart) -> events.Event:
+    """Return the first event of a run."""
+    return events.Event(
+        seq=1,
+        at=start.created_at,
+        type=events.EventType.RUN_CREATED.value,
+        run_id=start.run_id,
+        data={"recipe_id": start.recipe_id},
+    )
+
+
+def manifest(start: runs.RunStart) -> dict[str, plain.Json]:
+    """Return the run.json of a run that is not begun yet."""
+    return views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
+
+
+def show(context: StorageContext, start: runs.RunStart, folder: str) -> None:
+    """Write the projections of a run that is not opened yet.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    shown, lines = plain.encode(manifest(start)) + b"\n", events_file.encoded(created(start))
+    for name, content in ((layout.MANIFEST, shown), (layout.EVENTS, lines)):
+        context.disk.write(f"{folder}/{name}", content, sync=False)
+        context.committer.mention(f"{layout.run_folder(start.run_id)}/{name}")
+
+
 def take_back(context: StorageContext, run_id: str) -> None:
     """Put a folder away that could not be made durable: who is told that there is no room must not
     find the run later.
@@ -164,21 +192,9 @@ def _fill(context: StorageContext, folder: str, start: runs.RunStart, content: b
     files, reach = context.disk, context.probes.reach
     reach("storage.create.before_start")
     files.write(f"{folder}/{layout.START}", content, sync=sync)
-    manifest = views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
-    created = events.Event(
-        seq=1,
-        at=start.created_at,
-        type=events.EventType.RUN_CREATED.value,
-        run_id=start.run_id,
-        data={"recipe_id": start.recipe_id},
-    )
-    for name, content in (
-        (layout.STEPS, b""),
-        (layout.CONTROL, b""),
-        (layout.MANIFEST, plain.encode(manifest) + b"\n"),
-        (layout.EVENTS, events_file.encoded(created)),
-    ):
-        files.write(f"{folder}/{name}", content, sync=False)
+    for name in (layout.STEPS, layout.CONTROL):
+        files.write(f"{folder}/{name}", b"", sync=False)
     if sync:
+        show(context, start, folder)
         reach("storage.create.before_folder_sync")
         files.sync_folder(folder)

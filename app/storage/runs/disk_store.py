@@ -97,7 +97,7 @@ class DiskStore(abc.ABC):
         if parts is None:
             return
         parts.context.read_faults.end()
-        parts.opener.new_runs.let_go()
+        await parts.admission.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
         if self._sweeping is not None:
@@ -122,6 +122,7 @@ class DiskStore(abc.ABC):
         self._release_log()
         if parts is not None:
             parts.context.read_faults.end()
+            parts.admission.abandon()
             parts.opener.new_runs.let_go()
             parts.context.committer.close()
             for log in parts.opener.logs.values():
@@ -175,6 +176,7 @@ class DiskStore(abc.ABC):
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
         """Return the events numbered above `after`, or the next of them."""
+        await self._parts.admission.show([run_id])
         return await self._parts.archive.events(run_id, after, most)
 
     async def read_log(self, run_id: str, name: str) -> bytes:
@@ -187,12 +189,14 @@ class DiskStore(abc.ABC):
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
         """Return run.json and cache.json as they stand."""
+        await self._parts.admission.show([run_id])
         return await self._parts.archive.snapshots(run_id)
 
     # -- rows
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
         """Return how far runs have come."""
+        await self._parts.admission.show(run_ids)
         return await self._parts.archive.progress(run_ids)
 
     async def summary(self, run_id: str) -> stores.RunSummary:

@@ -20,7 +20,7 @@ from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Lock
 from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
-from app.storage.runs import blobs, census
+from app.storage.runs import blobs, census, creation
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -52,6 +52,8 @@ class Opened:
     """Receipts that are in their session's file."""
     missing: missing_lines.MissingLines | None = None
     """Lines that the journals are known to lack."""
+    unwritten: tuple[events.Event, ...] = ()
+    """Events that are not in the file yet."""
 
 
 class FolderLog:
@@ -73,13 +75,15 @@ class FolderLog:
         self._control = Journal(
             control, "storage.decide", context, authority.control, context.disk.append_to(control), self._fold
         )
-        self._events = EventQueue(self.run_id, opened.written, self.loaded.decisions.taken)
+        self._events = EventQueue(self.run_id, opened.written, self.loaded.decisions.taken, opened.unwritten)
         self._projections = Projections(
             self.run_id, self._start.session_id, context, self._events, opened.proven, self._counted
         )
         # Every step comes this way several times, so they are handed on without a call of their own.
         self.add_event = self._projections.add_event
         self.refresh = self._projections.refresh
+        if opened.unwritten:
+            self.refresh(lambda: {layout.MANIFEST: creation.manifest(self._start)})
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
         self._blob_locks: blobs.BlobLocks | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from app.domain import events, plain, runs
 from app.storage.journal import chain
-from app.storage.runs import authority
+from app.storage.runs import authority, creation
 from app.storage.runs.creation import Born
 from app.storage.runs.events_file import Written
 from app.storage.runs.folder_log import Opened
@@ -35,29 +36,54 @@ class NewRuns:
             del self._births[run_id]
             birth.set_result(None)
 
-    def keep(self, start: runs.RunStart, born: Born) -> None:
-        """Keep a run as it was made; one too many is let go of."""
+    def keep(self, start: runs.RunStart, born: Born) -> bool:
+        """Keep a run as it was made; one too many is let go of.
+
+        Returns:
+            Whether its projections need not be written now.
+        """
         if born.lock is None:
-            return
+            return born.durable
         if len(self._held) >= _MOST_HELD:
             born.lock.release()
-            return
+            return born.durable
         empty = chain.read(b"", plain.labelled_sha256(born.content))
         self._held[start.run_id] = Opened(
             authority=authority.judge(start.run_id, start, empty, empty),
             lock=born.lock,
             written=Written(last=1, counts={events.EventType.RUN_CREATED.value: 1}),
             proven=frozenset(),
+            unwritten=() if born.durable else (creation.created(start),),
         )
+        return True
+
+    async def show(self, write: Callable[[runs.RunStart], Awaitable[bool]], run_ids: Iterable[str] | None) -> None:
+        """Write the projections of runs that are not opened yet, each once.
+
+        Args:
+            write: Writes those of one, and tells whether it could.
+            run_ids: None: all.
+        """
+        for run_id in list(self._held) if run_ids is None else run_ids:
+            held = await self._of(run_id)
+            if held is not None and held.unwritten:
+                with self.birth(run_id):
+                    if await write(held.authority.start) and run_id in self._held:
+                        self._held[run_id] = dataclasses.replace(held, unwritten=())
 
     async def take(self, run_id: str) -> Opened | None:
         """Hand a new run out; None if it must be read from its folder."""
-        if (birth := self._births.get(run_id)) is not None:
-            await asyncio.shield(birth)
-        return self._held.pop(run_id, None)
+        held = await self._of(run_id)
+        self._held.pop(run_id, None)
+        return held
 
     def let_go(self, run_id: str | None = None) -> None:
         """Let go of a run that was not opened, or of all of them."""
         for name in [run_id] if run_id is not None else list(self._held):
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
+
+    async def _of(self, run_id: str) -> Opened | None:
+        while (birth := self._births.get(run_id)) is not None:
+            await asyncio.shield(birth)
+        return self._held.get(run_id)

@@ -39,14 +39,14 @@ class EventQueue:
     of the last block, and are synced before they are shown.
     """
 
-    def __init__(self, run_id: str, written: Written, taken: int) -> None:
+    def __init__(self, run_id: str, written: Written, taken: int, unwritten: Iterable[events.Event] = ()) -> None:
         self._run_id = run_id
         self._floor = taken * BLOCK + BLOCK // 2
         self._fresh = False
         self._sync = False
         self.last = written.last
         """Highest number given."""
-        self.unwritten: list[events.Event] = []
+        self.unwritten = list(unwritten)
         """Events that are not in the file yet."""
 
     def open_block(self, taken: int) -> None:
