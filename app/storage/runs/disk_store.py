@@ -225,8 +225,10 @@ class DiskStore(abc.ABC):
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """Return the runs that this service must continue, oldest first."""
         await self._parts.reconciliation.compare()
-        found = await self._parts.reconciliation.unread.list_unfinished()
-        return [run for run in found if run.owner == "service"]
+        found = [run for run in await self._parts.reconciliation.unread.list_unfinished() if run.owner == "service"]
+        opener = self._parts.opener
+        opener.settling.expect([run.run_id for run in found if run.run_id not in opener.logs])
+        return found
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""

@@ -23,6 +23,7 @@ from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.opening import Opening
 from app.storage.runs.rechecks import Rechecks
+from app.storage.runs.settling import Settling
 from app.storage.storage_context import StorageContext
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class Opener:
         """Runs open in this store."""
         self.rechecks = Rechecks(context, self.logs, renew)
         """What keeps rows in line with folders that somebody has changed."""
+        self.settling = Settling(context)
+        """What makes the runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
         self._journal_positions: dict[str, JournalPosition] = {}
         self.new_runs = NewRuns()
@@ -95,7 +98,8 @@ class Opener:
     async def _open(self, run_id: str) -> FolderLog:
         try:
             journal_position = self._journal_positions.get(run_id)
-            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position))
+            durable = await self.settling.covers(run_id)
+            lock, found = await self._context.workers.run(lambda: self._enter(run_id, journal_position, durable))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
             await self.rechecks.declare_failed(run_id, error)
@@ -158,13 +162,15 @@ class Opener:
             self._closings.add(closing)
             closing.add_done_callback(self._closings.discard)
 
-    def _enter(self, run_id: str, journal_position: JournalPosition | None) -> tuple[Lock, Opening | None]:
+    def _enter(
+        self, run_id: str, journal_position: JournalPosition | None, durable: bool
+    ) -> tuple[Lock, Opening | None]:
         # In one job, since a hop costs as much as the opening of a short run.
         lock = opening.take(self._context.disk, run_id)
         try:
             if journal_position is not None:
                 return lock, opening.reopen(self._context, run_id, lock, journal_position)
-            return lock, opening.prepare(self._context, run_id, lock)
+            return lock, opening.prepare(self._context, run_id, lock, durable=durable)
         except errors.NotFound:
             # It may have been written by hand.
             return lock, None

@@ -95,16 +95,19 @@ def take(files: Disk, run_id: str) -> Lock:
     return lock
 
 
-def prepare(context: StorageContext, run_id: str, lock: Lock) -> Opening:
+def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool = False) -> Opening:
     """Read a run that is held, cut torn ends off, and find out what its projections lack.
+
+    Args:
+        durable: Whether the disk is known to hold what can be read.
 
     Raises:
         errors.NotFound: there is no start.json.
         errors.JournalCorrupt: it is damaged.
     """
-    found = authority.read(context.disk, run_id, settled=True, deep=True)
+    found = authority.read(context.disk, run_id, settled=not durable, deep=True)
     found.loaded()
-    if found.control.lines or found.steps.lines:
+    if not durable and (found.control.lines or found.steps.lines):
         # A process may have died between a rename and the sync of its folder.
         context.disk.sync_folder(layout.run_folder(run_id))
     cuts = [*_cut(context, run_id, layout.STEPS, found.steps), *_cut(context, run_id, layout.CONTROL, found.control)]

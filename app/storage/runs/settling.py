@@ -1,0 +1,65 @@
+"""Settling: what an earlier process left of many runs is made durable with one sync, not with several for each run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+
+from app.storage import layout
+from app.storage.disk.disk_port import Disk
+from app.storage.storage_context import StorageContext
+
+_MANY = 32
+
+_log = logging.getLogger(__name__)
+
+
+class Settling:
+    """Sync the files of runs that this process opens for the first time.
+
+    A failed write that no process was told of is reported to this sync. Then each file is synced by itself and read
+    from the disk, as the files of a single run are.
+    """
+
+    def __init__(self, context: StorageContext, many: int = _MANY) -> None:
+        self._context = context
+        self._many = many
+        self._runs: frozenset[str] | None = None
+        self._left: set[str] = set()
+        self._sync: asyncio.Task[bool] | None = None
+
+    def expect(self, run_ids: Collection[str]) -> None:
+        """Note the runs that an earlier process left, once; few of them are settled one by one."""
+        if self._runs is None:
+            self._runs = frozenset(run_ids if len(run_ids) >= self._many else ())
+            self._left = set(self._runs)
+
+    async def covers(self, run_id: str) -> bool:
+        """Sync what was left, once, and tell whether a run's files are durable as they can be read.
+
+        Only for the first opening of a run: later ones find what this process has written since.
+        """
+        if run_id not in self._left:
+            return False
+        self._left.discard(run_id)
+        if self._sync is None:
+            self._sync = asyncio.ensure_future(self._settle(self._runs or ()))
+        return await asyncio.shield(self._sync)
+
+    async def _settle(self, run_ids: Iterable[str]) -> bool:
+        try:
+            await self._context.workers.run(lambda: _synced(self._context.disk, run_ids))
+        except OSError as error:
+            _log.error("files cannot be synced together, and are synced one by one: %s", error)
+            return False
+        return True
+
+
+def _synced(disk: Disk, run_ids: Iterable[str]) -> None:
+    names = (layout.START, layout.STEPS, layout.CONTROL, "")
+    syncer = disk.syncer(layout.FOLDERS)
+    try:
+        syncer.sync(lambda: [f"{layout.run_folder(run_id)}/{name}".rstrip("/") for run_id in run_ids for name in names])
+    finally:
+        syncer.close()
