@@ -46,6 +46,10 @@ class DecisionKind(StrEnum):
     """The run ended; names the journal's length and head, and the causes of a failure."""
 
 
+# A look-up costs a tenth of a call of the class, and every step comes this way.
+_KINDS: Mapping[str, DecisionKind] = {kind.value: kind for kind in DecisionKind}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A try that was begun."""
@@ -128,7 +132,7 @@ class Decisions:
         lines = line.get("lines")
         if isinstance(lines, int):
             self.known_lines = max(self.known_lines, lines)
-        match DecisionKind(line["kind"]):
+        match _KINDS[line["kind"]]:
             case DecisionKind.TAKEN:
                 self.taken = self.taken + 1
                 self.taken_since_resume = True

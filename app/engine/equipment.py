@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from app import clock, errors
 from app.domain import plain
@@ -63,6 +64,12 @@ class Equipment:
     observe: Callable[[str, str, float], None] | None = None
     """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
 
+    def hiding_for(self, dialect: ports.Driver, recipe: Mapping[str, plain.Json]) -> Equipment:
+        """Return it with the secrets masked that a recipe names."""
+        if not _is_secretive(type(dialect)):
+            return self
+        return self.hiding(cast(ports.SecretiveDialect, dialect).secrets(recipe))
+
     def hiding(self, secrets: ports.Secrets) -> Equipment:
         """Return it with further secrets masked."""
         values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
@@ -72,6 +79,12 @@ class Equipment:
 
     def _too_short(self, secrets: ports.Secrets) -> list[str]:
         return sorted(name for name in secrets.names if 0 < len(self.environ.get(name, "")) < plain.SHORTEST_SECRET)
+
+
+@functools.cache
+def _is_secretive(dialect: type[ports.Driver]) -> bool:
+    # Asking an instance costs a hundred calls.
+    return issubclass(dialect, ports.SecretiveDialect)
 
 
 class Parked(BaseException):

@@ -47,7 +47,7 @@ def line(
         "step_id": place.step_id,
         "phase": place.phase,
         **(facts_of(asked) if tool or isinstance(asked, Refusal | AgentCall) else _NO_FACTS),
-        "status": result.status.value,
+        "status": result.status._value_,
         "output_slot": place.output_slot,
         "receipt_id": receipt_id(run_id, ask.key, attempt.attempt)
         if tool and result.status is not StepState.SKIPPED

@@ -56,8 +56,7 @@ class Runner:
         evicted: EvictedRun | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
-        if isinstance(dialect, ports.SecretiveDialect):
-            equipment = equipment.hiding(dialect.secrets(start.recipe))
+        equipment = equipment.hiding_for(dialect, start.recipe)
         self.log = log
         self.capacity = capacity
         self.durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)

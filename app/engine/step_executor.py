@@ -180,7 +180,7 @@ class StepExecutor:
                 result = await performer.perform(call)
             except (errors.WorkspaceFault, errors.StorageFault) as fault:
                 result = await self._perform_again(attempt, performer, call, fault)
-            status = result.status.value
+            status = result.status._value_
             if (result.status is StepState.FAILED) != (result.error is not None):
                 result = step_decisions.unsound(result)
             return self._masked(result)
@@ -291,17 +291,15 @@ class StepExecutor:
             await owner.durability.commit(owner.log.rest)
 
     def _masked(self, result: Result) -> Result:
-        masker, error = self._masker, result.error
+        masker, error, summary = self._masker, result.error, result.summary
+        output = masker.mask(plain.plain(result.output))
+        if output is result.output and error is None and summary is None:
+            return result
         if error is not None:
             facts = plain.plain({"message": error.message, "detail": error.detail})
             error = dataclasses.replace(error, **masker.mask_cut(facts))
-        summary = result.summary
-        return dataclasses.replace(
-            result,
-            output=masker.mask(plain.plain(result.output)),
-            summary=None if summary is None else masker.mask_cut(plain.plain(summary)),
-            error=error,
-        )
+        summary = None if summary is None else masker.mask_cut(plain.plain(summary))
+        return dataclasses.replace(result, output=output, summary=summary, error=error)
 
     # -- record: seal the line, append it, project it, hand the record over
 
@@ -388,7 +386,7 @@ class StepExecutor:
         elif record.status is StepState.FAILED:
             add_event(EventType.STEP_FAILED, record.key, facts | {"error": line["error"]}, at)
         else:
-            facts |= {"status": record.status.value, "preview": record.summary}
+            facts |= {"status": record.status._value_, "preview": record.summary}
             # First the answer: an opened run gets the events of a line again whose last one is missing.
             if isinstance(attempt.ask.operation, operations.Gate) and (answer := gates.answer_in(record)) is not None:
                 add_event(EventType.GATE_DECIDED, record.key, gates.told(answer), at)

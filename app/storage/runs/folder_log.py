@@ -342,7 +342,7 @@ class FolderLog:
         at: str | None = None,
     ) -> asyncio.Future[Placed]:
         # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
-        line = {"kind": kind.value, "at": at or self._now(), "lines": self._steps.count, **facts}
+        line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
         decisions.check(line)
         return self._control.append(plain.encode(line), sync=sync, line=line)

@@ -65,7 +65,7 @@ class EventQueue:
         """Number an event and queue it."""
         number = self.last + 1 if self.last > self._floor else self._floor + 1
         event = events.Event(
-            seq=number, at=at, type=type.value, run_id=self._run_id, key=key, data=dict(data) if data else {}
+            seq=number, at=at, type=type._value_, run_id=self._run_id, key=key, data=dict(data) if data else {}
         )
         self.last = number
         self.unwritten.append(event)
