@@ -1,0 +1,82 @@
+"""A follower that comes back with the last number it saw, after a kill behind every event."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import clock
+from app.domain.decisions import DecisionKind
+from app.domain.events import Event, EventType
+from app.storage.memory_store import MemoryStore
+from tests.conformance import store_harness
+from tests.conformance.store_harness import RUN
+
+STEPS = ("a", "b", "c")
+EVENTS = 3 + 2 * len(STEPS)
+"""What an undisturbed run tells: it was created, started, and ended, and each step began and finished."""
+
+
+class Follower:
+    """Remember what each number meant, and ask for what comes behind the last one."""
+
+    def __init__(self, patience: int) -> None:
+        self.told: list[Event] = []
+        self._patience = patience
+
+    async def follow(self, store: MemoryStore) -> None:
+        """Read what there is, one event at a time.
+
+        Raises:
+            EOFError: this is the last event before the kill.
+        """
+        while found := await store.read_events(RUN, self.told[-1].seq if self.told else 0, 1):
+            self.told += found
+            if len(self.told) == self._patience:
+                raise EOFError
+
+
+async def _live(store: MemoryStore, follower: Follower) -> None:
+    """Execute what is left of the run, with a follower who reads at every moment."""
+    await follower.follow(store)
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    log.add_event(EventType.RUN_STARTED, None, {"taken": log.loaded.decisions.taken})
+    await follower.follow(store)
+    done = {record.key for record in log.loaded.records}
+    for key in STEPS:
+        if key not in done:
+            log.add_event(EventType.STEP_STARTED, key)
+            await follower.follow(store)
+            record = await log.append_step(store_harness.step(key))
+            log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
+            await follower.follow(store)
+    await store_harness.end(log)
+    log.add_event(EventType.RUN_ENDED)
+    await follower.follow(store)
+    await log.close()
+
+
+@pytest.mark.parametrize("patience", range(1, EVENTS + 1))
+async def test_no_number_has_two_meanings_after_a_kill(patience: int) -> None:
+    """Whenever the process is killed, numbers go on rising, and each step and the end are told once."""
+    store, follower = MemoryStore(clock=clock.SystemClock()), Follower(patience)
+    await store.start()
+    await store.create(store_harness.start())
+    with pytest.raises(EOFError):
+        await _live(store, follower)
+    shown, found = list(follower.told), store.crashed()
+    await found.start()
+    if (await found.read(RUN)).decisions.ended is None:
+        await _live(found, follower)
+    numbers = [event.seq for event in follower.told]
+    once = [
+        (event.type, event.key)
+        for event in follower.told
+        if event.type in ("run.created", "step.finished", "run.ended")
+    ]
+
+    assert numbers == sorted(set(numbers))
+    assert once == [("run.created", None), *(("step.finished", key) for key in STEPS), ("run.ended", None)]
+    everything = {event.seq: event for event in await found.read_events(RUN)}
+    assert [everything[event.seq] for event in shown] == shown
+    await found.close()
