@@ -19,9 +19,9 @@ EVENTS = 3 + 2 * len(STEPS)
 class Follower:
     """Remember what each number meant, and ask for what comes behind the last one."""
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, most: int) -> None:
         self.told: list[Event] = []
-        self._patience = patience
+        self._most = most
 
     async def follow(self, store: MemoryStore) -> None:
         """Read what there is, one event at a time.
@@ -31,7 +31,7 @@ class Follower:
         """
         while found := await store.read_events(RUN, self.told[-1].seq if self.told else 0, 1):
             self.told += found
-            if len(self.told) == self._patience:
+            if len(self.told) == self._most:
                 raise EOFError
 
 
@@ -56,10 +56,10 @@ async def _live(store: MemoryStore, follower: Follower) -> None:
     await log.close()
 
 
-@pytest.mark.parametrize("patience", range(1, EVENTS + 1))
-async def test_no_number_has_two_meanings_after_a_kill(patience: int) -> None:
+@pytest.mark.parametrize("most", range(1, EVENTS + 1))
+async def test_no_number_has_two_meanings_after_a_kill(most: int) -> None:
     """Whenever the process is killed, numbers go on rising, and each step and the end are told once."""
-    store, follower = MemoryStore(clock=clock.SystemClock()), Follower(patience)
+    store, follower = MemoryStore(clock=clock.SystemClock()), Follower(most)
     await store.start()
     await store.create(store_harness.start())
     with pytest.raises(EOFError):
