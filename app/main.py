@@ -22,6 +22,7 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, ws_protocol
+from app.ui import pages
 from app.worker import stop_signals
 
 _DRAIN_SECONDS = 5
@@ -41,7 +42,7 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
             yield
             _release(start)
 
-    return service.create(chosen.server, lifespan)
+    return service.create(chosen.server, lifespan, pages=pages.Pages())
 
 
 def serve(
@@ -72,7 +73,7 @@ async def _serve(
     platform: bootstrap.Platform | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
-    app = service.create(chosen.server)
+    app = service.create(chosen.server, pages=pages.Pages())
     server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
     async with _started(app, chosen, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import clock, errors, settings, telemetry
-from app.api import body_limits, connections, direct, guards, problems, refusals, tickets
+from app.api import body_limits, connections, direct, guards, problems, refusals
 from app.api.dependencies import Services
 
 EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
@@ -20,6 +21,16 @@ _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "we
 _LOG = logging.getLogger("control_room.api")
 
 
+class Pages(Protocol):
+    """Pages of a browser, which hold no data."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether an address belongs to the pages."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a page or one of its files."""
+
+
 class Gateway:
     """Measure, guard, bound and answer each request: here if it is a frequent one, else by its route."""
 
@@ -27,14 +38,16 @@ class Gateway:
         self,
         app: ASGIApp,
         server: settings.ServerSettings,
-        issued: tickets.Tickets,
+        guard: guards.TokenGuard,
         warnings: connections.Warnings,
         clock: clock.Clock,
         ids: clock.Ids,
+        pages: Pages | None = None,
     ) -> None:
         self._app = app
+        self._pages = pages
         self._site = guards.SiteGuard(server)
-        self._token = guards.TokenGuard(server.token, issued)
+        self._token = guard
         self._bodies = body_limits.BodyLimits(server.max_body_bytes)
         self._warnings = warnings
         self._clock = clock
@@ -70,6 +83,9 @@ class Gateway:
             await problem.response()(scope, receive, answer.send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._pages is not None and scope["type"] == "http" and self._pages.serves(scope["path"]):
+            await self._pages(scope, receive, send)
+            return
         scope, refusal = self._token.admitted(scope)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)

@@ -21,6 +21,7 @@ from app.api import (
     errors,
     gates,
     gateway,
+    guards,
     health,
     issues,
     maintenance,
@@ -48,8 +49,13 @@ class _Service(FastAPI):
 def create(
     server: settings.ServerSettings,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]] | None = None,
+    pages: gateway.Pages | None = None,
 ) -> FastAPI:
-    """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503."""
+    """Return the application; `lifespan` sets `app.state.services`, and until then routes answer 503.
+
+    Args:
+        pages: What needs no token; None: nothing but the interface is served.
+    """
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     warnings = connections.Warnings(clock.SystemClock().monotonic)
     api = _Service(
@@ -79,7 +85,10 @@ def create(
     ):
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
-    api.surround = lambda app: gateway.Gateway(app, server, issued, warnings, clock.SystemClock(), clock.RandomIds())
+    guard = guards.TokenGuard(server.token, issued)
+    api.surround = lambda app: gateway.Gateway(
+        app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
+    )
     api.state.tickets = issued
     api.state.warnings = warnings
     errors.install(api)

@@ -1,0 +1,1 @@
+"""The web UI: static pages over the interface at `/api`."""

@@ -1,0 +1,98 @@
+"""Pages: serve the UI's files from memory, each with its entity tag, and one document at every address of a page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import mimetypes
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+FILES = "/ui/"
+"""Beginning of the addresses of the UI's files."""
+
+PAGES = frozenset(
+    ("", "runs", "inbox", "plans", "start", "cost", "recipes", "agents", "issues", "conferences", "sign-in")
+)
+"""First parts of the addresses of pages."""
+
+_INLINE = re.compile(rb"<script type=\"importmap\">(.*?)</script>", re.DOTALL)
+_TYPES = {".mjs": "text/javascript", ".js": "text/javascript"}
+_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of the UI, as it is sent."""
+
+    content: bytes
+    """The file."""
+    compressed: bytes
+    """The same, by gzip."""
+    media_type: str
+    """Its media type."""
+    etag: str
+    """Hash of the content."""
+
+
+class Pages:
+    """The pages as an application of their own, which needs no token."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether an address belongs to the pages: one of them, or one of their files."""
+        return path.startswith(FILES) or path.split("/")[1] in PAGES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a page or one of its files."""
+        path = scope["path"]
+        found = _files().get(path.removeprefix(FILES) if path.startswith(FILES) else "index.html")
+        if found is None or scope["method"] not in _METHODS:
+            response = Response(status_code=404 if found is None else 405, headers=_headers())
+        else:
+            response = _response(found, Headers(scope=scope))
+        await response(scope, receive, send)
+
+
+def _response(found: File, asked: Headers) -> Response:
+    # Names carry no hash: a browser asks again each time, and is answered in a few bytes.
+    headers = _headers() | {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if found.etag in asked.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in asked.get("accept-encoding", ""):
+        return Response(found.compressed, media_type=found.media_type, headers=headers | {"Content-Encoding": "gzip"})
+    return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+@cache
+def _headers() -> dict[str, str]:
+    (inline,) = _INLINE.findall(_files()["index.html"].content)
+    digest = base64.b64encode(hashlib.sha256(inline).digest()).decode()
+    policy = (
+        f"default-src 'self'; script-src 'self' 'sha256-{digest}'; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    )
+    return {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+
+
+@cache
+def _files() -> dict[str, File]:
+    folder = Path(__file__).parent / "static"
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+            found[path.relative_to(folder).as_posix()] = File(
+                content=content,
+                compressed=gzip.compress(content, mtime=0),
+                media_type=media_type,
+                etag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+            )
+    return found

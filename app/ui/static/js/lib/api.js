@@ -1,0 +1,108 @@
+// @ts-check
+import { signal } from "@preact/signals";
+
+/** @typedef {{path?: string, code?: string, message?: string}} Fault */
+
+/** Whether the service answers: `yes`, `no`, or `refused` (it wants a sign-in). */
+export const reachable = signal(/** @type {"yes" | "no" | "refused"} */ ("yes"));
+
+const SESSION = "control-room.session";
+
+/** What the service refused, as its problem document says it. */
+export class Problem extends Error {
+  /** @param {number} status @param {any} body */
+  constructor(status, body) {
+    super(body?.detail || body?.title || `The service answered ${status}.`);
+    this.status = status;
+    this.code = String(body?.code || `http_${status}`);
+    this.title = String(body?.title || "The request was refused");
+    /** @type {Fault[]} */
+    this.faults = Array.isArray(body?.errors) ? body.errors : [];
+    this.facts = body?.facts || {};
+  }
+}
+
+/** @returns {Record<string, string>} */
+function sessionHeader() {
+  const key = window.sessionStorage.getItem(SESSION);
+  return key ? { "X-Control-Room-Session": key } : {};
+}
+
+/** @param {string | null} key */
+export function keepSession(key) {
+  if (key) window.sessionStorage.setItem(SESSION, key);
+  else window.sessionStorage.removeItem(SESSION);
+}
+
+/**
+ * Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers.
+ * @param {string} method
+ * @param {string} path
+ * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ */
+export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
+  const sent = { ...sessionHeader(), ...headers };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  let reply;
+  try {
+    reply = await fetch(path, {
+      method,
+      headers: sent,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: abort,
+      cache: "no-store",
+    });
+  } catch (error) {
+    if (!abort?.aborted) reachable.value = "no";
+    throw error;
+  }
+  reachable.value = reply.status === 401 ? "refused" : "yes";
+  if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await problemOf(reply));
+  return reply;
+}
+
+/** @param {Response} reply */
+async function problemOf(reply) {
+  try {
+    return await reply.json();
+  } catch {
+    return { title: reply.statusText };
+  }
+}
+
+/** @param {string} path @param {AbortSignal} [abort] */
+export async function get(path, abort) {
+  return (await request("GET", path, { signal: abort })).json();
+}
+
+/** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+export async function post(path, body = {}, headers = {}) {
+  const reply = await request("POST", path, { body, headers });
+  return reply.status === 204 ? null : reply.json();
+}
+
+/** @param {string} path @param {unknown} body */
+export async function patch(path, body) {
+  return (await request("PATCH", path, { body })).json();
+}
+
+/** @param {string} path */
+export async function remove(path) {
+  await request("DELETE", path);
+}
+
+/**
+ * Return the path with a query made of the values that are not empty.
+ * @param {string} path
+ * @param {Record<string, string | number | null | undefined>} query
+ */
+export function withQuery(path, query) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** A key that makes a start idempotent, however often its button is pressed. */
+export function newKey() {
+  return `ui-${crypto.randomUUID()}`;
+}

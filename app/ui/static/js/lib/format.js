@@ -1,0 +1,87 @@
+// @ts-check
+
+const UNITS = /** @type {const} */ ([
+  ["d", 86400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+]);
+
+/**
+ * Return a duration in its two largest units, such as `2 h 5 min`.
+ * @param {number} seconds
+ */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  let rest = Math.round(seconds);
+  const parts = [];
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count || parts.length) parts.push(count ? `${count} ${unit}` : "");
+    if (parts.length === 2) break;
+  }
+  return parts.filter(Boolean).join(" ");
+}
+
+/**
+ * Return how long a run or step took, or has taken until now, in seconds; NaN if it has not begun.
+ * @param {string | null | undefined} from
+ * @param {string | null | undefined} to
+ * @param {number} now Milliseconds.
+ */
+export function seconds(from, to, now) {
+  if (!from) return NaN;
+  return Math.max(0, ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000);
+}
+
+/**
+ * Return an instant relative to now, such as `4 min ago`.
+ * @param {string} instant
+ * @param {number} now Milliseconds.
+ */
+export function relative(instant, now) {
+  const age = (now - Date.parse(instant)) / 1000;
+  if (!Number.isFinite(age)) return "–";
+  if (Math.abs(age) < 5) return "now";
+  const [unit, size] = UNITS.find(([, each]) => Math.abs(age) >= each) || UNITS[3];
+  const count = `${Math.floor(Math.abs(age) / size)} ${unit}`;
+  return age > 0 ? `${count} ago` : `in ${count}`;
+}
+
+/** @param {string} instant */
+export function exact(instant) {
+  const date = new Date(instant);
+  return Number.isNaN(date.getTime()) ? instant : `${date.toLocaleString()} (${instant})`;
+}
+
+/** @param {number | null | undefined} count */
+export function number(count) {
+  return count === null || count === undefined ? "–" : count.toLocaleString("en");
+}
+
+/**
+ * Return an amount of US dollars; none was reported: a dash, never zero.
+ * @param {number | null | undefined} amount
+ */
+export function money(amount) {
+  if (amount === null || amount === undefined) return "–";
+  return amount !== 0 && amount < 0.01 ? `$${amount.toPrecision(2)}` : `$${amount.toFixed(2)}`;
+}
+
+/**
+ * Return the sum of tokens of a usage, or null where nothing was reported.
+ * @param {{input_tokens?: number | null, output_tokens?: number | null} | null | undefined} usage
+ */
+export function tokens(usage) {
+  if (!usage) return null;
+  const known = [usage.input_tokens, usage.output_tokens].filter((count) => typeof count === "number");
+  return known.length ? known.reduce((sum, count) => (sum ?? 0) + (count ?? 0), 0) : null;
+}
+
+/** @param {number} count @param {string} one @param {string} [many] */
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : many}`;
+}

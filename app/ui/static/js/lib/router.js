@@ -1,0 +1,68 @@
+// @ts-check
+import { signal } from "@preact/signals";
+
+/** The address that is shown: its path and its query. */
+export const address = signal(read());
+
+function read() {
+  return { path: window.location.pathname, query: new URLSearchParams(window.location.search) };
+}
+
+/**
+ * Go to another page of the UI.
+ * @param {string} to
+ * @param {{replace?: boolean}} [options]
+ */
+export function navigate(to, { replace = false } = {}) {
+  window.history[replace ? "replaceState" : "pushState"](null, "", to);
+  const before = address.value.path;
+  address.value = read();
+  if (address.value.path !== before) window.scrollTo(0, 0);
+}
+
+/**
+ * Replace filters in the address; an empty value removes one.
+ * @param {Record<string, string | null | undefined>} changes
+ */
+export function setQuery(changes) {
+  const query = new URLSearchParams(window.location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  const text = query.toString();
+  navigate(window.location.pathname + (text ? `?${text}` : ""), { replace: true });
+}
+
+/**
+ * Return the parameters of a path that matches a pattern such as `/runs/:id`, or null.
+ * @param {string} pattern
+ * @param {string} path
+ * @returns {Record<string, string> | null}
+ */
+export function match(pattern, path) {
+  const wanted = pattern.split("/");
+  const given = path.replace(/\/+$/, "").split("/");
+  if (path === "/" ? pattern !== "/" : wanted.length !== given.length) return null;
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const [index, part] of wanted.entries()) {
+    if (part.startsWith(":")) found[part.slice(1)] = decodeURIComponent(given[index]);
+    else if (path !== "/" && part !== given[index]) return null;
+  }
+  return found;
+}
+
+/** Let links of the UI change the page without loading it anew. */
+export function interceptLinks() {
+  window.addEventListener("popstate", () => (address.value = read()));
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+    if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.download) return;
+    if (link.origin !== window.location.origin || /^\/(api|ui|metrics|healthz|readyz)(\/|$)/.test(link.pathname)) return;
+    if (link.hash && link.pathname === window.location.pathname) return;
+    event.preventDefault();
+    navigate(link.pathname + link.search);
+  });
+}

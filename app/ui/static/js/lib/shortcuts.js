@@ -1,0 +1,87 @@
+// @ts-check
+import { signal } from "@preact/signals";
+
+import { navigate } from "./router.js";
+
+/** Whether the help is open. */
+export const helpOpen = signal(false);
+
+/** Keys and what they do, as the help lists them. */
+export const KEYS = /** @type {const} */ ([
+  ["/", "Search"],
+  ["j k", "Next and previous row"],
+  ["Enter", "Open the row"],
+  ["g h", "Home"],
+  ["g r", "Runs"],
+  ["g i", "Inbox"],
+  ["g p", "Plans"],
+  ["a d", "Approve or deny the chosen question"],
+  ["?", "This help"],
+]);
+
+const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans" };
+
+let going = false;
+
+/** Listen to the keys of the UI, wherever the person is not writing. */
+export function installShortcuts() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
+    if (press(event.key)) event.preventDefault();
+  });
+}
+
+/** @param {EventTarget | null} target */
+function isWriting(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT|DIALOG)$/.test(target.tagName) || Boolean(target.closest("dialog")));
+}
+
+/** @param {string} key @returns {boolean} Whether the key meant something. */
+function press(key) {
+  if (going) {
+    going = false;
+    if (key in PLACES) navigate(PLACES[/** @type {keyof typeof PLACES} */ (key)]);
+    return key in PLACES;
+  }
+  switch (key) {
+    case "g":
+      return (going = true);
+    case "?":
+      return (helpOpen.value = true);
+    case "/":
+      document.getElementById("search")?.focus();
+      return true;
+    case "j":
+    case "k":
+      return move(key === "j" ? 1 : -1);
+    case "a":
+      return decide(0);
+    case "d":
+      return decide(1);
+    default:
+      return false;
+  }
+}
+
+function rows() {
+  return /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-row]")]);
+}
+
+/** @param {number} by */
+function move(by) {
+  const all = rows();
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
+  const link = next?.querySelector(".row-link");
+  (link instanceof HTMLElement ? link : next)?.focus();
+  return Boolean(next);
+}
+
+/** Press a decision's button of the question that has the focus, or of the first; it is confirmed there. @param {number} index */
+function decide(index) {
+  const gates = [...document.querySelectorAll("[data-gate]")];
+  const gate = gates.find((each) => each.contains(document.activeElement)) || gates[0];
+  const button = gate?.querySelectorAll("[data-decision]")[index];
+  if (button instanceof HTMLElement) button.click();
+  return Boolean(button);
+}

@@ -1,0 +1,98 @@
+// @ts-check
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+
+import { reachable } from "./lib/api.js";
+import { startClock } from "./lib/clock.js";
+import { html } from "./lib/html.js";
+import { installShortcuts } from "./lib/shortcuts.js";
+import { watchService } from "./lib/live.js";
+import { address, interceptLinks, match } from "./lib/router.js";
+import { applyTheme, nextTheme, theme } from "./lib/theme.js";
+import { Empty, PageTitle } from "./parts/basics.js";
+import { Help } from "./parts/help.js";
+import { Home } from "./pages/home.js";
+import { Inbox } from "./pages/inbox.js";
+import { Issue, Issues } from "./pages/issues.js";
+import { Agents, Recipes } from "./pages/library.js";
+import { Plan, Plans } from "./pages/plans.js";
+import { Run } from "./pages/run.js";
+import { Runs } from "./pages/runs.js";
+import { Start } from "./pages/start.js";
+
+/** @type {[string, (props: any) => any, string][]} */
+const PAGES = [
+  ["/", Home, "Home"],
+  ["/inbox", Inbox, "Inbox"],
+  ["/runs", Runs, "Runs"],
+  ["/runs/:id", Run, "Run"],
+  ["/plans", Plans, "Plans"],
+  ["/plans/:id", Plan, "Plan"],
+  ["/start", Start, "Start a run"],
+  ["/recipes", Recipes, "Recipes"],
+  ["/agents", Agents, "Agents"],
+  ["/issues", Issues, "Issues"],
+  ["/issues/:id", Issue, "Issue"],
+];
+
+/** What the navigation shows. */
+const NAVIGATION = [
+  ["/", "Home"],
+  ["/inbox", "Inbox"],
+  ["/runs", "Runs"],
+  ["/plans", "Plans"],
+  ["/issues", "Issues"],
+  ["/recipes", "Recipes"],
+  ["/agents", "Agents"],
+];
+
+function App() {
+  const { path } = address.value;
+  const [page, props, title] = shown(path);
+  useEffect(() => {
+    document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
+    document.querySelector("h1")?.focus({ preventScroll: true });
+  }, [path]);
+  return html`
+    <a class="skip" href="#content">Skip to content</a>
+    <${Navigation} path=${path} />
+    <div class="body">
+      ${reachable.value === "no" && html`<div class="banner" role="status">The connection to the service is lost. This page continues by itself when it is back.</div>`}
+      <main id="content">${html`<${page} key=${path} ...${props} />`}</main>
+    </div>
+    <${Help} />
+    <div id="announcements" class="hidden" role="status" aria-live="polite"></div>`;
+}
+
+/** @param {string} path @returns {[(props: any) => any, Record<string, string>, string]} */
+function shown(path) {
+  for (const [pattern, page, title] of PAGES) {
+    const found = match(pattern, path);
+    if (found) return [page, found, title];
+  }
+  return [NotFound, {}, "Not found"];
+}
+
+function NotFound() {
+  return html`<${PageTitle} title="There is no such page" /><${Empty} title="The address may have changed."><p><a href="/">Go home</a></p></${Empty}>`;
+}
+
+/** @param {{path: string}} props */
+function Navigation({ path }) {
+  return html`<nav class="rail" aria-label="Main">
+    <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>
+    <ul>${NAVIGATION.map(([to, label]) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${label}</a></li>`)}</ul>
+    <div class="rail-foot">
+      <a class="button primary" href="/start">Start a run</a>
+      <button type="button" class="quiet" onClick=${nextTheme}>Theme: ${theme.value}</button>
+    </div>
+  </nav>`;
+}
+
+applyTheme();
+interceptLinks();
+installShortcuts();
+startClock();
+watchService();
+const root = document.getElementById("app");
+if (root) render(html`<${App} />`, root);

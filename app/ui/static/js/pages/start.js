@@ -1,0 +1,161 @@
+// @ts-check
+import { useState } from "preact/hooks";
+
+import { newKey, post } from "../lib/api.js";
+import { html } from "../lib/html.js";
+import { useLive } from "../lib/live.js";
+import { address, navigate, setQuery } from "../lib/router.js";
+import { fields, read } from "../lib/schema_form.js";
+import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
+
+/** Start: describe it, or choose a recipe and fill in its form. */
+export function Start() {
+  const chosen = address.value.query.get("recipe");
+  return html`
+    <${PageTitle} title="Start a run" lead="Describe the task, or choose a recipe and fill in its form." />
+    ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
+}
+
+/** The box through the router. */
+function Describe() {
+  const [text, setText] = useState("");
+  const [routed, setRouted] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const route = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      const found = await post("/api/route", { description: text });
+      if (found.recipe_id) {
+        sessionStorage.setItem(`control-room.args.${found.recipe_id}`, JSON.stringify(found.initial_args));
+        navigate(`/start?${new URLSearchParams({ recipe: found.recipe_id, description: text })}`);
+      }
+      setRouted(found);
+    } catch (caught) {
+      setError(/** @type {Error} */ (caught));
+    }
+  };
+  return html`<form class="card" onSubmit=${route}>
+    <label>Describe the task <input id="describe" required placeholder="Draft scene 22" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
+    <${Fault} error=${error} />
+    ${routed && !routed.recipe_id && html`<p class="muted">${routed.reason}</p>`}
+    <div class="actions"><button type="submit" class="primary">Find a recipe</button></div>
+  </form>`;
+}
+
+/** Search of recipes. */
+function Choose() {
+  const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
+  const [text, setText] = useState("");
+  const found = (recipes.data || []).filter((/** @type {any} */ recipe) => `${recipe.recipe_id} ${recipe.label}`.toLowerCase().includes(text.toLowerCase()));
+  return html`<${Section} title="Recipes" count=${found.length}
+    actions=${html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search recipes" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`}>
+    <${Fault} error=${recipes.error} />
+    ${recipes.data && !found.length && html`<${Empty} title="No recipe matches." />`}
+    <ul class="lines">${found.map((/** @type {any} */ recipe) => html`<li data-row key=${recipe.recipe_id}>
+      <${Status} of=${recipe.valid ? (recipe.ready ? "valid" : "warning") : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} />
+      <a class="row-link" href=${`/start?recipe=${encodeURIComponent(recipe.recipe_id)}`}>${recipe.recipe_id}</a>
+      <span class="wide">${recipe.label}</span><span class="muted">${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
+  </${Section}>`;
+}
+
+/** @param {{id: string}} props */
+function RecipeForm({ id }) {
+  const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
+  if (!recipe.data) return html`<${Fault} error=${recipe.error} retry=${recipe.refresh} />`;
+  return html`<${Filled} recipe=${recipe.data} />`;
+}
+
+/** @param {{recipe: any}} props */
+function Filled({ recipe }) {
+  const all = fields(recipe.args_schema);
+  const [values, setValues] = useState(() => initial(recipe.recipe_id, all));
+  const [description, setDescription] = useState(address.value.query.get("description") || "");
+  const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [key] = useState(newKey);
+  const start = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const given = read(all, values);
+    setFaults(given.faults);
+    if (Object.keys(given.faults).length) return;
+    try {
+      const body = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: given.args };
+      const run = await post("/api/runs", body, { "Idempotency-Key": `${key}-${await digest(body)}` });
+      navigate(`/runs/${run.run_id}`);
+    } catch (caught) {
+      setError(caught);
+      setFaults(beside(/** @type {any} */ (caught)));
+    }
+  };
+  return html`<form class="card form" onSubmit=${start}>
+    <h2>${recipe.label || recipe.recipe_id} <a class="muted" href="/start" onClick=${() => setQuery({ recipe: null })}>choose another</a></h2>
+    ${!recipe.ready && html`<p class="fault"><strong>This recipe cannot run here yet.</strong></p>`}
+    ${recipe.lacks.map((/** @type {any} */ each) => html`<p class="wrong-text">${each.message}</p>`)}
+    <label>Description <input value=${description} placeholder=${recipe.label || ""} onInput=${(/** @type {any} */ event) => setDescription(event.target.value)} /></label>
+    ${all.map((each) => html`<${Input} field=${each} value=${values[each.name]} fault=${faults[each.name]} onChange=${(/** @type {any} */ value) => setValues({ ...values, [each.name]: value })} />`)}
+    <${Fault} error=${error} />
+    <div class="actions"><button type="submit" class="primary" id="start">Start</button></div>
+  </form>`;
+}
+
+/** @param {{field: import("../lib/schema_form.js").Field, value: any, fault?: string, onChange: (value: any) => void}} props */
+function Input({ field, value, fault, onChange }) {
+  const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
+  const name = `arg-${field.name}`;
+  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help` };
+  return html`<div class=${fault ? "field wrong" : "field"}>
+    <label for=${name}>${field.label}${field.required ? " (required)" : ""}</label>
+    ${control(field, value, change, shared)}
+    <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
+  </div>`;
+}
+
+/** @param {import("../lib/schema_form.js").Field} field @param {any} value @param {any} change @param {any} shared */
+function control(field, value, change, shared) {
+  switch (field.kind) {
+    case "boolean":
+      return html`<input type="checkbox" ...${shared} checked=${value} onChange=${change} />`;
+    case "choice":
+      return html`<select ...${shared} onChange=${change}>${!field.required && html`<option value=""></option>`}
+        ${field.options.map((each) => html`<option value=${each} selected=${each === value}>${each}</option>`)}</select>`;
+    case "list":
+    case "json":
+    case "long":
+      return html`<textarea ...${shared} rows=${field.kind === "long" ? 6 : 3} value=${value} onInput=${change}></textarea>`;
+    default:
+      return html`<input ...${shared} inputmode=${field.kind === "number" ? "decimal" : undefined} value=${value} onInput=${change} />`;
+  }
+}
+
+/** @param {string} id @param {import("../lib/schema_form.js").Field[]} all */
+function initial(id, all) {
+  const key = `control-room.args.${id}`;
+  const found = JSON.parse(sessionStorage.getItem(key) || "{}");
+  sessionStorage.removeItem(key);
+  return Object.fromEntries(all.map((each) => [each.name, found[each.name] === undefined ? each.initial : text(found[each.name], each)]));
+}
+
+/** @param {any} value @param {import("../lib/schema_form.js").Field} field */
+function text(value, field) {
+  if (field.kind === "list" && Array.isArray(value)) return value.join("\n");
+  return typeof value === "object" ? JSON.stringify(value) : value;
+}
+
+/** The faults of a refusal that belong to one argument each. @param {any} error */
+function beside(error) {
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const fault of error.faults || []) {
+    const name = /^\$?\.?(?:args\.)?([A-Za-z0-9_-]+)/.exec(fault.path || "");
+    if (name) found[name[1]] = fault.message || "";
+  }
+  return found;
+}
+
+/** A short hash, so that a changed form is another start. @param {unknown} value */
+async function digest(value) {
+  const bytes = new TextEncoder().encode(JSON.stringify(value));
+  if (!crypto.subtle) return String(bytes.length);
+  const hash = await crypto.subtle.digest("SHA-256", bytes);
+  return [...new Uint8Array(hash).slice(0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,74 @@
+// @ts-check
+import { useState } from "preact/hooks";
+
+import { post, remove } from "../lib/api.js";
+import { html } from "../lib/html.js";
+import { navigate } from "../lib/router.js";
+import { Confirm, announce } from "./basics.js";
+
+/**
+ * What can be ordered of a run, by its name: when it is offered, what it asks, what it does.
+ * @type {Record<string, {label: string, states: string[], title: string, text: string, danger?: boolean}>}
+ */
+const ORDERS = {
+  pause: {
+    label: "Pause",
+    states: ["pending", "running", "waiting"],
+    title: "Pause this run?",
+    text: "The step in progress is finished first; no further step begins until you continue the run.",
+  },
+  unpause: {
+    label: "Continue",
+    states: ["paused"],
+    title: "Continue this run?",
+    text: "It re-enters the queue and continues at the step where it stopped. Finished steps are not repeated.",
+  },
+  resume: {
+    label: "Resume",
+    states: ["failed", "cancelled"],
+    title: "Resume this run?",
+    text: "It continues from the step that ended it. Finished steps keep their results and are not paid again.",
+  },
+  cancel: {
+    label: "Cancel",
+    states: ["pending", "running", "waiting", "paused"],
+    title: "Cancel this run?",
+    text: "Running commands and agents are stopped. Finished steps stay in the journal, and the run can be resumed.",
+    danger: true,
+  },
+  delete: {
+    label: "Delete",
+    states: ["done", "failed", "cancelled"],
+    title: "Delete this run?",
+    text: "Its folder with journal, logs and outputs is removed. Files in the workspace and receipts are kept.",
+    danger: true,
+  },
+};
+
+/**
+ * Buttons for everything that can be ordered of a run now, each confirmed.
+ * @param {{run: {run_id: string, status: string}, onDone?: () => void}} props
+ */
+export function RunActions({ run, onDone }) {
+  const [asked, setAsked] = useState("");
+  const order = ORDERS[asked];
+  const act = async () => {
+    await carryOut(asked, run.run_id);
+    announce(`${order.label}: accepted`);
+    if (asked === "delete") navigate("/runs");
+    onDone?.();
+  };
+  return html`${Object.entries(ORDERS)
+      .filter(([, each]) => each.states.includes(run.status))
+      .map(([name, each]) => html`<button type="button" class=${each.danger ? "quiet danger" : ""}
+        onClick=${() => setAsked(name)}>${each.label}</button>`)}
+    ${order && html`<${Confirm} title=${order.title} confirm=${order.label} danger=${order.danger}
+      onConfirm=${act} onClose=${() => setAsked("")}><p>${order.text}</p></${Confirm}>`}`;
+}
+
+/** @param {string} name @param {string} runId */
+export async function carryOut(name, runId) {
+  const path = `/api/runs/${encodeURIComponent(runId)}`;
+  if (name === "delete") await remove(path);
+  else await post(`${path}/${name}`);
+}

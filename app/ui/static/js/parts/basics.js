@@ -1,0 +1,178 @@
+// @ts-check
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { Problem } from "../lib/api.js";
+import { now } from "../lib/clock.js";
+import * as format from "../lib/format.js";
+import { html } from "../lib/html.js";
+
+/** Paths of the icons, drawn in a square of 16. */
+const ICONS = {
+  pending: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 4.5V8l2.4 1.6",
+  running: "M8 2a6 6 0 1 0 6 6",
+  waiting: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M6.3 6.4a1.8 1.8 0 1 1 2.4 1.8c-.5.2-.7.5-.7 1M8 11.3v.1",
+  paused: "M5.8 4v8M10.2 4v8",
+  done: "M3 8.5 6.5 12 13 4.5",
+  failed: "M4 4l8 8M12 4l-8 8",
+  cancelled: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M3.9 3.9l8.2 8.2",
+  skipped: "M3 4l5 4-5 4M9 4l5 4-5 4",
+  draft: "M3 13l1-3.5L11 2.5l2.5 2.5-7 7L3 13",
+  open: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2",
+  warning: "M8 2 1.8 13.5h12.4L8 2M8 6.5v3M8 11.6v.1",
+  copy: "M6 6h7v7H6zM3 10V3h7",
+  search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
+};
+
+/** Words and icons of states that share another state's icon. */
+const LIKE = {
+  approved: "open", blocked: "pending", closed: "done", decided: "done", in_progress: "running",
+  needs_scoping: "waiting", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done",
+};
+
+/** @param {{name: string}} props */
+export function Icon({ name }) {
+  const path = ICONS[LIKE[name] || name] || ICONS.open;
+  return html`<svg class="icon icon-${LIKE[name] || name}" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg>`;
+}
+
+/** A state as an icon and a word, never colour alone. @param {{of: string, note?: string}} props */
+export function Status({ of, note }) {
+  return html`<span class="status status-${LIKE[of] || of}">
+    <${Icon} name=${of} /><span>${of.replaceAll("_", " ")}</span>${note && html`<span class="muted"> · ${note}</span>`}
+  </span>`;
+}
+
+/** An instant relative to now, exact on hover. @param {{at: string | null | undefined}} props */
+export function Ago({ at }) {
+  if (!at) return html`<span class="muted">–</span>`;
+  return html`<time datetime=${at} title=${format.exact(at)}>${format.relative(at, now.value)}</time>`;
+}
+
+/** How long something took, or takes. @param {{from?: string | null, to?: string | null}} props */
+export function Took({ from, to }) {
+  const open = from && !to;
+  return html`<span class="number">${format.duration(format.seconds(from, to, open ? now.value : 0))}</span>`;
+}
+
+/** An id that can be copied. @param {{id: string, href?: string}} props */
+export function Id({ id, href }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(id);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return html`<span class="id">
+    ${href ? html`<a href=${href}>${id}</a>` : html`<span>${id}</span>`}
+    <button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${id}`} title="Copy">
+      <${Icon} name=${copied ? "done" : "copy"} />
+    </button>
+  </span>`;
+}
+
+/** What went wrong, with its code and every fault. @param {{error: Error | null, retry?: () => void}} props */
+export function Fault({ error, retry }) {
+  if (!error) return null;
+  const problem = error instanceof Problem ? error : null;
+  return html`<div class="fault" role="alert">
+    <strong><${Icon} name="warning" /> ${problem ? problem.title : "The service cannot be reached"}</strong>
+    <p>${error.message} ${problem && html`<code>${problem.code}</code>`}</p>
+    ${problem && problem.faults.length > 0 && html`<ul>
+      ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
+    </ul>`}
+    ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+  </div>`;
+}
+
+/** An empty state that says what to do next. @param {{title: string, children?: any, command?: string}} props */
+export function Empty({ title, children, command }) {
+  return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} />`}</div>`;
+}
+
+/** A command to copy. @param {{text: string}} props */
+export function Command({ text }) {
+  return html`<div class="command"><code>${text}</code><${CopyButton} text=${text} /></div>`;
+}
+
+/** @param {{text: string}} props */
+function CopyButton({ text }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+  };
+  return html`<button type="button" class="quiet small" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`;
+}
+
+/** Finished of all steps, as a bar and a text. @param {{done: number | null, total: number | null}} props */
+export function Progress({ done, total }) {
+  if (done === null || done === undefined) return html`<span class="muted">–</span>`;
+  if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
+  return html`<span class="progress">
+    <progress max=${total} value=${Math.min(done, total)} aria-label=${`${done} of ${total} steps`}></progress>
+    <span class="number">${done}/${total}</span>
+  </span>`;
+}
+
+/** A part of a page under a heading. @param {{title: any, count?: number, actions?: any, children?: any, id?: string}} props */
+export function Section({ title, count, actions, children, id }) {
+  return html`<section class="section" id=${id}>
+    <header><h2>${title}${count !== undefined && html` <span class="count">${format.number(count)}</span>`}</h2>
+    <div class="actions">${actions}</div></header>
+    ${children}
+  </section>`;
+}
+
+/** The heading of a page; it is focused when the page changes. @param {{title: any, lead?: any, actions?: any}} props */
+export function PageTitle({ title, lead, actions }) {
+  return html`<header class="page-title">
+    <div><h1 tabindex="-1">${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
+    <div class="actions">${actions}</div>
+  </header>`;
+}
+
+/**
+ * Ask before something happens; the focus returns to where it was.
+ * @param {{title: string, confirm: string, danger?: boolean, children?: any, onConfirm: () => any, onClose: () => void}} props
+ */
+export function Confirm({ title, confirm, danger, children, onConfirm, onClose }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => before instanceof HTMLElement && before.focus();
+  }, []);
+  const act = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await onConfirm();
+      onClose();
+    } catch (caught) {
+      setError(/** @type {Error} */ (caught));
+      setBusy(false);
+    }
+  };
+  return html`<dialog ref=${dialog} onClose=${onClose} aria-labelledby="confirm-title">
+    <form onSubmit=${act}>
+      <h2 id="confirm-title">${title}</h2>
+      ${children}
+      <${Fault} error=${error} />
+      <div class="actions">
+        <button type="button" onClick=${onClose}>Back</button>
+        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${confirm}</button>
+      </div>
+    </form>
+  </dialog>`;
+}
+
+/**
+ * Say something to people who cannot see the page, and show it for a moment.
+ * @param {string} text
+ */
+export function announce(text) {
+  const region = document.getElementById("announcements");
+  if (region) region.textContent = text;
+}
