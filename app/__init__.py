@@ -11,7 +11,7 @@ The packages, in reading order:
   among them that of session plans.
 - `agents`: backends and conversations; `tools`: performers without a model; `processes`: child processes.
 - `services`: use cases, independent of the caller.
-- `api`, `cli`: two faces over `services`; `crash_lab`: the crash laboratory.
+- `api`, `cli`: two faces over `services`; `ui`: pages over `api`; `crash_lab`: the crash laboratory.
 - `bootstrap`: the only place where concrete classes meet.
 
 Read these files first; they explain the rest, in at most 2,000 lines:

@@ -56,6 +56,8 @@ def main() -> None:
     python = environment.prepare(environment.DEV, environment.MODEL)
     running = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(f"== {running}; scripts/versions.py tries {', '.join(environment.TRIED)}", flush=True)
+    if environment.browser() is None:
+        print("== no Chromium here: the tests in tests/browser are skipped; `apt-get install chromium` installs one")
     checks = _checks(python, rest, long=chosen.long)
     unknown = sorted(set(chosen.only or []) - set(checks))
     if unknown:

@@ -5,6 +5,7 @@ Safe to call again and again: what is already installed from an unchanged lock i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -33,6 +34,8 @@ OLDEST = (3, 11)
 """Version of Python from which on the project runs."""
 TRIED = ("3.11", "3.12", "3.13", "3.14")
 """Versions that the tests have passed on; a newer one is used, too, and may lack wheels of some packages."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+"""Programs that the tests of pages can use."""
 INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
 """Locks whose packages declare requirements that the project does not use (docs/decisions/0003)."""
 
@@ -120,3 +123,22 @@ def _install_once(name: str, sources: list[Path], arguments: list[str]) -> None:
 
 def _say(text: str) -> None:
     print(f"== {text}", flush=True)
+
+
+def browser() -> str | None:
+    """Return the machine's Chromium, installed first where this may be done: by root, from Debian's packages."""
+    if os.geteuid() == 0 and shutil.which("chromium") is None and shutil.which("apt-get") is not None:
+        install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
+        print("== installing Debian's chromium", flush=True)
+        for command in (install, ["apt-get", "update", "--quiet"], install):
+            if shutil.which("chromium") is None:
+                _try_for_minutes(command)
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def _try_for_minutes(command: list[str]) -> None:
+    surroundings = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command, env=surroundings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300, check=False
+        )

@@ -12,10 +12,10 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from app import settings
-from app.api import problems, tickets
+from app.api import browser_sessions, problems, tickets
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a token: they tell nothing that a port scan would not."""
+OPEN_PATHS = frozenset({"/healthz", "/readyz", browser_sessions.PATH})
+"""Answered without a token: they tell nothing that a port scan would not, or exchange it for a sign-in."""
 
 SUBPROTOCOL = "control-room"
 """Subprotocol of the WebSocket, for clients that have to name one."""
@@ -70,10 +70,17 @@ class SiteGuard:
 
 
 class TokenGuard:
-    """Refuse a request without the bearer token, where there is one."""
+    """Refuse a request without the bearer token or a browser's sign-in, where there is a token."""
 
-    def __init__(self, token: str | None, issued: tickets.Tickets, open_paths: Iterable[str] = OPEN_PATHS) -> None:
+    def __init__(
+        self,
+        token: str | None,
+        issued: tickets.Tickets,
+        sign_ins: browser_sessions.BrowserSessions,
+        open_paths: Iterable[str] = OPEN_PATHS,
+    ) -> None:
         self._tickets = issued
+        self._sign_ins = sign_ins
         self._expected = token.encode() if token else None
         self._open_paths = frozenset(open_paths)
 
@@ -92,7 +99,9 @@ class TokenGuard:
     def _lets_in(self, expected: bytes, scope: Scope) -> bool:
         if scope["path"] in self._open_paths:
             return True
-        return _carries(expected, Headers(scope=scope)) or _offers(expected, scope)
+        if _carries(expected, Headers(scope=scope)) or _offers(expected, scope):
+            return True
+        return self._sign_ins.find(scope) is not None
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:

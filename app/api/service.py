@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 import app as program
 from app import clock, settings
 from app.api import (
+    browser_sessions,
     conferences,
     connections,
     definitions,
@@ -80,16 +81,19 @@ def create(
         conferences.router,
         definitions.router,
         tickets.router,
+        browser_sessions.router,
         maintenance.router,
         health.router,
     ):
         api.include_router(router, dependencies=[Depends(request_flaws.check_parameters)])
     api.include_router(ws.router)
-    guard = guards.TokenGuard(server.token, issued)
+    sign_ins = browser_sessions.BrowserSessions(server.token, clock.SystemClock(), clock.RandomIds())
+    guard = guards.TokenGuard(server.token, issued, sign_ins)
     api.surround = lambda app: gateway.Gateway(
         app, server, guard, warnings, clock.SystemClock(), clock.RandomIds(), pages
     )
     api.state.tickets = issued
+    api.state.browser_sessions = sign_ins
     api.state.warnings = warnings
     errors.install(api)
     document.install(api)

@@ -78,7 +78,7 @@ def _headers() -> dict[str, str]:
         f"default-src 'self'; script-src 'self' 'sha256-{digest}'; object-src 'none'; base-uri 'none'; "
         "form-action 'self'; frame-ancestors 'none'"
     )
-    return {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+    return {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
 
 
 @cache

@@ -2,12 +2,12 @@
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 
-import { reachable } from "./lib/api.js";
+import { isSignedIn, reachable, signOut } from "./lib/api.js";
 import { startClock } from "./lib/clock.js";
 import { html } from "./lib/html.js";
 import { installShortcuts } from "./lib/shortcuts.js";
 import { watchService } from "./lib/live.js";
-import { address, interceptLinks, match } from "./lib/router.js";
+import { address, interceptLinks, match, navigate } from "./lib/router.js";
 import { applyTheme, nextTheme, theme } from "./lib/theme.js";
 import { Empty, PageTitle } from "./parts/basics.js";
 import { Help } from "./parts/help.js";
@@ -18,6 +18,7 @@ import { Agents, Recipes } from "./pages/library.js";
 import { Plan, Plans } from "./pages/plans.js";
 import { Run } from "./pages/run.js";
 import { Runs } from "./pages/runs.js";
+import { SignIn } from "./pages/sign_in.js";
 import { Start } from "./pages/start.js";
 
 /** @type {[string, (props: any) => any, string][]} */
@@ -33,6 +34,7 @@ const PAGES = [
   ["/agents", Agents, "Agents"],
   ["/issues", Issues, "Issues"],
   ["/issues/:id", Issue, "Issue"],
+  ["/sign-in", SignIn, "Sign in"],
 ];
 
 /** What the navigation shows. */
@@ -49,6 +51,10 @@ const NAVIGATION = [
 function App() {
   const { path } = address.value;
   const [page, props, title] = shown(path);
+  useEffect(() => {
+    if (reachable.value !== "refused" || path === "/sign-in") return;
+    navigate(`/sign-in?${new URLSearchParams({ to: path + window.location.search })}`, { replace: true });
+  }, [reachable.value, path]);
   useEffect(() => {
     document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
     document.querySelector("h1")?.focus({ preventScroll: true });
@@ -85,6 +91,7 @@ function Navigation({ path }) {
     <div class="rail-foot">
       <a class="button primary" href="/start">Start a run</a>
       <button type="button" class="quiet" onClick=${nextTheme}>Theme: ${theme.value}</button>
+      ${isSignedIn.value && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
 }

@@ -17,7 +17,7 @@ export class Problem extends Error {
     this.code = String(body?.code || `http_${status}`);
     this.title = String(body?.title || "The request was refused");
     /** @type {Fault[]} */
-    this.faults = Array.isArray(body?.errors) ? body.errors : [];
+    this.faults = Array.isArray(body?.flaws) ? body.flaws : [];
     this.facts = body?.facts || {};
   }
 }
@@ -28,10 +28,24 @@ function sessionHeader() {
   return key ? { "X-Control-Room-Session": key } : {};
 }
 
-/** @param {string | null} key */
+/** Whether this tab is signed in. */
+export const isSignedIn = signal(window.sessionStorage.getItem(SESSION) !== null);
+
+/**
+ * Keep the second secret of a sign-in for this tab, or forget it.
+ * @param {string | null} key
+ */
 export function keepSession(key) {
   if (key) window.sessionStorage.setItem(SESSION, key);
   else window.sessionStorage.removeItem(SESSION);
+  isSignedIn.value = key !== null;
+}
+
+/** End the sign-in: here, and as the browser's cookie. */
+export async function signOut() {
+  await request("DELETE", "/api/session");
+  keepSession(null);
+  reachable.value = "refused";
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** Fields of a form from the JSON Schema of a recipe's arguments. Pure. */
 
-/** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json", label: string, help: string,
+/** @typedef {{name: string, kind: "text" | "long" | "number" | "boolean" | "choice" | "list" | "json" | "any", label: string, help: string,
  *   required: boolean, initial: string | boolean, options: string[]}} Field */
 
 /**
@@ -30,7 +30,7 @@ function kindOf(schema) {
   if (schema.type === "integer" || schema.type === "number") return "number";
   if (schema.type === "array" && schema.items?.type === "string") return "list";
   if (schema.type === "string") return (schema.maxLength || 0) > 2000 ? "long" : "text";
-  return "json";
+  return schema.type === undefined ? "any" : "json";
 }
 
 /** @param {any} value @param {Field["kind"]} kind */
@@ -72,8 +72,18 @@ function parsed(each, value) {
   if (typeof value === "boolean") return value;
   if (each.kind === "list") return value.split("\n").map((line) => line.trim()).filter(Boolean);
   if (each.kind === "json") return JSON.parse(value);
+  if (each.kind === "any") return jsonOrText(value);
   if (each.kind !== "number") return value;
   const number = Number(value);
   if (!Number.isFinite(number)) throw new RangeError(value);
   return number;
+}
+
+/** @param {string} value A value of no known type: JSON if it reads so, else a text. */
+function jsonOrText(value) {
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
 }

@@ -7,6 +7,7 @@ import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
 import { GateCard } from "../parts/gate_card.js";
 import { RunLines } from "../parts/run_rows.js";
 
+const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 const DAY = 24 * 3600 * 1000;
 
 /** Home: what waits for me, what runs, what failed. */
@@ -32,7 +33,7 @@ export function Home() {
     <${Section} title="Running now" count=${running.length} actions=${html`<a href="/runs?status=running">All running</a>`}>
       ${running.length > 0 && html`<${RunLines} runs=${running} />`}
       ${running.length === 0 && runs.data && html`<${Empty} title="Nothing is running."
-        command="control-room run analytical_consistency --arg 'canon_paths:=[&quot;Compendium&quot;]'">
+        command=${EXAMPLE}>
         <p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
     </${Section}>
     <${Section} title="Failed since yesterday" count=${failed.data?.length || 0} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
@@ -73,7 +74,7 @@ function asksForPerson(plan) {
 /** @param {number} waiting @param {number} running @param {number} failed */
 function lead(waiting, running, failed) {
   const waits = waiting ? `${format.plural(waiting, "thing")} ${waiting === 1 ? "waits" : "wait"} for you` : "Nothing waits for you";
-  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "no"} failed since yesterday.`;
+  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "none"} failed since yesterday.`;
 }
 
 let since = "";

@@ -150,7 +150,7 @@ function planSentence(plan) {
 /** @param {any} plan */
 function taskGraph(plan) {
   return {
-    nodes: plan.tasks.map((/** @type {any} */ task) => ({ id: String(task.id), label: task.description, kind: task.recipe_id || "task" })),
+    nodes: plan.tasks.map((/** @type {any} */ task) => ({ id: String(task.id), name: `${task.id}. ${task.description}`, label: task.description, kind: task.recipe_id || "task" })),
     edges: plan.tasks.flatMap((/** @type {any} */ task) => task.deps.map((/** @type {number} */ dep) => ({ source: String(dep), target: String(task.id), label: "next" }))),
   };
 }

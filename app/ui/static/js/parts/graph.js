@@ -41,8 +41,8 @@ function Node({ node, state, onChoose }) {
     onClick=${() => onChoose(node.id)}>
     <title>${node.label}: ${status}${again}</title>
     <rect width=${NODE.width} height=${NODE.height} rx="8" />
-    <text x="12" y="17" class="node-name">${shortened(node.id, 22)}</text>
-    <text x="12" y="32" class="node-state">${status}${again} · ${node.kind || "step"}</text>
+    <text x="12" y="17" class="node-name">${shortened(node.name || node.id, 22)}</text>
+    <text x="12" y="32" class="node-state">${shortened(`${status.replace("_", " ")}${again} · ${node.kind || "step"}`, 27)}</text>
   </g>`;
 }
 

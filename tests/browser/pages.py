@@ -1,0 +1,64 @@
+"""A page in the browser, with the few things that most tests do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+"""Options of a Chromium that contacts no one but the service."""
+
+WAIT_MILLISECONDS = 60_000
+"""Time within which a page must come to show something."""
+
+expect.set_options(timeout=WAIT_MILLISECONDS)
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.tab = context.new_page()
+        self.tab.set_default_timeout(WAIT_MILLISECONDS)
+        self.complaints: list[str] = []
+        """What the console said of errors, and refused requests of the page's own files."""
+        self.tab.on("console", self._listen)
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: str) -> Page:
+        """Go to a page and wait for its heading."""
+        self.tab.goto(path)
+        self.tab.locator("h1").wait_for()
+        return self
+
+    def heading(self) -> Locator:
+        """Return the page's heading."""
+        return self.tab.locator("h1")
+
+    def button(self, name: str) -> Locator:
+        """Return the button of a name."""
+        return self.tab.get_by_role("button", name=name, exact=True)
+
+    def shows(self, text: str | re.Pattern[str], within: str = "main") -> None:
+        """Wait until a part of the page shows a text."""
+        expect(self.tab.locator(within)).to_contain_text(text)
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to the interface beside the page and return its JSON."""
+        answer = self.tab.context.request.fetch(path, method=method, data=body)
+        assert answer.ok, f"{method} {path}: {answer.status} {answer.text()}"
+        return answer.json()
+
+    def _listen(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)

@@ -1,0 +1,133 @@
+"""Each page of the UI in a real browser, against a real service with scripted agents."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.pages import Page
+from tests.integration import served
+from tests.integration.project import Project
+
+APPROVAL = """\
+name: ask-first
+description: Ask before anything else
+version: "1.0.0"
+stages:
+  - name: look
+    steps:
+      - {id: count, type: bash, command: "echo 3"}
+    approval: {required: true, prompt: "Go on?"}
+schema: "1.7"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "heading"),
+    [
+        ("/", "Home"),
+        ("/inbox", "Inbox"),
+        ("/runs", "Runs"),
+        ("/plans", "Plans"),
+        ("/issues", "Issues"),
+        ("/recipes", "Recipes"),
+        ("/agents", "Agents"),
+        ("/start", "Start a run"),
+        ("/none", "There is no such page"),
+    ],
+)
+def test_every_page_opens(page: Page, path: str, heading: str) -> None:
+    """A page opens by its address, without an error in the console."""
+    page.tab.goto("/")
+    page.tab.evaluate(
+        "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }", path
+    )
+
+    expect(page.heading()).to_have_text(heading)
+    expect(page.tab.locator("nav.rail")).to_be_visible()
+
+
+def test_a_run_is_started_from_the_form_and_watched(page: Page) -> None:
+    """The form of a recipe starts a run; its page shows each step as it ends, and the output."""
+    page.open("/start")
+    page.tab.get_by_role("link", name="quick", exact=True).click()
+    page.tab.locator("#start").click()
+
+    page.tab.wait_for_url("**/runs/*")
+    page.shows("It is done.")
+    expect(page.tab.locator("table.steps tbody tr").first).to_contain_text("done")
+    expect(page.tab.locator("svg .node-done").first).to_be_visible()
+
+
+def test_a_gate_is_answered_in_one_tab_and_seen_in_another(project: Project, page: Page) -> None:
+    """A question waits in the inbox; its answer is confirmed, and every other tab sees it."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+    other = Page(page.tab.context).open(f"/runs/{run['run_id']}")
+    other.shows("It waits for an answer")
+    page.open("/inbox").shows("Go on?")
+    page.tab.get_by_label("Message (optional)").fill("well done")
+    page.button("approve").click()
+    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+
+    page.shows("Nothing waits for you.")
+    other.shows("It is done.")
+    assert other.complaints == []
+
+
+def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> None:
+    """The page of a failed run names the reason; once that is gone, a confirmed resume sends it on to its end."""
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})
+    page.open(f"/runs/{run['run_id']}").shows(re.compile("It failed: .+SCN-never"))
+    project.write("Story/Scenes/SCN-never.md", "Never.")
+    page.button("Resume").click()
+    page.tab.locator("dialog").get_by_role("button", name="Resume").click()
+
+    page.shows("It is done.")
+
+
+def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
+    """What is missing or refused stands beside its field, and nothing is started."""
+    page.open("/start?recipe=analytical_prose")
+    page.tab.locator("#start").click()
+    expect(page.tab.locator("#arg-scene_path-help")).to_contain_text("This argument is required.")
+    page.tab.locator("#arg-scene_path").fill("x" * 1025)
+    page.tab.locator("#start").click()
+
+    expect(page.tab.get_by_role("alert")).to_contain_text("args_invalid")
+    expect(page.tab.locator("#arg-scene_path-help")).to_contain_text("1024")
+    assert page.api("GET", "/api/runs") == []
+    page.complaints.clear()  # The browser itself complains of each refusal.
+
+
+def test_hostile_texts_are_texts(page: Page) -> None:
+    """Markup, escape codes and right-to-left marks in a description are shown, never interpreted."""
+    hostile = "<img src=x onerror=alert(1)><b>bold</b> \u202egnirts \x07 {{x}}"
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": hostile})
+    page.open(f"/runs/{run['run_id']}").shows("<b>bold</b>")
+    page.open("/runs").shows("<img src=x onerror=alert(1)>")
+
+    assert page.tab.locator("main img, main b").count() == 0
+
+
+def test_a_token_is_exchanged_for_a_sign_in(chromium: Browser, project: Project) -> None:
+    """A page that is refused asks for the token, leads back to where one was, and can be signed out."""
+    with (
+        served.in_a_thread(project, api_token="the-token-of-this-service") as address,
+        chromium.new_context(base_url=address) as context,
+    ):
+        page = Page(context).open("/recipes")
+        page.tab.wait_for_url("**/sign-in?**")
+        page.tab.locator("#token").fill("wrong")
+        page.button("Sign in").click()
+        expect(page.tab.get_by_role("alert")).to_contain_text("the token is wrong")
+        page.tab.locator("#token").fill("the-token-of-this-service")
+        page.button("Sign in").click()
+        page.tab.wait_for_url("**/recipes")
+        page.shows("quick")
+        page.button("Sign out").click()
+
+        page.tab.wait_for_url("**/sign-in?**")

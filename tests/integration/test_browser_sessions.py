@@ -1,0 +1,130 @@
+"""The sign-in of browsers: a cookie that opens nothing without the header of its own page."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+
+import httpx
+import pytest
+
+from app import clock
+from app.api import browser_sessions
+from tests.integration import served
+from tests.integration.project import Project
+
+TOKEN = "the-token-of-this-service"
+
+
+async def signed_in(http: httpx.AsyncClient, **body: str) -> tuple[str, str]:
+    """Sign in, and return the cookie and the header."""
+    answer = await http.post("/api/session", json={"token": TOKEN} | body)
+    assert answer.status_code == 201, answer.text
+    assert "httponly" in (given := answer.headers["set-cookie"].lower())
+    assert "samesite=strict" in given
+    assert answer.headers["cache-control"] == "no-store"
+    http.cookies.clear()
+    return answer.headers["set-cookie"].split(";")[0], answer.json()["session"]
+
+
+async def test_a_sign_in_replaces_the_token(project: Project) -> None:
+    """Cookie and header together open the interface, also for orders; each alone opens nothing."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        cookie, header = await signed_in(service.http, name="Ada")
+        both = {"Cookie": cookie, browser_sessions.HEADER: header}
+        opened = await service.http.get("/api/runs", headers=both)
+        started = await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers=both)
+        shown = (await service.http.get("/api/session", headers=both)).json()
+        ticket = await service.http.post("/api/tickets", headers=both)
+        refused = [
+            (await service.http.get("/api/runs", headers=one)).status_code
+            for one in ({"Cookie": cookie}, {browser_sessions.HEADER: header}, both | {browser_sessions.HEADER: "x"})
+        ]
+
+    assert (opened.status_code, started.status_code, ticket.status_code) == (200, 201, 201)
+    assert (shown["signed_in"], shown["name"], shown["required"]) == (True, "Ada", True)
+    assert "session" not in shown
+    assert refused == [401, 401, 401]
+
+
+async def test_a_wrong_token_signs_nobody_in(project: Project) -> None:
+    """A refusal sets no cookie."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        answers = [
+            await service.http.post("/api/session", json={"token": given}) for given in ("", "wrong", TOKEN[:-1])
+        ]
+
+    assert [answer.status_code for answer in answers] == [401] * 3
+    assert all("set-cookie" not in answer.headers for answer in answers)
+
+
+async def test_signing_out_removes_the_cookie(project: Project) -> None:
+    """The cookie is replaced by an empty one that has expired."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        await signed_in(service.http)
+        answer = await service.http.delete("/api/session")
+
+    assert answer.status_code == 204
+    assert "max-age=0" in answer.headers["set-cookie"].lower()
+
+
+async def test_another_site_cannot_sign_in(project: Project) -> None:
+    """A page of another origin is refused, as everywhere."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        answer = await service.http.post(
+            "/api/session", json={"token": TOKEN}, headers={"Origin": "http://evil.example"}
+        )
+
+    assert answer.status_code == 403
+
+
+def scope(cookie: str, header: str, port: int = 8000) -> dict[str, object]:
+    """Return a request that carries a sign-in."""
+    headers = [(b"cookie", cookie.encode()), (browser_sessions.HEADER.encode(), header.encode())]
+    return {"type": "http", "server": ("127.0.0.1", port), "headers": headers}
+
+
+def sessions(time: clock.Clock, token: str | None = TOKEN) -> browser_sessions.BrowserSessions:
+    """Return the sign-ins of a service."""
+    return browser_sessions.BrowserSessions(token, time, clock.RandomIds())
+
+
+def test_a_sign_in_expires() -> None:
+    """After twelve hours a sign-in is over."""
+    time = clock.FakeClock()
+    value, header, _ = sessions(time).issue("Ada")
+    carried = scope(f"control-room-8000={value}", header)
+
+    assert sessions(time).find(carried) is not None
+
+    time.advance(dt.timedelta(hours=12).total_seconds())
+
+    assert sessions(time).find(carried) is None
+
+
+def test_another_token_ends_all_sign_ins() -> None:
+    """Sign-ins survive a restart, but no change of the token; and each port has its own."""
+    time = clock.FakeClock()
+    value, header, _ = sessions(time).issue("Ada")
+    carried = scope(f"control-room-8000={value}", header)
+
+    assert sessions(time).find(carried) is not None
+    assert sessions(time, "another-token").find(carried) is None
+    assert sessions(time, None).find(carried) is None
+    assert sessions(time).find(scope(f"control-room-8000={value}", header, port=9000)) is None
+
+
+@pytest.mark.parametrize(
+    "spoiled", ["", ".", "x", "x.y", "{payload}.", "{payload}.AAAA", "{other}.{signature}", "\N{SNOWMAN}.x"]
+)
+def test_a_forged_cookie_is_refused(spoiled: str) -> None:
+    """No cookie counts that the service has not signed, whatever its form."""
+    time = clock.FakeClock()
+    value, header, _ = sessions(time).issue("Ada")
+    payload, _, signature = value.partition(".")
+    content = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    other = base64.urlsafe_b64encode(json.dumps(content | {"name": "Eve"}).encode()).decode().rstrip("=")
+    forged = spoiled.format(payload=payload, other=other, signature=signature)
+
+    assert sessions(time).find(scope(f"control-room-8000={forged}", header)) is None
