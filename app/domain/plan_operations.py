@@ -46,7 +46,7 @@ class TakeTasks(operations.Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask(operations.Operation):
-    """Hold a task's checks against its run, which is done; the output is `{"checks", "failed", "told"}`."""
+    """Hold a task's checks against its run, which is done; the output is `{"checks", "failed", "message"}`."""
 
     kind: ClassVar[str] = "plan_check_task"
     idle: ClassVar[bool] = True

@@ -14,7 +14,9 @@ from tests.integration import served
 from tests.integration.project import Project
 
 
-@pytest.fixture(scope="session")
+# Playwright's loop runs in this thread while the browser is open: tests of other modules, which need one of their own,
+# must not come in between.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[sync_api.Browser]:
     """Return the machine's Chromium."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -121,9 +121,9 @@ class _Course:
         error: Mapping[str, plain.Json] | None = None if record.error is None else _error(record)
         output = (await self._output(record)) if error is None else {"failed": []}
         if output["failed"]:
-            told = f"task {task.id} is not done, {len(output['failed'])} of {output['checks']} checks failed"
+            failed = f"task {task.id} is not done, {len(output['failed'])} of {output['checks']} checks failed"
             detail = {"failed_checks": output["failed"]}
-            error = errors.RunFailed(f"{told}: {output['told']}", code=rules.DOD_FAILED, detail=detail).to_json()
+            error = errors.RunFailed(f"{failed}: {output['message']}", code=rules.DOD_FAILED, detail=detail).to_json()
         elif error is not None:
             # A retry looks again, as after a check that failed.
             error = {**error, "code": rules.DOD_FAILED, "detail": {"code": error["code"]}}

@@ -62,9 +62,10 @@ class TaskChecks:
             for each in verdicts
             if each.problem is not None
         ]
-        told = "; ".join(each.message for each in verdicts if each.problem is not None)
+        message = "; ".join(each.message for each in verdicts if each.problem is not None)
         return records.Result(
-            output={"checks": len(verdicts), "failed": failed, "told": told}, summary=plain.preview(told or "all hold")
+            output={"checks": len(verdicts), "failed": failed, "message": message},
+            summary=plain.preview(message or "all hold"),
         )
 
 
