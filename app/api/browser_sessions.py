@@ -156,8 +156,13 @@ async def show_session(request: Request) -> Response:
     responses=declared(BrowserSession, *refusals.BODY, status=201, meaning="The sign-in."),
 )
 async def sign_in(request: Request, body: SignInBody) -> Response:
-    """Exchange the token for a cookie and a header, which count together for 12 hours. Needs no token."""
+    """Exchange the token for a cookie and a header, which count together for 12 hours.
+
+    A service without a token needs no sign-in, and answers so.
+    """
     sessions: BrowserSessions = request.app.state.browser_sessions
+    if not sessions.required:
+        return as_json(BrowserSession(required=False, signed_in=False, name=None, expires_at=None), status=201)
     if not sessions.is_token(body.token):
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from app.api import request_models
 from app.services import requests as run_requests
@@ -23,7 +23,16 @@ _Intent = Annotated[str, _documented("string", minLength=1, maxLength=requests.I
 _Description = Annotated[str, _documented("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
 _WORDS: dict[str, Any] = {"type": "string", "maxLength": requests.DOD_CHARACTERS}
 _CHECKS: dict[str, Any] = {"type": "array", "items": {"type": "object"}, "maxItems": task_checks.MOST_CHECKS}
-_Dod = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [_WORDS, _CHECKS]})]
+
+
+def _dod(value: Any) -> Any:
+    # Of a union, pydantic would name each kind that the value is not, at places that the body does not have.
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
+        return value
+    raise ValueError("must be a text, or a list of checks")
+
+
+_Dod = Annotated[Any, BeforeValidator(_dod), WithJsonSchema({"anyOf": [_WORDS, _CHECKS]})]
 _Question = Annotated[str, _documented("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
 _Answer = Annotated[str, _documented("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]

@@ -115,13 +115,13 @@ def flaws(users: Sequence[User]) -> list[errors.Flaw]:
     """Return what is wrong with the references of tasks: `invalid`, `unknown_task`, `not_a_dependency`.
 
     Args:
-        users: All tasks of a plan; their dependencies are sound.
+        users: All tasks of a plan, without cycles; a dependency on none of them is passed over.
     """
     needed: dict[int, frozenset[int]] = {}
     deps = {user.id: user.deps for user in users}
     nodes = [task_graphs.Node(id=user.id, deps=user.deps, path=user.path) for user in users]
     for task_id in task_graphs.in_order(nodes):
-        needed[task_id] = frozenset(deps[task_id]).union(*(needed[dep] for dep in deps[task_id]))
+        needed[task_id] = frozenset(deps[task_id]).union(*(needed.get(dep, ()) for dep in deps[task_id]))
     return [flaw for user in users for flaw in _flaws(user, needed)]
 
 

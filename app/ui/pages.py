@@ -18,10 +18,8 @@ from starlette.types import Receive, Scope, Send
 FILES = "/ui/"
 """Beginning of the addresses of the UI's files."""
 
-PAGES = frozenset(
-    ("", "runs", "inbox", "plans", "start", "cost", "recipes", "agents", "issues", "conferences", "sign-in")
-)
-"""First parts of the addresses of pages."""
+PAGES = frozenset(("runs", "inbox", "plans", "start", "cost", "recipes", "agents", "issues", "conferences", "sign-in"))
+"""First parts of the addresses of pages, but of the first one."""
 
 _INLINE = re.compile(rb"<script type=\"importmap\">(.*?)</script>", re.DOTALL)
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript"}
@@ -47,7 +45,7 @@ class Pages:
 
     def serves(self, path: str) -> bool:
         """Return whether an address belongs to the pages: one of them, or one of their files."""
-        return path.startswith(FILES) or path.split("/")[1] in PAGES
+        return path == "/" or path.startswith(FILES) or path.split("/")[1] in PAGES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a page or one of its files."""

@@ -142,7 +142,9 @@ async def test_another_method_is_not_allowed(service: served.Served, method: str
     assert {name.strip() for name in answer.headers["allow"].split(",")} == allowed
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/runs/", "/api/nothing", "/docs", "/API/RUNS", "/api/runs/x/y/z"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/api", "/api/runs/", "/api/nothing", "/docs", "/API/RUNS", "/api/runs/x/y/z"]
+)
 async def test_an_unknown_address_is_not_found(service: served.Served, path: str) -> None:
     """An address that does not exist is a 404 problem document."""
     answer = await service.http.get(path)

@@ -128,8 +128,18 @@ def _a_run(client: Generated) -> str:
 
 def _lists(client: Generated, run_id: str) -> None:
     listed = client.call("list_runs", status="done", label=None)
-    for operation in ("list_recipes", "list_tools", "list_agents", "alive", "ready", "issue_ticket"):
+    for operation in (
+        "list_recipes",
+        "list_tools",
+        "list_agents",
+        "alive",
+        "ready",
+        "issue_ticket",
+        "show_session",
+        "sign_out",
+    ):
         client.call(operation)
+    client.call("sign_in", body={"token": "none is needed"})
     client.call("show_recipe", recipe_id="quick")
     client.call("validate_recipe", body={"recipe": {"recipe_id": "x"}})
     client.call("route_task", body={"description": "look around"})
