@@ -8,13 +8,15 @@ import { GateCard } from "../parts/gate_card.js";
 import { RunLines } from "../parts/run_rows.js";
 
 const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
+/** Runs that the page looks at. */
+const NEWEST = 100;
 const DAY = 24 * 3600 * 1000;
 
 /** Home: what waits for me, what runs, what failed. */
 export function Home() {
   const gates = useLive("/api/gates?limit=20");
   const plans = useLive("/api/sessions?limit=100");
-  const runs = useLive("/api/runs?limit=100");
+  const runs = useLive(`/api/runs?limit=${NEWEST}`);
   const failed = useLive(withQuery("/api/runs", { status: "failed", limit: 20, created_after: yesterday() }));
   const parked = (runs.data || []).filter((/** @type {any} */ run) => run.status === "paused" && run.error_code);
   const running = (runs.data || []).filter((/** @type {any} */ run) => ["running", "pending"].includes(run.status));
@@ -31,12 +33,13 @@ export function Home() {
       ${parked.length > 0 && html`<${RunLines} runs=${parked} />`}
     </${Section}>
     <${Section} title="Running now" count=${running.length} actions=${html`<a href="/runs?status=running">All running</a>`}>
+      ${runs.data?.length === NEWEST && html`<p class="muted">Among the newest ${NEWEST} runs.</p>`}
       ${running.length > 0 && html`<${RunLines} runs=${running} />`}
       ${running.length === 0 && runs.data && html`<${Empty} title="Nothing is running."
         command=${EXAMPLE}>
         <p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
     </${Section}>
-    <${Section} title="Failed since yesterday" count=${failed.data?.length || 0} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
+    <${Section} title="Failed runs of the last 24 hours" count=${failed.data?.length || 0} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
       ${failed.data?.length > 0 ? html`<${RunLines} runs=${failed.data} />` : failed.data && html`<p class="muted">Nothing failed.</p>`}
     </${Section}>
     <${ServiceState} />`;
@@ -74,7 +77,7 @@ function asksForPerson(plan) {
 /** @param {number} waiting @param {number} running @param {number} failed */
 function lead(waiting, running, failed) {
   const waits = waiting ? `${format.plural(waiting, "thing")} ${waiting === 1 ? "waits" : "wait"} for you` : "Nothing waits for you";
-  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "none"} failed since yesterday.`;
+  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "no"} ${failed === 1 ? "failure" : "failures"} among runs of the last 24 hours.`;
 }
 
 let since = "";

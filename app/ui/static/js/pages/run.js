@@ -61,7 +61,7 @@ function RecipeGraph({ run }) {
   const graph = recipe.data?.graph;
   const states = useMemo(() => (graph ? nodeStates(graph, run.steps) : new Map()), [graph, run.steps]);
   if (!graph?.nodes?.length) return null;
-  return html`<${Section} title="Graph"><${Graph} graph=${graph} states=${states} onChoose=${(/** @type {string} */ step) => setQuery({ step })} /></${Section}>`;
+  return html`<${Section} title="Graph"><p class="muted">The recipe as its file is now.</p><${Graph} graph=${graph} states=${states} onChoose=${(/** @type {string} */ step) => setQuery({ step })} /></${Section}>`;
 }
 
 /** The steps with their place in time. @param {{run: any}} props */

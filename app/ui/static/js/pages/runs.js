@@ -67,7 +67,7 @@ function BulkBar({ chosen, onDone }) {
     <span>${format.plural(chosen.size, "run")} selected</span>
     ${["pause", "unpause", "resume", "cancel", "delete"].map((name) => html`<button type="button" onClick=${() => setOrder(name)}>${name}</button>`)}
     ${order && html`<${Confirm} title=${`${order} ${format.plural(chosen.size, "run")}?`} confirm=${order} danger=${["cancel", "delete"].includes(order)}
-      onConfirm=${act} onClose=${() => setOrder("")}><p>A run whose state does not allow this stops the order there, and is named.</p></${Confirm}>`}
+      onConfirm=${act} onClose=${() => setOrder("")}><p>The order stops at the first run whose state does not allow it. Runs before that one have accepted it.</p></${Confirm}>`}
   </div>`;
 }
 

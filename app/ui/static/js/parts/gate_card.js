@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 
 import { newKey, post } from "../lib/api.js";
 import { html } from "../lib/html.js";
-import { Ago, Confirm, Fault, Status, announce } from "./basics.js";
+import { Ago, Confirm, Status, announce } from "./basics.js";
 
 /**
- * A question of a run: exactly what is decided on, and the decision.
+ * A question of a run, and the buttons that decide it.
  * @param {{gate: any, onDecided?: () => void}} props
  */
 export function GateCard({ gate, onDecided }) {
@@ -23,7 +23,6 @@ export function GateCard({ gate, onDecided }) {
     <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${gate.recipe_id}</a>
       <span class="muted mono">${gate.key}</span> <span class="push"><${Ago} at=${gate.asked_at} /></span></header>
     <pre class="question">${gate.prompt}</pre>
-    <${Shown} content=${gate.shown} />
     ${gate.expires_at && html`<p class="muted">Without an answer <strong>${gate.default}</strong> counts, <${Ago} at=${gate.expires_at} />.</p>`}
     <label>Message (optional) <input value=${message} maxlength="4000" onInput=${(/** @type {any} */ event) => setMessage(event.target.value)} /></label>
     <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
@@ -32,17 +31,4 @@ export function GateCard({ gate, onDecided }) {
       onConfirm=${decide} onClose=${() => setDecision("")}>
       <p>The first answer counts${decision === "deny" ? ", and a denial is final" : ""}.</p></${Confirm}>`}
   </article>`;
-}
-
-/** What a gate asks about. @param {{content: any}} props */
-function Shown({ content }) {
-  if (content === undefined || content === null) return null;
-  const text = typeof content === "string" ? content : JSON.stringify(content, null, 2);
-  return html`<pre class="shown" tabindex="0">${text}</pre>`;
-}
-
-/** A gate's answer. @param {{gate: any, error?: Error | null}} props */
-export function Decided({ gate, error = null }) {
-  if (error) return html`<${Fault} error=${error} />`;
-  return html`<p><${Status} of="decided" note=${gate.decision} /> ${gate.message && html`“${gate.message}”`} <${Ago} at=${gate.decided_at} /></p>`;
 }
