@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -29,9 +30,10 @@ def _with_settings(command: Command) -> Command:
 
 
 @click.command()
+@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser once the service is ready.")
 @_with_settings
-def serve(**given: str | None) -> int:
-    """Serve a project over HTTP until SIGTERM or Ctrl-C.
+def serve(opens: bool, **given: str | None) -> int:
+    """Serve a project and its web UI over HTTP until SIGTERM or Ctrl-C.
 
     On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; a second signal interrupts them.
     Unfinished runs continue at the next start.
@@ -43,8 +45,10 @@ def serve(**given: str | None) -> int:
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     from app import main
+    from app.cli import browser
 
-    return main.serve(chosen, announce=_announce)
+    ready = functools.partial(browser.open_page, announce=_announce) if opens else None
+    return main.serve(chosen, announce=_announce, ready=ready)
 
 
 def _announce(line: str) -> None:
