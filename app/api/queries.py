@@ -33,11 +33,16 @@ def _instant(text: object) -> datetime:
     return clock.instant(str(text))
 
 
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
 # What no name holds, and no database takes: NUL, and halves of surrogate pairs.
 _WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
 _Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")]
+_States = Annotated[list[states.RunState], BeforeValidator(_listed), Field(max_length=len(states.RunState))]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -73,13 +78,19 @@ class _ListQuery(BaseModel):
 class RunsQuery(_ListQuery):
     """Filters of the list of runs."""
 
-    status: states.RunState | None = Field(None, description="Only runs in this state.")
+    status: _States | None = Field(None, description="Only runs in this state; repeat it for runs in any of several.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
     label: _Label | None = Field(None, description="Only runs with this label, `name:value`.", examples=["book:one"])
     created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
+    q: _Plain | None = Field(
+        None,
+        description="Only runs whose id, recipe, description, session or label value contains this text, whatever its "
+        "case; no character in it has a meaning of its own.",
+        examples=["SCN-the-arrival"],
+    )
     cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:
@@ -195,6 +206,8 @@ def _as_asked(value: Any) -> Any:
             return clock.stamp(value)
         case StrEnum():
             return value.value
+        case list():
+            return tuple(_as_asked(item) for item in value)
     return value
 
 

@@ -210,11 +210,11 @@ def _headers(method: str, fields: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _query(fields: Mapping[str, Any]) -> dict[str, str]:
+def _query(fields: Mapping[str, Any]) -> dict[str, str | list[str]]:
     shown = (
         (name, ":".join(value) if name == "label" else value) for name, value in fields.items() if value is not None
     )
-    return {name: str(value) for name, value in shown}
+    return {name: list(map(str, value)) if isinstance(value, list) else str(value) for name, value in shown}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -27,7 +27,8 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--status", type=click.Choice(_STATES), help="Only runs in this state.")
+@click.option("--status", type=click.Choice(_STATES), multiple=True, help="Only runs in this state; repeatable.")
+@click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
 @click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
@@ -265,6 +266,7 @@ def _query(label: str | None, **filters: Any) -> stores.RunQuery:
             filters[name] = filters[name] and clock.stamp(clock.instant(filters[name]))
         except ValueError as error:
             raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
+    filters["status"] = filters["status"] or None
     pair = next(iter(arguments.labels([label]).items())) if label else None
     return stores.RunQuery(label=pair, **filters)
 

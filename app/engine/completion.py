@@ -119,7 +119,7 @@ class Completion:
         await self._durability.commit(self._run_log.rest)
         ended = self._run_log.loaded.decisions.ended
         at = ended.at if ended else self._projection.now()
-        await self._run_log.move(Transition.end(self._run_id, status, at, code))
+        await self._projection.note(Transition.end(self._run_id, status, at, code))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
@@ -127,7 +127,7 @@ class Completion:
         if not self._pause_is_told:
             self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
         await self._durability.commit(self._run_log.rest)
-        await self._run_log.move(Transition.pause(self._run_id, self._projection.now(), code))
+        await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
 
     def _cut_off(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from app.domain.records import Record
 from app.domain.runs import Transition
 from app.domain.slots import Standing, snapshot
 from app.domain.states import RunState
+from app.domain.usage_sums import UsageTally
 from app.engine.driver_context import DriverContext
 from app.engine.journal_lines import facts_of
 from app.engine.space_retry import RetryUntilSpace
@@ -42,7 +44,7 @@ class RunProjection:
         self._ending = ended.ending if ended else None
         self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
         self._completed_at = ended.at if ended else None
-        self._usage = views.total_usage(loaded.records)
+        self._tally = UsageTally(loaded.records)
         self.status = loaded.decisions.status
         """Where the run stands."""
         self.records = list(loaded.records)
@@ -72,7 +74,7 @@ class RunProjection:
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
             open=[open_step(step) for step in self.steps.values() if step.attempt],
-            usage=self._usage,
+            usage=self._tally.total,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
             updated_at=self._completed_at or self.moved_at(),
@@ -86,7 +88,7 @@ class RunProjection:
         if record.final:
             self._counted.append(record)
         if record.usage is not None:
-            self._usage = self._usage.plus(record.usage)
+            self._tally.add(record, record.usage)
 
     def touch(self) -> None:
         """Say that something changed."""
@@ -103,7 +105,12 @@ class RunProjection:
         """Show another state, here and in the index."""
         self.status = transition.to
         self.touch()
-        await self._log.move(transition)
+        await self.note(transition)
+
+    async def note(self, transition: Transition) -> None:
+        """Write a move to the index, with what the journals add up to by now."""
+        facts = self._tally.facts(self._log.loaded.decisions.first_taken_at)
+        await self._log.move(dataclasses.replace(transition, facts=facts))
 
     async def show_waiting(self) -> None:
         """Show the run as waiting while its open steps only wait and one of them awaits an input."""

@@ -160,6 +160,13 @@ class IndexQueue:
         busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
         return next(busy, None) or await self._inner.find_busy(recipe_id)
 
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        return await self._inner.uncounted(behind, limit)
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        await self._settle_if_possible()
+        await self._inner.count_again(found)
+
     async def run_ids(self) -> set[str]:
         await self._settle_if_possible()
         return set(self._waiting.rows) | await self._inner.run_ids()
@@ -294,18 +301,21 @@ def _finished(run: stores.RunSummary) -> bool:
 def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
     for move in moves:
         if row is not None and states.RunState(row.summary.status) in move.since:
-            row = dataclasses.replace(row, summary=index_port.moved(row.summary, move))
+            row = index_port.moved(row, move)
     return row
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
     # Two moves of which the second follows from the first are one, from wherever either could begin.
     if moves and moves[-1].to in move.since:
+        before = moves.pop()
         move = runs.Transition(
             run_id=move.run_id,
             to=move.to,
-            since=moves.pop().since | move.since,
+            since=before.since | move.since,
             at=move.at,
             error_code=move.error_code,
+            reason=move.reason,
+            facts=move.facts or before.facts,
         )
     moves.append(move)

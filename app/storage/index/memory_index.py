@@ -40,7 +40,9 @@ class MemoryIndex:
         """Do nothing; there is nothing to let go of."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        self._runs[run.summary.run_id] = run
+        known = self._runs.get(run.summary.run_id)
+        sums = known.sums if run.sums is None and known is not None else run.sums
+        self._runs[run.summary.run_id] = dataclasses.replace(run, sums=sums)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -65,7 +67,7 @@ class MemoryIndex:
         run = self._runs.get(transition.run_id)
         if run is None or states.RunState(run.summary.status) not in transition.since:
             return False
-        self._runs[transition.run_id] = dataclasses.replace(run, summary=index_port.moved(run.summary, transition))
+        self._runs[transition.run_id] = index_port.moved(run, transition)
         return True
 
     async def move_soon(self, transition: runs.Transition) -> None:
@@ -84,6 +86,12 @@ class MemoryIndex:
     async def find_busy(self, recipe_id: str) -> str | None:
         busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
         return min(busy, key=index_port.age).run_id if busy else None
+
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        return []
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        """Do nothing; no earlier release has written to memory."""
 
     async def run_ids(self) -> set[str]:
         return set(self._runs)

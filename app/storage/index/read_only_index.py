@@ -21,8 +21,9 @@ from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.memory_index import MemoryIndex
 
 _COLUMNS = {
-    "runs": rows.RUN,
+    "runs": rows.WRITTEN,
     "run_labels": rows.LABEL,
+    "run_usage": ("run_id", *rows.SUM),
     "receipts": rows.RECEIPT,
     "issues": (*rows.ISSUE, "marked"),
 }
@@ -43,7 +44,8 @@ class SqliteReader:
         self._connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
         for table, columns in _COLUMNS.items():
             self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")
-        if self.rows("SELECT 1 FROM run_labels WHERE created_at IS NULL LIMIT 1"):
+        undated = self.rows("SELECT 1 FROM run_labels WHERE created_at IS NULL LIMIT 1")
+        if undated or self.rows("SELECT 1 FROM runs WHERE NOT counted LIMIT 1"):
             raise sqlite3.DatabaseError("the release before has written to it")
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> Sequence[Any]:

@@ -6,6 +6,8 @@ engine, which also speaks to Postgres. No statement contains a value of a caller
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -29,6 +31,7 @@ _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
 _FILTERS = ("session_id", "status", "recipe_id", "parent_run_id")
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 _RECEIPT_FILTERS = ("run_id", "session_id")
+_WILD = re.compile("[%_/]")
 
 
 class Connection(Protocol):
@@ -72,6 +75,13 @@ def count_by_status(index: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs WHERE {_SHOWN} GROUP BY status")}
 
 
+def uncounted(index: Connection, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+    """Return creation and id of rows that the release before has written; the partial index holds just these."""
+    conditions, values = _where([("NOT counted", {}), *_behind(behind, "(created_at, run_id) <")])
+    sql = f"SELECT created_at, run_id FROM runs {conditions} ORDER BY created_at DESC, run_id DESC LIMIT :most"
+    return [(row[0], row[1]) for row in index.rows(sql, values | {"most": limit})]
+
+
 def list_unfinished(index: Connection) -> list[stores.RunSummary]:
     """Return every unfinished run, oldest first; the partial index holds just these."""
     found = _runs(index, f"SELECT {_RUN} FROM runs WHERE {_UNFINISHED} ORDER BY created_at, run_id")
@@ -85,6 +95,16 @@ def list_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSumma
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
     page sorts anything. Which leads where several are asked for tells `_leader`.
     """
+    states = query.states
+    if len(states) > 1:
+        # One after the other: no index holds the runs of several states in the order of the list.
+        pages = [list_runs(index, dataclasses.replace(query, status=state)) for state in states]
+        found = sorted((run for page in pages for run in page), key=index_port.age, reverse=True)
+        return found[: query.limit]
+    return _page_of_runs(index, dataclasses.replace(query, status=states[0] if states else None))
+
+
+def _page_of_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSummary]:
     leader = _leader(query)
     leading, source = "runs", "runs"
     if leader == "label":
@@ -168,6 +188,13 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[_Condition]
         if leader != "label":
             carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
+    if query.q is not None:
+        yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}
+
+
+def _containing(words: str) -> str:
+    literal = _WILD.sub(r"/\g<0>", words)
+    return f"%{literal}%"
 
 
 def _span(query: stores.RunQuery, leading: str) -> Iterator[_Condition]:

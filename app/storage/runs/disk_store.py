@@ -26,6 +26,7 @@ from app.storage.runs import creation
 from app.storage.runs.admission import Admission
 from app.storage.runs.archive import Archive
 from app.storage.runs.commit_log_lock import CommitLogLock
+from app.storage.runs.counting import RowCounting
 from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Adopt, Opener
@@ -62,6 +63,7 @@ class DiskStore(abc.ABC):
         self._stopping = threading.Event()
         self._serves = False
         self._hold: CommitLogLock | None = None
+        self._counting: RowCounting | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """Bring the index up to date; as the service, also sweep what a crash left behind."""
@@ -89,6 +91,8 @@ class DiskStore(abc.ABC):
             await context.workers.run(lambda: creation.sweep(context.disk))
             await self.plans.tell_losses()
             self._sweep_soon()
+            self._counting = RowCounting(context, identity)
+            self._counting.begin()
 
     async def close(self) -> None:
         """Close what is open and let go of everything."""
@@ -97,6 +101,8 @@ class DiskStore(abc.ABC):
         if parts is None:
             return
         parts.context.read_faults.end()
+        if self._counting is not None:
+            await self._counting.stop()
         await parts.admission.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -118,6 +124,8 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._counting is not None:
+            self._counting.abandon()
         self._let_go()
         self._release_log()
         if parts is not None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from app import clock, errors
 from app.domain import decisions, events, plain, records, runs, states
+from app.domain.usage_sums import RunFacts
 from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
@@ -193,7 +194,7 @@ class FolderLog:
             _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
             self._owed = mine
             if mine.to.finished:
-                self._context.ended[self.run_id] = self._row()
+                self._context.ended[self.run_id] = self._row(mine.facts)
         else:
             self._owed = None
             self._context.ended.pop(self.run_id, None)
@@ -367,8 +368,8 @@ class FolderLog:
             return None
         return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.last)
 
-    def _row(self) -> stores.RunSummary:
-        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id).summary
+    def _row(self, facts: RunFacts | None) -> stores.RunSummary:
+        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id, facts).summary
 
     async def _pay(self) -> None:
         if self._owed is not None:
