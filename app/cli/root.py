@@ -13,6 +13,7 @@ from app.cli import boundary, exit_codes
 _MODULES = {
     "serve": "serving",
     "run": "running",
+    "top": "top.command",
     "confer": "confer",
     "runs": "runs",
     "gates": "gates",
