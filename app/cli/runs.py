@@ -147,6 +147,17 @@ def steps(place: options.Place, as_json: bool, run_id: str) -> int:
 
 @runs.command()
 @click.argument("run_id")
+@options.as_json
+@options.anywhere
+def graph(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Show the flow of a run's recipe with the state of each node; `=>` is a way that the run took."""
+    from app.cli import graph_text
+
+    return exit_codes.shown(place.ask(use_cases.show_graph, run_id), as_json, graph_text.graph)
+
+
+@runs.command()
+@click.argument("run_id")
 @click.argument("name", required=False)
 @options.as_json
 @options.anywhere
