@@ -213,6 +213,8 @@ class RunQuery:
     """Only runs of this work session."""
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
+    internal: bool = False
+    """Whether to show the runs that are plans, and only those."""
     limit: int = 100
     """Most runs to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None

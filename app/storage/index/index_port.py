@@ -232,7 +232,7 @@ def age(run: stores.RunSummary) -> tuple[str, str]:
 def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
     """Tell whether a run is among those that a query means, whatever its limit."""
     wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id")}
-    if runs.is_internal(run.run_id) or (query.states and run.status not in query.states):
+    if runs.is_internal(run.run_id) != query.internal or (query.states and run.status not in query.states):
         return False
     if query.q is not None and query.q.casefold() not in searched(run):
         return False

@@ -109,7 +109,7 @@ def _page_of_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunS
     leading, source = "runs", "runs"
     if leader == "label":
         leading, source = "run_labels", "run_labels JOIN runs ON runs.run_id = run_labels.run_id"
-    conditions, values = _where([*_filters(query, leader), *_span(query, leading), (_SHOWN, {})])
+    conditions, values = _where([*_filters(query, leader), *_span(query, leading), (_shown(query), {})])
     order = f"ORDER BY {leading}.created_at DESC, {leading}.run_id DESC LIMIT :most"
     found = _runs(index, f"SELECT {_RUN} FROM {source} {conditions} {order}", values | {"most": query.limit})
     return [run.summary for run in found]
@@ -195,6 +195,10 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[_Condition]
 def _containing(words: str) -> str:
     literal = _WILD.sub(r"/\g<0>", words)
     return f"%{literal}%"
+
+
+def _shown(query: stores.RunQuery) -> str:
+    return f"NOT ({_SHOWN})" if query.internal else _SHOWN
 
 
 def _span(query: stores.RunQuery, leading: str) -> Iterator[_Condition]:
