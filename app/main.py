@@ -170,6 +170,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
     return dependencies.Services(
         runs=application.runs,
         gates=application.gates,
+        statistics=application.statistics,
         issues=application.issues,
         conversation_service=application.conversation_service,
         plans=application.plans,

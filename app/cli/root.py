@@ -16,6 +16,8 @@ _MODULES = {
     "top": "top.command",
     "confer": "confer",
     "runs": "runs",
+    "stats": "statistics",
+    "usage": "statistics",
     "gates": "gates",
     "issues": "issues",
     "plan": "plans",

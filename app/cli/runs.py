@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from app import errors, printable
+from app import printable
 from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Answer, Client
-
-if TYPE_CHECKING:
-    from app.engine import stores
 
 _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
@@ -39,7 +36,7 @@ def runs() -> None:
 @options.anywhere
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List runs, newest first."""
-    query = _query(**filters)
+    query = arguments.run_query(**filters)
     found = place.ask(use_cases.list_runs, query)
     return exit_codes.shown(found, as_json, formats.runs)
 
@@ -266,20 +263,6 @@ def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
 
 def _counted(checked: Mapping[str, int]) -> str:
     return ", ".join(f"{checked.get(kind, 0)} {name}" for kind, name in _KINDS.items())
-
-
-def _query(label: str | None, **filters: Any) -> stores.RunQuery:
-    from app import clock
-    from app.engine import stores
-
-    for name in ("created_after", "created_before"):
-        try:
-            filters[name] = filters[name] and clock.stamp(clock.instant(filters[name]))
-        except ValueError as error:
-            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
-    filters["status"] = filters["status"] or None
-    pair = next(iter(arguments.labels([label]).items())) if label else None
-    return stores.RunQuery(label=pair, **filters)
 
 
 async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:

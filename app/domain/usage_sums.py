@@ -115,5 +115,5 @@ def _quarter(at: str) -> str:
 def _model(record: Record) -> str:
     operation: Any = record.line.get("operation")
     body = operation.get("body") if isinstance(operation, dict) else None
-    model = body.get("model") if isinstance(body, dict) else record.line.get("model")
-    return str(model or "")
+    model = body.get("model") if isinstance(body, dict) else None
+    return str(model or record.line.get("model") or "")

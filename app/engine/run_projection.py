@@ -75,6 +75,7 @@ class RunProjection:
             counted=self._counted,
             open=[open_step(step) for step in self.steps.values() if step.attempt],
             usage=self._tally.total,
+            usage_sums=self._tally.sums,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
             updated_at=self._completed_at or self.moved_at(),

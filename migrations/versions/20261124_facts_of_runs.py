@@ -25,6 +25,7 @@ def upgrade() -> None:
     for name, kind in _COLUMNS.items():
         op.add_column("runs", sa.Column(name, kind, nullable=True))
     op.add_column("runs", sa.Column("counted", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.create_index("ix_runs_ended", "runs", ["status", "completed_at"])
     where = sa.text("NOT counted")
     op.create_index("ix_runs_uncounted", "runs", ["created_at", "run_id"], sqlite_where=where, postgresql_where=where)
     op.create_table(
@@ -47,5 +48,6 @@ def downgrade() -> None:
     """Leave what the tables before had."""
     op.drop_table("run_usage")
     op.drop_index("ix_runs_uncounted", "runs")
+    op.drop_index("ix_runs_ended", "runs")
     for name in ("counted", *reversed(_COLUMNS)):
         op.drop_column("runs", name)

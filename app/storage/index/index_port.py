@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from app import clock
 from app.domain import issues, receipts, runs, states
 from app.domain.records import Usage
 from app.domain.usage_sums import RunFacts, UsageSum
-from app.engine import stores
+from app.engine import run_sums, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -130,6 +130,18 @@ class Index(Protocol):
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
 
+    @property
+    def changes(self) -> int:
+        """Return a number that rises whenever this process writes rows of runs."""
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        """Count runs, and add usage up but that of the runs that are aside."""
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        """Return sums of usage by name, and the total, but of the runs that are aside."""
+
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """Note where receipts lie."""
 
@@ -229,10 +241,16 @@ def age(run: stores.RunSummary) -> tuple[str, str]:
     return run.created_at, run.run_id
 
 
-def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
-    """Tell whether a run is among those that a query means, whatever its limit."""
+def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = False) -> bool:
+    """Tell whether a run is among those that a query means, whatever its limit.
+
+    Args:
+        internal: Whether session plans are, which no list shows.
+    """
     wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id")}
-    if runs.is_internal(run.run_id) != query.internal or (query.states and run.status not in query.states):
+    if runs.is_internal(run.run_id) != query.internal and not internal:
+        return False
+    if query.states and run.status not in query.states:
         return False
     if query.q is not None and query.q.casefold() not in searched(run):
         return False

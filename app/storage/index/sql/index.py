@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -15,10 +15,10 @@ from sqlalchemy import Engine, exc, make_url
 
 from app import errors
 from app.domain import issues, receipts, runs, states
-from app.engine import stores
+from app.engine import run_sums, stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
-from app.storage.index import reads
+from app.storage.index import reads, sums
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql import migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
@@ -42,6 +42,8 @@ class SqlIndex:
         # What looks at many rows keeps nobody waiting who writes.
         self._searching: Engine | None = None
         self._searches = Threads(1, "searches")
+        self.changes = 0
+        """The queue in front of it counts."""
 
     async def start(self) -> bool:
         """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
@@ -123,6 +125,14 @@ class SqlIndex:
 
     async def count_by_status(self) -> dict[str, int]:
         return await self._read(reads.count_by_status)
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        return await self._search(sums.totals, since, aside)
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        return await self._search(sums.usage, query, aside)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         given = list(places)

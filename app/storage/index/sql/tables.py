@@ -34,6 +34,7 @@ class RunRow(sqlmodel.SQLModel, table=True):
         Index("ix_runs_status", "status", "created_at", "run_id"),
         Index("ix_runs_recipe", "recipe_id", "created_at", "run_id"),
         Index("ix_runs_recipe_status", "recipe_id", "status", "created_at", "run_id"),
+        Index("ix_runs_ended", "status", "completed_at"),
         Index("ix_runs_parent", "parent_run_id"),
         Index("ix_runs_session", "session_id", "created_at", "run_id"),
         # Recovery asks for these at every start, and they are few among many.
