@@ -203,6 +203,20 @@ async def test_a_lost_connection_is_shown_and_returns(project: Project) -> None:
             assert "connection lost" not in top.text()
 
 
+def test_a_live_run_stays_however_many_ended_since() -> None:
+    """A run that is in both lists is shown once, as the later answer has it; one in either is shown."""
+    old = {"run_id": "a", "created_at": "1", "updated_at": "5", "status": "running"}
+    ended = [{"run_id": str(n), "created_at": str(n), "updated_at": "9", "status": "done"} for n in range(2, 5)]
+    board = feeds.Board(live=[ended[2] | {"updated_at": "8", "status": "running"}, old], newest=ended[::-1])
+
+    assert [(run["run_id"], run["status"]) for run in board.runs] == [
+        ("4", "done"),
+        ("3", "done"),
+        ("2", "done"),
+        ("a", "running"),
+    ]
+
+
 async def test_keys_are_shown(project: Project) -> None:
     """`?` shows the keys, Escape goes back, `q` quits."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:

@@ -59,7 +59,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     with _interrupted_by_signals():
         port = address.free_port(port)
         terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
-        recipe_id = _prepare(folder, model=model)
+        recipe_id = prepare(folder, model=model)
         packages = weights.fetch() if model else None
         running = service.Service(folder, port, packages)
         try:
@@ -83,7 +83,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     return exit_codes.ExitCode.DONE
 
 
-def _prepare(folder: Path, *, model: bool) -> str:
+def prepare(folder: Path, *, model: bool) -> str:
     """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts."""
     from app import bootstrap, resources
 

@@ -39,7 +39,8 @@ class Tour:
         self._drafting = drafting
         self._agents = agents
         self._opens = opens
-        self._pages: dict[str, tuple[str, str]] = {}
+        self.pages: dict[str, tuple[str, str]] = {}
+        """Recipe and page of each run, by its id."""
 
     def find_contradictions(self) -> None:
         """Compare the scenes with the canon, by tools alone, and show each contradiction with its quotes."""
@@ -62,7 +63,7 @@ class Tour:
         terminal.say(f"   the agents are {self._agents}")
         run_id = self._start({"recipe_id": self._drafting, **DRAFTING})
         if self._opens:
-            browser.open_page(self._pages[run_id][1], lambda line: terminal.say(f"   {line}"))
+            browser.open_page(self.pages[run_id][1], lambda line: terminal.say(f"   {line}"))
         shown: set[tuple[str, str]] = set()
         before = self._watch(run_id, shown, until=_is_running(KILLED_IN))
         if _is_running(KILLED_IN)(before):
@@ -92,14 +93,14 @@ class Tour:
     def say_pages(self) -> None:
         """Print the page of each run, which stay as long as the service."""
         heading("the runs, to look at")
-        for recipe_id, page in self._pages.values():
+        for recipe_id, page in self.pages.values():
             terminal.say(f"   {recipe_id:<24} {page}")
 
     def _start(self, body: Mapping[str, Any]) -> str:
         terminal.say(f"   POST /api/runs {_short(json.dumps(dict(body), ensure_ascii=False), 2)}")
         run_id = str(self._service.post("/api/runs", dict(body))["run_id"])
         page = f"{self._service.url}/runs/{run_id}"
-        self._pages[run_id] = body["recipe_id"], page
+        self.pages[run_id] = body["recipe_id"], page
         terminal.say(f"   {page}")
         return run_id
 

@@ -31,7 +31,8 @@ class Feed:
 FEEDS = (
     Feed(name="stats", path="/api/stats", kind=dict),
     Feed(name="gates", path="/api/gates?limit=100", kind=list),
-    Feed(name="runs", path="/api/runs?limit=100", kind=list),
+    Feed(name="live", path="/api/runs?limit=200&status=running&status=waiting&status=paused&status=pending", kind=list),
+    Feed(name="newest", path="/api/runs?limit=50", kind=list),
 )
 
 
@@ -43,12 +44,24 @@ class Board:
     """Counts and sums over all runs."""
     gates: list[Any] = field(default_factory=list)
     """Open gates."""
-    runs: list[Any] = field(default_factory=list)
-    """The newest runs."""
+    live: list[Any] = field(default_factory=list)
+    """Runs that have not ended, newest first."""
+    newest: list[Any] = field(default_factory=list)
+    """The newest runs, ended or not."""
     lost: dict[str, str] = field(default_factory=dict)
     """Why a feed gets no answer, by its name; empty while the service answers."""
     lost_at: float | None = None
     """Monotonic time of the first failure; None while the service answers."""
+
+    @property
+    def runs(self) -> list[Any]:
+        """Return every run once, newest first, as the later of both lists has it."""
+        seen: dict[str, Any] = {}
+        for run in [*self.live, *self.newest]:
+            known = seen.get(run["run_id"])
+            if known is None or known["updated_at"] < run["updated_at"]:
+                seen[run["run_id"]] = run
+        return sorted(seen.values(), key=lambda run: (run["created_at"], run["run_id"]), reverse=True)
 
 
 class Source:
@@ -71,8 +84,8 @@ class Source:
             errors.ControlRoomError: the service cannot be reached, or refuses.
         """
         for feed in FEEDS:
-            # Without an address, not without a service.
-            with contextlib.suppress(errors.NotFound):
+            # A service of an earlier version lacks the address, or a filter of it.
+            with contextlib.suppress(errors.NotFound, errors.RequestInvalid):
                 await self._read(feed, None, 0)
                 self.feeds.append(feed)
 
