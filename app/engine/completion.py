@@ -15,7 +15,7 @@ from app.engine.driver_scheduler import DriverScheduler
 from app.engine.equipment import Equipment, Parked
 from app.engine.missing_lines import MissingLines
 from app.engine.run_projection import RunProjection
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -26,9 +26,7 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 class Completion:
     """Bring one run to rest."""
 
-    def __init__(
-        self, log: RunLog, projection: RunProjection, durability: RetryUntilSpace, equipment: Equipment
-    ) -> None:
+    def __init__(self, log: RunLog, projection: RunProjection, durability: SpaceRetry, equipment: Equipment) -> None:
         self._run_log = log
         self._projection = projection
         self._durability = durability

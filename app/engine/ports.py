@@ -13,9 +13,9 @@ from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
 from app.domain.runs import Ending, RunStart
 from app.domain.slots import Progress, Projection, Slot
-from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, impatiently
+from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, write_once
 
-__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "impatiently"]
+__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "write_once"]
 
 _NO_SECRETS = plain.Masker()
 
@@ -200,7 +200,7 @@ class Call:
     """Keep a text (name, text) under `logs/`, masked."""
     asked_at: str | None = None
     """When a gate was asked first; the same after a restart."""
-    insist: RetryUntilSpace = impatiently
+    retry_until_space: RetryUntilSpace = write_once
     """Write what is kept beside the run's folder, however long it takes."""
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in what is cut or parsed before the engine sees it."""

@@ -12,12 +12,12 @@ from app.domain.events import EventType
 from app.domain.operations import AgentCall, Input
 from app.domain.records import Record
 from app.domain.runs import Transition
-from app.domain.slots import Standing, snapshot
+from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
 from app.domain.usage_sums import UsageTally
 from app.engine.driver_context import DriverContext
 from app.engine.journal_lines import facts_of
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
@@ -53,7 +53,7 @@ class RunProjection:
         self._counted = [record for record in self.records if record.final and record.position not in dead]
         self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
-        self.durability: RetryUntilSpace | None = None
+        self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
     def wake(self, status: RunState, updated_at: str, steps: dict[str, StepAttempt]) -> None:
@@ -170,7 +170,7 @@ class RunProjection:
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()
         files = {"run.json": views.manifest(view), "cache.json": snapshot(view.board.slots)}
-        return files | self._context.files(Standing(status=self.status, updated_at=view.updated_at))
+        return files | self._context.files(ShownState(status=self.status, updated_at=view.updated_at))
 
 
 def open_step(step: StepAttempt) -> views.OpenStep:

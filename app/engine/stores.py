@@ -110,7 +110,7 @@ class RunLog(Waiting, Protocol):
         """Apply a move to the index, perhaps a moment later; it counts only from an expected state."""
 
     @property
-    def owes_move(self) -> bool:
+    def has_owed_move(self) -> bool:
         """Tell whether a move could not be written to the row."""
 
     async def heal(self) -> None:
