@@ -106,7 +106,8 @@ async def test_shows_what_waits_and_what_ran(project: Project) -> None:
         done = await service.run("quick")
         asked = await waiting(service)
         await top.until(lambda: top.rows("runs") == [asked, done["run_id"]])
-        await top.sees("Ship it?", "approve / deny", "? waiting", "✓ done", "waiting: 1 gate")
+        await top.sees("Ship it?", "approve / deny", "? waiting", "✓ done")
+        await top.sees("waiting: 1 gate", "running: 0 of", "today: $0.00")
 
 
 async def test_approves_a_gate_after_confirmation(project: Project) -> None:

@@ -143,14 +143,19 @@ def _summary(stats: Row) -> str:
     failed = (stats.get("failed") or {}).get("count", 0)
     parts = [
         f"waiting: {', '.join(waiting) or 'nothing'}",
-        f"running: {runs.get('running', 0)} of {pool.get('slots', '?')} slots, {pool.get('queued', 0)} queued",
-        f"today: {money(today.get('cost_usd'))}, {tokens(today)} tokens",
+        f"running: {runs.get('running', 0)} of {pool.get('slots', '?')}, {pool.get('queued', 0)} queued",
+        f"today: {_spent(today)}, {tokens(today)} tokens",
     ]
-    if today.get("calls_without_price"):
-        parts[-1] += f" ({_count(today['calls_without_price'], 'call')} without a price)"
     parts += [f"failed since yesterday: {failed}"] if failed else []
     parts += ["DISK FULL"] if (stats.get("disk") or {}).get("is_full") else []
     return " · ".join(parts)
+
+
+def _spent(sums: Row) -> str:
+    unpriced = sums.get("calls_without_price")
+    if not unpriced:
+        return money(sums.get("cost_usd") or 0)
+    return f"{money(sums.get('cost_usd'))} ({_count(unpriced, 'call')} without a price)"
 
 
 def _count(count: int, word: str) -> str:
@@ -176,5 +181,5 @@ def _now(run: Row) -> str:
 
 def _quiet(run: Row, now: datetime) -> str:
     """Return how long the running step has said nothing."""
-    step = run.get("live_step") or {}
+    step = (run["status"] == "running" and run.get("live_step")) or {}
     return age(step.get("output_at") or step.get("started_at"), now)

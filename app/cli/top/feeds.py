@@ -23,13 +23,13 @@ class Feed:
     name: str
     """Field of the board that holds it."""
     path: str
-    """Address."""
+    """Address, with a place for the instant at which the local day began."""
     kind: type
     """Type of the answer."""
 
 
 FEEDS = (
-    Feed(name="stats", path="/api/stats", kind=dict),
+    Feed(name="stats", path="/api/stats?today={today}", kind=dict),
     Feed(name="gates", path="/api/gates?limit=100", kind=list),
     Feed(name="live", path="/api/runs?limit=200&status=running&status=waiting&status=paused&status=pending", kind=list),
     Feed(name="newest", path="/api/runs?limit=50", kind=list),
@@ -107,7 +107,9 @@ class Source:
                 changed()
 
     async def _read(self, feed: Feed, etag: str | None, wait: float) -> str | None:
-        found = await self.client.changed(feed.path, feed.kind, etag, wait)
+        midnight = self.clock.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        path = feed.path.format(today=clock.stamp(midnight))
+        found = await self.client.changed(path, feed.kind, etag, wait)
         if found is None:
             return etag
         value, etag = found
