@@ -46,6 +46,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 """Values of the log level, in any case."""
 
 
+_STORE_URL = re.compile(r"postgres(ql)?(\+psycopg)?://")
+
+
 def _setting(default: Any, env: str, meaning: str, least: float | None = None, most: float = math.inf) -> Any:
     metadata = {"env": PREFIX + env, "meaning": meaning, "least": least, "most": most}
     if callable(default):
@@ -119,6 +122,9 @@ class ProjectSettings:
     )
     database_url: str | None = _setting(
         None, "DATABASE_URL", "Index database URL, e.g. `postgresql://…`; `index.db` by default."
+    )
+    store_url: str | None = _setting(
+        None, "STORE_URL", "Run store on Postgres, `postgresql://…`; folders in the data directory by default."
     )
     keep_conversations_days: int = _setting(
         90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever.", 0, 36_500
@@ -348,6 +354,8 @@ def _check_project(project: ProjectSettings) -> list[Remark]:
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not environment_values.is_text(os.path.realpath(folder))]
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
+    if project.store_url and not _STORE_URL.match(project.store_url):
+        remarks.append(_fatal("STORE_URL", "must be an address like postgresql://USER:PASSWORD@HOST/DATABASE"))
     real, data = (Path(os.path.realpath(folders[name])) for name in ("PROJECT", "DATA_DIRECTORY"))
     if real.is_relative_to(data):
         remarks.append(_fatal("DATA_DIRECTORY", "must not be or contain the project: runs cannot work in it"))

@@ -42,7 +42,7 @@ def main() -> None:
         "--only",
         action="append",
         metavar="NAME",
-        help="format, lint, types, pages, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
+        help="format, lint, types, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
     )
     parser.add_argument(
         "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
@@ -58,6 +58,8 @@ def main() -> None:
     print(f"== {running}; scripts/versions.py tries {', '.join(environment.TRIED)}", flush=True)
     if environment.browser() is None:
         print("== no Chromium here: the tests in tests/browser are skipped; `apt-get install chromium` installs one")
+    if not environment.has_postgres():
+        print("== no Postgres here: tests of the store on it are skipped; `apt-get install postgresql` installs one")
     checks = _checks(python, rest, long=chosen.long)
     unknown = sorted(set(chosen.only or []) - set(checks))
     if unknown:
@@ -75,7 +77,6 @@ def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str
         "format": [f"{tool}/ruff", "format", "--check", "--quiet", *sources],
         "lint": [f"{tool}/ruff", "check", "--quiet", *sources],
         "types": [f"{tool}/mypy"],
-        "pages": [str(python), "scripts/page_types.py"],
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
         "advisories": [str(python), "scripts/advisories.py"],

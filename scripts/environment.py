@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,13 +128,27 @@ def _say(text: str) -> None:
 
 def browser() -> str | None:
     """Return the machine's Chromium, installed first where this may be done: by root, from Debian's packages."""
-    if os.geteuid() == 0 and shutil.which("chromium") is None and shutil.which("apt-get") is not None:
-        install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
-        print("== installing Debian's chromium", flush=True)
-        for command in (install, ["apt-get", "update", "--quiet"], install):
-            if shutil.which("chromium") is None:
-                _try_for_minutes(command)
+    _install("chromium", lambda: shutil.which("chromium") is not None)
     return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def has_postgres() -> bool:
+    """Tell whether the machine can run Postgres, installed first where this may be done."""
+    _install("postgresql", _finds_postgres)
+    return _finds_postgres()
+
+
+def _finds_postgres() -> bool:
+    return shutil.which("initdb") is not None or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+def _install(package: str, is_there: Callable[[], bool]) -> None:
+    if os.geteuid() == 0 and not is_there() and shutil.which("apt-get") is not None:
+        install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", package]
+        print(f"== installing Debian's {package}", flush=True)
+        for command in (install, ["apt-get", "update", "--quiet"], install):
+            if not is_there():
+                _try_for_minutes(command)
 
 
 def _try_for_minutes(command: list[str]) -> None:

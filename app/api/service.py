@@ -31,7 +31,6 @@ from app.api import (
     runs,
     session_tasks,
     sessions,
-    statistics,
     tickets,
     ws,
 )
@@ -74,7 +73,6 @@ def create(
     )
     for router in (
         runs.router,
-        statistics.router,
         run_parts.router,
         gates.router,
         issues.router,

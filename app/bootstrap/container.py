@@ -22,9 +22,8 @@ from app.bootstrap.definitions import (
     reference_of,
 )
 from app.bootstrap.plans import PlanPerformers, planning_of
-from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform
+from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
-from app.bootstrap.statistics import statistics_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
@@ -39,7 +38,6 @@ from app.services import (
     routing,
     runs,
     starting,
-    statistics,
 )
 from app.services import conversations as conversation_services
 from app.services import gates as control_gates
@@ -64,8 +62,6 @@ class Application:
     """Use cases of runs."""
     gates: control_gates.Gates
     """Use cases of gates."""
-    statistics: statistics.Statistics
-    """Counts and sums over all runs."""
     issues: control_issues.Issues
     """Use cases of issues."""
     conversation_service: conversation_services.ConversationService
@@ -178,7 +174,7 @@ async def _store(
         clock=platform.clock,
     )
     directory = directory_of(chosen.project, platform)
-    if mode.look_only and not directory.is_used:
+    if mode.look_only and not (directory.is_used or chosen.project.store_url):
         empty = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(empty)
         return empty
@@ -189,9 +185,7 @@ async def _store(
         closing.callback(lock.release)
         if mode.address is not None:
             lock.announce(mode.address)
-    store = platform.make_store(
-        directory, chosen.project.database_url or directory.index_url(), platform, adopter.adopt
-    )
+    store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only)
     closing.push_async_callback(store.close)
     try:
         await store.start(serve=mode.address is not None)
@@ -220,7 +214,7 @@ def _agent_sessions(
 ) -> agent_sessions.StoredAgentSessions:
     if mode.look_only:
         return agent_sessions.MemoryAgentSessions()
-    sessions = agent_sessions.in_folder(chosen.project.data_directory, store.read_faults)
+    sessions = sessions_of(chosen.project, store)
     closing.callback(sessions.close)
     return sessions
 
@@ -320,7 +314,6 @@ def _application(
     return Application(
         runs=use_cases,
         gates=_gates(use_cases, store, engine, platform, equipment.masker),
-        statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=_issues(store, platform, equipment.masker),
         conversation_service=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,

@@ -10,7 +10,7 @@ from app import clock, errors, settings
 from app.dialects import registry as dialects
 from app.engine import ports, probes
 from app.flows import registry as flows
-from app.storage import data_directory, folder_store
+from app.storage import agent_sessions, data_directory, folder_store, store_mark
 from app.storage.runs import disk_store, opener
 from app.worker import crash_probes
 
@@ -32,6 +32,7 @@ class OpenMode:
 def _in_folders(kept: data_directory.DataDirectory, url: str, platform: Platform, adopt: opener.Adopt) -> Store:
     from app.storage.index.sql import index
 
+    store_mark.refuse_database(kept)
     return folder_store.FolderStore(
         kept, index.SqlIndex(url), clock=platform.clock, probes=platform.probes, adopt=adopt
     )
@@ -86,6 +87,37 @@ def real_platform(environ: Mapping[str, str]) -> Platform:
         except ValueError as error:
             raise errors.ConfigurationError(f"{settings.CRASH_AT}: {error}") from error
     return Platform(clock=clock.SystemClock(), ids=clock.RandomIds(), probes=points)
+
+
+def store_of(
+    project: settings.ProjectSettings,
+    directory: data_directory.DataDirectory,
+    platform: Platform,
+    adopt: opener.Adopt,
+    *,
+    looks_only: bool,
+) -> Store:
+    """Return the run store of a project, which is not open yet.
+
+    Raises:
+        errors.ConfigurationError: `store_differs`, the data directory's runs are in another store.
+    """
+    index_url = project.database_url or directory.index_url()
+    if not project.store_url:
+        return platform.make_store(directory, index_url, platform, adopt)
+    from app.storage.index.sql import index
+    from app.storage.postgres import store
+
+    target = store.Target(url=project.store_url, new_identity=platform.ids.token("store_"), looks_only=looks_only)
+    return store.PostgresStore(
+        target, directory, index.SqlIndex(index_url), clock=platform.clock, probes=platform.probes, adopt=adopt
+    )
+
+
+def sessions_of(project: settings.ProjectSettings, store: Store) -> agent_sessions.StoredAgentSessions:
+    """Return the conversations, which are where the runs are."""
+    disk = store.shared_disk
+    return agent_sessions.on_disk(disk) if disk else agent_sessions.in_folder(project.data_directory, store.read_faults)
 
 
 def directory_of(project: settings.ProjectSettings, platform: Platform) -> data_directory.DataDirectory:

@@ -16,7 +16,7 @@ from app import clock, settings
 from app.domain import plain, views
 from app.domain import runs as run_values
 from app.services import run_queries
-from app.storage import data_directory, memory_store, read_only_store
+from app.storage import data_directory, memory_store, read_only_store, store_mark
 from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class Reading:
         return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS).catalogue
 
     def _make_store(self, directory: data_directory.DataDirectory) -> disk_store.DiskStore:
+        store_mark.refuse_database(directory)
         if not directory.is_used:
             return memory_store.MemoryStore(clock=clock.SystemClock())
         return read_only_store.ReadOnlyStore(

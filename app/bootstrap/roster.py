@@ -63,7 +63,7 @@ def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> 
 
 def conceal(chosen: settings.Settings) -> None:
     """Keep the secrets of this process's environment from the processes of the same user."""
-    own = (f"{settings.PREFIX}API_TOKEN", f"{settings.PREFIX}DATABASE_URL")
+    own = [settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", "STORE_URL")]
     secret = secret_spellings.named(os.environ, [*secret_patterns(chosen, roster_of(chosen)), *own])
     concealment.conceal(os.environ, secret | secret_spellings.with_passwords(os.environ))
 
@@ -73,5 +73,5 @@ def masker_of(chosen: settings.Settings, people: configuration.Roster, environ: 
     named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
     found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
     found.add(chosen.server.token or "")
-    found.add(urlsplit(chosen.project.database_url or "").password or "")
+    found |= {urlsplit(url or "").password or "" for url in (chosen.project.database_url, chosen.project.store_url)}
     return plain.Masker(found - {""})

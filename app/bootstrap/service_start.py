@@ -132,4 +132,6 @@ def _of_system(error: OSError) -> errors.ConfigurationError:
 def _passes(failure: errors.ConfigurationError | errors.Unreadable) -> bool:
     if isinstance(failure, errors.Unreadable):
         return True
-    return failure.code == "index_away" or failure.detail.get("errno") in disk_health.PASSING
+    return (
+        failure.code in ("index_away", "store_away", "store_busy") or failure.detail.get("errno") in disk_health.PASSING
+    )

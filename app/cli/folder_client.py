@@ -103,8 +103,8 @@ async def connect(
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
     refuse_faults(chosen)
-    # An index in another database is read by its own driver.
-    if access is Access.READ and not chosen.project.database_url:
+    # An index or a store in a database is read by its own driver.
+    if access is Access.READ and not (chosen.project.database_url or chosen.project.store_url):
         from app.bootstrap import reading
 
         async with reading.opened(chosen) as project:

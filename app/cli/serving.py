@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from app.cli import exit_codes, formats, options, terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_IN_ENVIRONMENT_ONLY = frozenset({settings.PREFIX + "API_TOKEN", settings.PREFIX + "DATABASE_URL"})
+_STORE = "STORE_URL"
+_IN_ENVIRONMENT_ONLY = frozenset(settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", _STORE))
 """What may hold a secret: a command line is seen by everybody on the machine."""
 
 
@@ -29,11 +30,24 @@ def _with_settings(command: Command) -> Command:
     return command
 
 
+def _without_password(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and re.match(r"[^:/?#]+://[^/?#@]*:[^/?#@]*@", value):
+        message = "everybody on the machine sees a password here: put it into CONTROL_ROOM_STORE_URL or ~/.pgpass"
+        raise click.BadParameter(message)
+    return value
+
+
 @click.command()
-@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser once the service is ready.")
+@click.option(
+    "--store",
+    _STORE,
+    metavar="URL",
+    callback=_without_password,
+    help="Run store on Postgres, an address without password.  [CONTROL_ROOM_STORE_URL; default: folders]",
+)
 @_with_settings
-def serve(opens: bool, **given: str | None) -> int:
-    """Serve a project and its web UI over HTTP until SIGTERM or Ctrl-C.
+def serve(**given: str | None) -> int:
+    """Serve a project over HTTP until SIGTERM or Ctrl-C.
 
     On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; a second signal interrupts them.
     Unfinished runs continue at the next start.
@@ -45,10 +59,8 @@ def serve(opens: bool, **given: str | None) -> int:
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     from app import main
-    from app.cli import browser
 
-    ready = functools.partial(browser.open_page, announce=_announce) if opens else None
-    return main.serve(chosen, announce=_announce, ready=ready)
+    return main.serve(chosen, announce=_announce)
 
 
 def _announce(line: str) -> None:

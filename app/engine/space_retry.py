@@ -23,7 +23,7 @@ _LONGEST_WAIT_SECONDS = 10.0
 T = TypeVar("T")
 
 
-class SpaceRetry:
+class RetryUntilSpace:
     """Guard the writes of one run."""
 
     def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class SpaceRetry:
         """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
         self._abandoned.give()
 
-    def retry_now(self) -> None:
+    def hurry(self) -> None:
         """Repeat now what could not be written or read."""
         self._hurried.give()
 

@@ -256,6 +256,11 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
     return StoredAgentSessions(files, Threads(1, "agent-sessions"))
 
 
+def on_disk(disk: Disk) -> StoredAgentSessions:
+    """Return the sessions that lie on the disk of a store."""
+    return StoredAgentSessions(disk, Threads(1, "agent-sessions"))
+
+
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:
     """Yield the files of a conversation, by the name of its folder, each with what is wrong with it."""
     folder = f"{layout.AGENT_SESSIONS}/{name}"

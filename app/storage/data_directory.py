@@ -38,6 +38,7 @@ _GITIGNORE = f"""\
 /processes/
 /runs/
 /sessions/
+/{layout.STORE_MARK}
 """
 
 

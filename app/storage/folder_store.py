@@ -9,9 +9,10 @@ from app.engine import probes
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
+from app.storage.disk.disk_port import Disk
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import InlineWorker, Threads
+from app.storage.disk.worker_threads import InlineWorker, Threads, Workers
 from app.storage.index.index_port import Index
 from app.storage.index.index_queue import IndexQueue
 from app.storage.runs.disk_store import DiskStore
@@ -55,9 +56,9 @@ class FolderStore(DiskStore):
         self._others = Threads(threads.other, "storage")
 
     def _prepare(self) -> tuple[StorageContext, str]:
-        identity = self._directory.prepare()
+        bare, identity = self._open_disk()
         faults, disk_health = ReadFaults(self._clock), DiskHealth()
-        disk = CheckedDisk(OsDisk(self._directory.path), faults)
+        disk = CheckedDisk(bare, faults)
         # Whoever lives beside the service has few rows, and shows them at once.
         self._queue = IndexQueue(self._index, disk_health) if self._serves else None
         context = StorageContext(
@@ -65,7 +66,7 @@ class FolderStore(DiskStore):
             read_faults=faults,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
-            near=InlineWorker(self._others),
+            near=self._near(),
             index=self._queue or self._index,
             disk_health=disk_health,
             clock=self._clock,
@@ -73,6 +74,13 @@ class FolderStore(DiskStore):
             throttle=WriteThrottle(_PAUSE_SECONDS),
         )
         return context, identity
+
+    def _open_disk(self) -> tuple[Disk, str]:
+        identity = self._directory.prepare()
+        return OsDisk(self._directory.path), identity
+
+    def _near(self) -> Workers:
+        return InlineWorker(self._others)
 
     def _let_go(self) -> None:
         if self._queue is not None:

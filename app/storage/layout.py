@@ -31,6 +31,8 @@ ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
 PLAN = "plan.json"
 RECEIPTS = "tool_receipts.jsonl"
+STORE_MARK = "store.json"
+"""Tells that the runs of a data directory are in a database, and in which one."""
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 

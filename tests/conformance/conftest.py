@@ -1,14 +1,22 @@
-"""Both kinds of store, the one in memory with and without a power cut."""
+"""All kinds of store, the one in memory with and without a power cut."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from app.storage.index.sql import migrations, sessions
+from app.storage.postgres.database import Database
+from app.storage.postgres.ownership import Ownership
+from tests import postgres_server
 from tests.conformance import store_harness
+
+FILES = ["folder", "memory", "memory after a power cut"]
+"""Kinds of store that keep runs in files."""
 
 
 @pytest.fixture(scope="session")
@@ -21,16 +29,58 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return file.read_bytes()
 
 
-@pytest.fixture(params=["folder", "memory", "memory after a power cut"])
+@pytest.fixture(scope="session")
+def databases() -> Iterator[Callable[[], str]]:
+    """Give what makes a database with the tables of an empty store, and returns its address."""
+    with postgres_server.installed() as server:
+        server.start()
+        server.wait()
+        server.execute("CREATE DATABASE store_template")
+        database = Database(server.url_of("store_template"))
+        ownership = Ownership(database, {})
+        ownership.take("store_of_all_tests")
+        ownership.close()
+        numbers = itertools.count()
+
+        def made() -> str:
+            name = f"store_{next(numbers)}"
+            server.execute(f"CREATE DATABASE {name} TEMPLATE store_template STRATEGY file_copy")
+            return server.url_of(name)
+
+        yield made
+
+
+@pytest.fixture(params=FILES)
+async def file_harness(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
+) -> AsyncIterator[store_harness.StoreHarness]:
+    """Give a harness for a store of files, and close the store in the end."""
+    async with _closing(_of_files(request.param, tmp_path, migrated)) as made:
+        yield made
+
+
+@pytest.fixture(params=[*FILES, "postgres"])
 async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
     """Give a harness for a store, and close the store in the end."""
     made: store_harness.StoreHarness
-    if request.param == "folder":
-        made = store_harness.FolderStoreHarness(tmp_path, migrated)
+    if request.param == "postgres":
+        made = store_harness.PostgresStoreHarness(tmp_path, migrated, request.getfixturevalue("databases")())
     else:
-        made = store_harness.MemoryStoreHarness(lose_unsynced="power" in request.param)
+        made = _of_files(request.param, tmp_path, migrated)
+    async with _closing(made):
+        yield made
+
+
+def _of_files(kind: str, place: Path, migrated: bytes) -> store_harness.StoreHarness:
+    if kind == "folder":
+        return store_harness.FolderStoreHarness(place, migrated)
+    return store_harness.MemoryStoreHarness(lose_unsynced="power" in kind)
+
+
+@contextlib.asynccontextmanager
+async def _closing(made: store_harness.StoreHarness) -> AsyncIterator[store_harness.StoreHarness]:
     yield made
     made.faults.lift()
     await made.store.close()

@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from app.storage.disk.os_disk import OsDisk
 from app.storage.folder_store import FolderStore
 from app.storage.index.sql.index import SqlIndex
 from app.storage.memory_store import MemoryStore
+from app.storage.postgres.disk import PostgresDisk
+from app.storage.postgres.store import PostgresStore, Target
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.folder_log import FolderLog
 from app.storage.storage_context import StorageContext
@@ -258,6 +260,73 @@ class MemoryStoreHarness(StoreHarness):
     def files(self) -> Disk:
         """Return the disk."""
         return self.store.disk
+
+
+class PostgresStoreHarness(StoreHarness):
+    """A store in a database of a real server."""
+
+    def __init__(self, place: Path, migrated: bytes, url: str) -> None:
+        super().__init__()
+        self.place = place / ".control-room"
+        self.place.mkdir()
+        (self.place / "index.db").write_bytes(migrated)
+        self.url = url
+        self.store: _FaultyPostgresStore = _FaultyPostgresStore(self)
+
+    async def crash(self) -> DiskStore:
+        """Let go of everything and open the database anew."""
+        self.store.abandon()
+        self.store = _FaultyPostgresStore(self)
+        return await self.open()
+
+    def files(self) -> Disk:
+        """Return the disk that the store has, whether it is open or not."""
+        return self.store.bare_disk()
+
+
+class _FaultyPostgresStore(PostgresStore):
+    def __init__(self, harness: PostgresStoreHarness) -> None:
+        directory = DataDirectory(harness.place, clock=harness.clock, ids=clock.RandomIds())
+        super().__init__(
+            Target(url=harness.url, new_identity="store_of_a_test"),
+            directory,
+            SqlIndex(directory.index_url()),
+            clock=harness.clock,
+            probes=harness.passed,
+            adopt=harness.adopt,
+        )
+        self._faults = harness.faults
+
+    def bare_disk(self) -> Disk:
+        """Return the disk; a store that is not open yet is connected for it."""
+        if self._database is None:
+            self._connect()
+        if self._disk is None:
+            self._open_disk()
+        assert self._disk is not None
+        return self._disk
+
+    def _prepare(self) -> tuple[StorageContext, str]:
+        return _faulty(super()._prepare(), self._faults)
+
+    def _make_disk(self, *parts: Any) -> PostgresDisk:
+        return _FaultyPostgresDisk(self._faults, *parts)
+
+
+class _FaultyPostgresDisk(PostgresDisk):
+    def __init__(self, faults: Faults, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._faults = faults
+
+    def commit(self, paths: Iterable[str]) -> Mapping[str, OSError]:
+        refused: dict[str, OSError] = {}
+        for path in paths:
+            try:
+                self._faults.check("sync", path)
+            except OSError as error:
+                refused[path] = error
+                self._pending.pop(path, None)
+        return {**super().commit(path for path in paths if path not in refused), **refused}
 
 
 class _FaultyFolderStore(FolderStore):

@@ -17,20 +17,9 @@ from app.domain.states import RunState
 from app.engine.stores import RunQuery
 from app.storage import layout
 from tests.conformance import store_harness
-from tests.conformance.store_harness import RUN, Died, FolderStoreHarness, StoreHarness
+from tests.conformance.store_harness import RUN, FolderStoreHarness, StoreHarness
 
 KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
-BIRTH = (
-    "storage.create.before_folder",
-    "storage.create.before_start",
-    "storage.commit.before_segment",
-    "storage.commit.before_write",
-    "storage.commit.before_sync",
-    "storage.commit.after_sync",
-    "storage.create.before_rename",
-    "storage.create.before_row",
-    "storage.create.after_row",
-)
 
 
 def keys(loaded: Any) -> list[str]:
@@ -39,26 +28,6 @@ def keys(loaded: Any) -> list[str]:
 
 
 # -- creation
-
-
-@pytest.mark.parametrize("point", BIRTH)
-async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
-    """After a death at any point of its creation a run is there with all its facts or not at all, and comes once."""
-    store = await harness.open()
-    harness.passed.at[point] = store_harness.die
-    with pytest.raises(Died):
-        await store.create(store_harness.start(**KEYED))
-    harness.passed.at.clear()
-    store = await harness.crash()
-    found = [run.run_id for run in await store.list_unfinished()]
-    again = await store.create(store_harness.start("second", **KEYED))
-
-    assert found in ([], [RUN])
-    assert again.existed == bool(found)
-    assert [run.run_id for run in await store.list_runs(RunQuery())] == [again.run_id]
-    assert (await store.maintenance.verify(again.run_id))["ok"]
-    assert harness.passed.points[point]
-    assert layout.run_ids(harness.files().names("runs")) == [again.run_id]
 
 
 async def test_a_large_run_is_durable_without_the_log(harness: StoreHarness) -> None:

@@ -168,10 +168,10 @@ async def test_a_blob_that_leads_elsewhere_is_none(harness: StoreHarness) -> Non
 # -- failures
 
 
-@pytest.mark.parametrize("operation", ["write", "short", "sync"])
+@pytest.mark.parametrize("operation", ["write", "sync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 async def test_a_failed_commit_can_be_repeated(harness: StoreHarness, operation: str, code: int) -> None:
-    """After a failed or short write or sync nothing of it counts, and after healing the same line is appended."""
+    """After a failed write or sync nothing of it counts, and after healing the same line is appended."""
     log = await store_harness.begun(harness)
     first = await log.append_step(store_harness.step("a"))
     harness.faults.refuse(operation, "steps.jsonl", code)

@@ -74,8 +74,9 @@ def of(state_dir: Path | None) -> Place:
     laid = {
         "PROJECT": str(workspace),
         "DATA_DIRECTORY": str(data),
-        # The index of a service is not that of this folder.
+        # Index and store of a service are not those of this folder.
         "DATABASE_URL": "",
+        "STORE_URL": "",
     }
     if not os.environ.get(_GRACE):
         laid["STOP_GRACE_SECONDS"] = "0"

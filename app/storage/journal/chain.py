@@ -140,6 +140,12 @@ def sound_fields(content: bytes) -> list[dict[str, Any]]:
     return [fields for fields in found if fields is not None]
 
 
+def previous(line: bytes) -> str | None:
+    """Return the hash of the line before that a sealed line carries; None: it is not sealed."""
+    ending = _sound(line.removesuffix(b"\n"))
+    return None if ending is None else ending[2].decode()
+
+
 def _sound(raw: bytes) -> re.Match[bytes] | None:
     tail = raw[-_LONGEST_ENDING:]
     ending = next((found for found in _ENDING.finditer(tail) if found.end() == len(tail)), None)

@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING
 from app import errors
 from app.domain import events, plain, receipts, records, runs
 from app.domain import unreadable as unreadables
-from app.engine import probes, run_sums, stores
+from app.engine import probes, stores
 from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
-from app.storage.index import sums
 from app.storage.issues import Issues
 from app.storage.journal.commit_log import CommitLog
 from app.storage.runs import creation
 from app.storage.runs.admission import Admission
 from app.storage.runs.archive import Archive
 from app.storage.runs.commit_log_lock import CommitLogLock
-from app.storage.runs.counting import RowCounting
 from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Adopt, Opener
@@ -64,7 +62,6 @@ class DiskStore(abc.ABC):
         self._stopping = threading.Event()
         self._serves = False
         self._hold: CommitLogLock | None = None
-        self._counting: RowCounting | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """Bring the index up to date; as the service, also sweep what a crash left behind."""
@@ -92,8 +89,6 @@ class DiskStore(abc.ABC):
             await context.workers.run(lambda: creation.sweep(context.disk))
             await self.plans.tell_losses()
             self._sweep_soon()
-            self._counting = RowCounting(context, identity)
-            self._counting.begin()
 
     async def close(self) -> None:
         """Close what is open and let go of everything."""
@@ -102,8 +97,6 @@ class DiskStore(abc.ABC):
         if parts is None:
             return
         parts.context.read_faults.end()
-        if self._counting is not None:
-            await self._counting.stop()
         await parts.admission.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -125,8 +118,6 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
-        if self._counting is not None:
-            self._counting.abandon()
         self._let_go()
         self._release_log()
         if parts is not None:
@@ -243,27 +234,6 @@ class DiskStore(abc.ABC):
         """Return how many runs are in each state that occurs."""
         return await self._parts.reconciliation.unread.count_by_status()
 
-    @property
-    def changes(self) -> int:
-        """Return a number that rises whenever this process writes rows of runs."""
-        return self._parts.context.index.changes
-
-    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        """Count runs, and add usage up but that of the runs that are aside."""
-        await self._parts.reconciliation.once()
-        return await self._parts.context.index.totals(since, aside)
-
-    async def sum_usage(
-        self, query: run_sums.UsageQuery, live: run_sums.Live
-    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-        """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
-        await self._parts.reconciliation.once()
-        index = self._parts.context.index
-        found, total = await index.usage(query, tuple(live))
-        rows = [(row.summary, live[row.summary.run_id]) for name in live if (row := await index.get_run(name))]
-        more, added = sums.in_memory(rows, query)
-        return run_sums.merged(found, more), total.plus(added)
-
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt."""
         await self._parts.reconciliation.index_unread_receipts()
@@ -282,6 +252,11 @@ class DiskStore(abc.ABC):
     def read_faults(self) -> ReadFaults:
         """Return the files that cannot be read now."""
         return self._parts.context.read_faults
+
+    @property
+    def shared_disk(self) -> disk_port.Disk | None:
+        """Return the disk that conversations share with the runs; None: they are in the data directory."""
+        return None
 
     @property
     def issues(self) -> Issues:

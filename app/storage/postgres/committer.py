@@ -1,0 +1,94 @@
+"""The committer: what many runs have written is committed in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from app.engine import probes
+from app.storage.committer import Commit, Done
+from app.storage.disk.worker_threads import Workers
+from app.storage.postgres.disk import PostgresDisk
+
+_Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
+
+
+class PostgresCommitter:
+    """`Committer` whose commits share a transaction with all that come in while another one is under way."""
+
+    shares = False
+
+    def __init__(self, disk: PostgresDisk, workers: Workers, probes: probes.Probes) -> None:
+        self._disk = disk
+        self._workers = workers
+        self._reach = probes.reach
+        self._waiting: deque[tuple[Commit, Done]] = deque()
+        self._launches: list[Callable[[], None]] = []
+        self._busy = False
+
+    def gather(self, launch: Callable[[], None]) -> None:
+        """Call back in the loop's next turn."""
+        if not self._launches:
+            asyncio.get_running_loop().call_soon(self._launch)
+        self._launches.append(launch)
+
+    def begin(self, commit: Commit, done: Done) -> None:
+        """Start a commit, or let it wait for the one that is under way."""
+        if not self._waiting and not self._busy:
+            asyncio.get_running_loop().call_soon(self._call)
+        self._waiting.append((commit, done))
+
+    def mention(self, *paths: str) -> None:
+        """Do nothing; what is written is durable."""
+
+    def holds(self, run_id: str) -> bool:
+        """Tell that nothing but the run's own rows knows of it."""
+        return False
+
+    async def settle(self, run_id: str | None = None) -> None:
+        """Commit what needed no commit yet.
+
+        Raises:
+            OSError: it was not committed.
+        """
+        await self._workers.run(self._disk.commit_all)
+
+    async def mend(self) -> None:
+        """Do nothing; a commit that failed cannot come back."""
+
+    def close(self) -> None:
+        """Do nothing; nothing is held."""
+
+    def _launch(self) -> None:
+        launches, self._launches = self._launches, []
+        for launch in launches:
+            launch()
+
+    def _call(self) -> None:
+        if self._waiting and not self._busy:
+            self._busy = True
+            batch = list(self._waiting)
+            self._waiting.clear()
+            self._workers.begin(lambda: self._commit(batch), self._committed)
+
+    def _commit(self, batch: list[tuple[Commit, Done]]) -> _Outcomes:
+        try:
+            for commit, _ in batch:
+                self._reach(f"{commit.points}.before_sync")
+            self._reach("storage.commit.before_sync")
+            refused = self._disk.commit([commit.path for commit, _ in batch])
+            self._reach("storage.commit.after_sync")
+            for commit, _ in batch:
+                self._reach(f"{commit.points}.after_sync")
+        except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+            return [(done, error) for _, done in batch]
+        return [(done, refused.get(commit.path)) for commit, done in batch]
+
+    def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
+        self._busy = False
+        self._call()
+        for done, error in outcomes:
+            done(error)
+        self._call()

@@ -1,0 +1,189 @@
+"""The database: its connections, and what its errors mean to whoever asked a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from app import errors
+
+if TYPE_CHECKING:
+    import psycopg
+
+SCHEMA = "control_room"
+"""Schema of all tables."""
+
+OWNER_LOCK = 0x434F4E54524F4C
+"""Advisory lock of the one process that writes, held by its session."""
+
+EPOCH_LOCK = OWNER_LOCK + 1
+"""Advisory lock that every writing transaction shares, and that a new owner takes alone while it begins an epoch."""
+
+T = TypeVar("T")
+Cursor: TypeAlias = "psycopg.Cursor[Any]"
+Connection: TypeAlias = "psycopg.Connection[Any]"
+
+_CONNECT_SECONDS = 5
+_OPTIONS: dict[str, Any] = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "application_name": "control-room",
+}
+_GUARD = f"SELECT pg_advisory_xact_lock_shared({EPOCH_LOCK}); SELECT epoch FROM {SCHEMA}.store"
+
+
+class Fenced(OSError):
+    """Another process owns the store by now; this one must not write any more."""
+
+
+class Database:
+    """Connections of one process; each is used by one thread at a time."""
+
+    def __init__(self, url: str) -> None:
+        self.shown = shown(url)
+        """Its address without the password."""
+        self.url = url
+        """Its address."""
+        self._dsn = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._idle: list[Connection] = []
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def connect(self) -> Connection:
+        """Open a connection that commits each statement by itself outside of a transaction."""
+        import psycopg
+        from psycopg import conninfo
+
+        return psycopg.connect(conninfo.make_conninfo(self._dsn, **_OPTIONS), autocommit=True)
+
+    def read(self, job: Callable[[Cursor], T]) -> T:
+        """Look something up; a connection that was lost meanwhile is replaced once.
+
+        Raises:
+            OSError: the database cannot be read now.
+        """
+        return self._used(lambda connection, _: _read(connection, job))
+
+    def write(self, epoch: int, job: Callable[[Cursor], T]) -> T:
+        """Do something in a transaction of an epoch; it is not repeated once its commit was asked for.
+
+        Raises:
+            Fenced: the epoch is over.
+            OSError: it was not written, or nobody knows.
+        """
+
+        def write(connection: Connection, committing: Callable[[], None]) -> T:
+            with connection.transaction(), connection.cursor(binary=True) as cursor:
+                self.check_epoch(cursor, epoch)
+                result = job(cursor)
+                committing()
+            return result
+
+        return self._used(write)
+
+    def check_epoch(self, cursor: Cursor, epoch: int) -> None:
+        """Make sure that an epoch lasts until the transaction is over.
+
+        Raises:
+            Fenced: it is over.
+        """
+        # Two statements in one message: what the second reads must be younger than the lock.
+        guard = cursor.connection.execute(_GUARD)
+        guard.nextset()
+        row = guard.fetchone()
+        if row is None or int(row[0]) != epoch:
+            raise self.fenced()
+
+    def fenced(self) -> Fenced:
+        """Return the error of a process that owns the store no longer."""
+        message = f"the store {self.shown} was taken over by another process; this one writes nothing any more"
+        return Fenced(errno.EPERM, message)
+
+    def close(self) -> None:
+        """Close every connection that is not in use, and each other one as soon as it is given back."""
+        self._closed = True
+        self.discard()
+
+    def discard(self) -> None:
+        """Close the connections that are not in use; a server that was restarted knows none of them."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _used(self, job: Callable[[Connection, Callable[[], None]], T]) -> T:
+        import psycopg
+
+        while True:
+            with self._guard:
+                connection = self._idle.pop() if self._idle else None
+            known, asked = connection is not None, threading.Event()
+            try:
+                connection = connection or self.connect()
+                result = job(connection, asked.set)
+            except psycopg.Error as error:
+                lost = connection is not None and is_lost(connection)
+                self._give_back(connection)
+                if lost:
+                    self.discard()
+                if lost and known and not asked.is_set():
+                    continue
+                raise self.fault(error) from error
+            except BaseException:
+                self._give_back(connection)
+                raise
+            self._give_back(connection)
+            return result
+
+    def _give_back(self, connection: Connection | None) -> None:
+        if connection is None:
+            return
+        with self._guard:
+            if not (self._closed or is_lost(connection)):
+                self._idle.append(connection)
+                return
+        with contextlib.suppress(Exception):
+            connection.close()
+
+    def fault(self, error: Exception) -> OSError:
+        """Return what an error of the database means to whoever asked a disk."""
+        state, reason = (
+            getattr(error, "sqlstate", None) or "",
+            str(error).strip().partition("\n")[0] or type(error).__name__,
+        )
+        if state == "53100":
+            return OSError(errno.ENOSPC, f"no space is left for the store {self.shown}")
+        return OSError(errno.EIO, f"the store {self.shown}: {reason}")
+
+
+def is_lost(connection: Connection) -> bool:
+    """Tell whether a connection can be used no more."""
+    return bool(connection.closed or connection.broken)
+
+
+def shown(url: str) -> str:
+    """Return an address as it may be shown: without password and options."""
+    try:
+        parts = urlsplit(url)
+        user, at, host = parts.netloc.rpartition("@")
+        name = f"{user.partition(':')[0]}{at}{host}"
+        return urlunsplit((parts.scheme.partition("+")[0], name, parts.path, "", ""))
+    except ValueError:
+        return "postgresql://…"
+
+
+def missing_driver() -> errors.ConfigurationError:
+    """Return the error of an installation without the driver."""
+    message = 'a store on Postgres needs its driver, which is not installed: pip install "control-room[postgres]"'
+    return errors.ConfigurationError(message, code="store_unusable")
+
+
+def _read(connection: Connection, job: Callable[[Cursor], T]) -> T:
+    with connection.cursor(binary=True) as cursor:
+        return job(cursor)

@@ -1,0 +1,322 @@
+"""A disk whose files are rows in Postgres, so that the store's one code serves it as it serves folders.
+
+Everything is committed when it is written, so that a sync has nothing to do. Content that is about to replace a file
+stays in memory until it does.
+"""
+
+# Why: docs/decisions/0300.
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from app.storage.disk.disk_port import AppendFile, Lock, Signature, Syncer
+from app.storage.postgres import journals, places, rows
+from app.storage.postgres.database import Cursor, Database
+from app.storage.postgres.journals import Append
+from app.storage.postgres.locks import FolderLocks
+from app.storage.postgres.ownership import Ownership
+from app.storage.postgres.places import Place
+
+_END = 2**62
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Fresh:
+    content: bytes
+    version: int | None = None
+
+
+class PostgresDisk:
+    """`Disk` over a database."""
+
+    def __init__(self, database: Database, ownership: Ownership | None) -> None:
+        """Args: ownership: None: nothing is written."""
+        self._database = database
+        self._ownership = ownership
+        self._locks = FolderLocks()
+        self._fresh: dict[str, _Fresh] = {}
+        self._pending: dict[str, list[bytes]] = {}
+        # Lines are taken and committed in one go, so that they are committed in the order in which they were written.
+        self._commits = threading.Lock()
+
+    # -- journals
+
+    def commit(self, paths: Iterable[str]) -> Mapping[str, OSError]:
+        """Commit what was written to journals in one transaction, and return why some of it was refused.
+
+        Raises:
+            OSError: nothing was committed, or it is not known.
+        """
+        with self._commits:
+            taken = {path: lines for path in dict.fromkeys(paths) if (lines := self._pending.pop(path, None))}
+            if not taken:
+                return {}
+            owner = self._owner("")
+            appends = [Append(place=places.of(path), lines=lines) for path, lines in taken.items()]
+            outcomes = owner.transact(lambda cursor: journals.append(cursor, owner.epoch, appends))
+        return {path: error for path, error in zip(taken, outcomes, strict=True) if error is not None}
+
+    def commit_all(self) -> None:
+        """Commit what was written to journals and needed no commit yet.
+
+        Raises:
+            OSError: it was not committed.
+        """
+        for error in self.commit(list(self._pending)).values():
+            raise error
+
+    # -- `Disk`
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Return a file's content."""
+        end = offset + size if size >= 0 else _END
+        if (fresh := self._fresh.get(path)) is not None:
+            return fresh.content[offset:end]
+        place = self._settled(path)
+        reads = journals.read if place.is_journal else rows.read
+        content = self._database.read(lambda cursor: reads(cursor, place, offset, end))
+        if content is None:
+            raise self._absent(path)
+        return content
+
+    def read_settled(self, path: str) -> bytes:
+        """Return a file's content, which is durable."""
+        return self.read(path)
+
+    def size(self, path: str) -> int:
+        """Return a file's length."""
+        return self._looked_up(path)[1]
+
+    def signature(self, path: str) -> Signature:
+        """Return the number of the last change, and the length."""
+        if (fresh := self._fresh.get(path)) is not None:
+            fresh.version = fresh.version or self._database.read(rows.next_version)
+            return fresh.version, len(fresh.content)
+        is_folder, size, version = self._looked_up(path)
+        if is_folder:
+            raise self._absent(path)
+        return version, size
+
+    def changed_at(self, path: str) -> int:
+        """Return the number of the last change."""
+        own = 0 if places.is_run(path) else self._looked_up(path)[2]
+        if places.is_run(path) and not self.has_folder(path):
+            raise self._absent(path)
+        return max(own, self._database.read(lambda cursor: rows.newest(cursor, path)))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        return self._database.read(lambda cursor: rows.names(cursor, folder))
+
+    def has_file(self, path: str) -> bool:
+        """Tell whether a file is there."""
+        found = self._found(path)
+        return path in self._fresh or (found is not None and not found[0])
+
+    def has_folder(self, path: str) -> bool:
+        """Tell whether a folder is there."""
+        if places.is_run(path):
+            return self._database.read(lambda cursor: rows.has_run(cursor, path))
+        found = self._found(path)
+        return not path or (found is not None and found[0])
+
+    def add_folder(self, path: str) -> bool:
+        """Make a folder."""
+        if places.is_run(path):
+            return self._written(path, lambda cursor, epoch: rows.add_run(cursor, path, epoch))
+        return self._written(path, lambda cursor, _: rows.add_folder(cursor, places.of(path)))
+
+    def append_to(self, path: str) -> AppendFile:
+        """Open a file for appending; nothing is asked of the database before something is written."""
+        self._owner(path)
+        if places.of(path).is_journal:
+            return JournalFile(path, self._pending, self.commit)
+        return ChunkedFile(lambda content: self._put(path, content, append=True))
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """Make or overwrite a file."""
+        name = path.rpartition("/")[2]
+        if name.startswith(".") and name.endswith(".new"):
+            self._owner(path)
+            self._fresh[path] = _Fresh(content)
+            return
+        self._put(path, content)
+
+    def cut(self, path: str, size: int, *, sync: bool = True) -> None:
+        """Shorten a file."""
+        place = self._settled(path)
+        if place.is_journal:
+            self._put(path, self.read(path, 0, size))
+        else:
+            self._written(path, lambda cursor, _: rows.cut(cursor, place, size))
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or folder."""
+        if (fresh := self._fresh.pop(old, None)) is not None:
+            self._put(new, fresh.content, version=fresh.version)
+        elif places.is_run(old):
+            for error in self.commit([f"{old}/{name}" for name in places.JOURNALS]).values():
+                raise error
+            self._locks.moved(old, new, lambda: self._move_run(old, new))
+        elif places.of(old).is_journal or places.of(new).is_journal:
+            content = self.read(old)
+            self._put(new, content)
+            self.remove(old)
+        else:
+            self._written(old, lambda cursor, _: rows.move(cursor, places.of(old), places.of(new)))
+
+    def sync_folder(self, path: str) -> None:
+        """Do nothing; names are durable as soon as they are written."""
+
+    def syncer(self, folders: Iterable[str]) -> Syncer:
+        """Return what has nothing to do."""
+        return _NoSyncer()
+
+    def boot_id(self) -> str:
+        """Return the same at every start: nothing that is written can be lost."""
+        return "postgres"
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._pending.pop(path, None)
+        if self._fresh.pop(path, None) is None and not self._written(
+            path, lambda cursor, _: rows.remove(cursor, places.of(path))
+        ):
+            raise self._absent(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with all that is in it."""
+        for name in places.JOURNALS:
+            self._pending.pop(f"{path}/{name}", None)
+        if not self._written(path, lambda cursor, _: rows.remove_tree(cursor, path)):
+            raise self._absent(path)
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        """Hold a folder against others of this process; a run takes no line of an earlier owner from then on."""
+        if not self.has_folder(folder):
+            raise self._absent(folder)
+        lock = self._locks.take(folder, wait=wait)
+        if lock is None or self._ownership is None or not places.is_run(folder):
+            return lock
+        try:
+            if self._written(folder, lambda cursor, epoch: rows.claim_run(cursor, folder, epoch)):
+                return lock
+            raise self._absent(folder) if not self.has_folder(folder) else self._database.fenced()
+        except BaseException:
+            lock.release()
+            raise
+
+    # -- what they share
+
+    def _put(self, path: str, content: bytes, *, append: bool = False, version: int | None = None) -> None:
+        place = places.of(path)
+        if not place.is_journal:
+            self._written(path, lambda cursor, _: rows.put(cursor, place, content, append=append, version=version))
+            return
+        with self._commits:
+            self._pending.pop(path, None)
+            owner = self._owner(path)
+
+            def replace(cursor: Cursor) -> bool:
+                self._database.check_epoch(cursor, owner.epoch)
+                return journals.replace(cursor, place, content)
+
+            if not owner.transact(replace):
+                raise self._absent(path)
+
+    def _move_run(self, old: str, new: str) -> None:
+        def move(cursor: Cursor, _: int) -> bool:
+            if rows.has_run(cursor, new):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+            return rows.move_run(cursor, old, new)
+
+        if not self._written(old, move):
+            raise self._absent(old)
+
+    def _settled(self, path: str) -> Place:
+        if path in self._pending:
+            for error in self.commit([path]).values():
+                raise error
+        return places.of(path)
+
+    def _found(self, path: str) -> tuple[bool, int, int] | None:
+        place = self._settled(path)
+        return self._database.read(lambda cursor: rows.look(cursor, place))
+
+    def _looked_up(self, path: str) -> tuple[bool, int, int]:
+        if (found := self._found(path)) is None:
+            raise self._absent(path)
+        return found
+
+    def _written(self, path: str, job: Callable[[Cursor, int], T]) -> T:
+        epoch = self._owner(path).epoch
+        return self._database.write(epoch, lambda cursor: job(cursor, epoch))
+
+    def _owner(self, path: str) -> Ownership:
+        if self._ownership is None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return self._ownership
+
+    @staticmethod
+    def _absent(path: str) -> FileNotFoundError:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+class JournalFile:
+    """`AppendFile` over a journal: what is written waits in memory for the next commit."""
+
+    def __init__(
+        self, path: str, pending: dict[str, list[bytes]], commit: Callable[[Iterable[str]], Mapping[str, OSError]]
+    ) -> None:
+        self._path = path
+        self._pending = pending
+        self._commit = commit
+        self._closed = False
+
+    def write(self, content: bytes) -> None:
+        """Add sealed lines."""
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        self._pending.setdefault(self._path, []).extend(journals.split(content))
+
+    def sync(self) -> None:
+        """Commit what was written."""
+        for error in self._commit([self._path]).values():
+            raise error
+
+    def close(self) -> None:
+        """Take no more; what needed no commit is committed with what comes next, or before it is read."""
+        self._closed = True
+
+
+class ChunkedFile:
+    """`AppendFile` over any other file."""
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self._put = put
+
+    def write(self, content: bytes) -> None:
+        """Append the content, durable at once."""
+        self._put(content)
+
+    def sync(self) -> None:
+        """Do nothing; what is written is durable."""
+
+    def close(self) -> None:
+        """Do nothing; nothing is held."""
+
+
+class _NoSyncer:
+    def sync(self, paths: Callable[[], Iterable[str]]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

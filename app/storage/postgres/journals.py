@@ -1,0 +1,156 @@
+"""Journals: the lines of runs, and the transaction that appends to many of them at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain import plain
+from app.storage.journal import chain
+from app.storage.postgres.database import SCHEMA, Cursor
+from app.storage.postgres.places import Place
+
+# A run's row is locked too: whoever begins a later epoch of the run waits until this transaction is over, and reads
+# what it has written.
+_HEADS = f"""
+SELECT r.place, j.journal, r.id, r.epoch, j.lines, j.bytes, j.head
+FROM {SCHEMA}.runs r JOIN {SCHEMA}.journals j ON j.run = r.id
+WHERE (r.place, j.journal) IN (SELECT * FROM unnest(%b::text[], %b::text[]))
+ORDER BY r.id, j.journal FOR UPDATE
+"""
+_INSERT = f"""
+INSERT INTO {SCHEMA}.lines (run, journal, position, begins_at, line)
+SELECT * FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::bytea[])
+"""
+_ADVANCE = f"""
+UPDATE {SCHEMA}.journals j SET lines = n.lines, bytes = n.bytes, head = n.head, version = nextval('{SCHEMA}.changes')
+FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::text[]) AS n (run, journal, lines, bytes, head)
+WHERE j.run = n.run AND j.journal = n.journal
+"""
+_READ = f"""
+SELECT l.begins_at, l.line FROM {SCHEMA}.runs r
+JOIN {SCHEMA}.journals j ON j.run = r.id
+LEFT JOIN {SCHEMA}.lines l ON l.run = j.run AND l.journal = j.journal
+  AND l.begins_at < %b AND l.begins_at + octet_length(l.line) > %b
+WHERE r.place = %b AND j.journal = %b ORDER BY l.position
+"""
+
+
+class Foreign(OSError):
+    """A journal does not end where its writer left it: another one has written to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Lines for the end of one journal."""
+
+    place: Place
+    """The journal."""
+    lines: Sequence[bytes]
+    """Sealed lines with their newlines, in order."""
+
+
+@dataclass(slots=True)
+class _Head:
+    run: int
+    epoch: int
+    lines: int
+    bytes: int
+    digest: str | None
+
+
+def append(cursor: Cursor, epoch: int, appends: Sequence[Append]) -> list[OSError | None]:
+    """Append to journals in one transaction, and tell for each why it was not; a repetition finds it done.
+
+    Args:
+        epoch: The writer's; a run that was opened in a later one takes no line.
+    """
+    heads = _locked(cursor, [entry.place for entry in appends])
+    outcomes: list[OSError | None] = []
+    rows: list[tuple[int, str, int, int, bytes]] = []
+    moved: dict[Place, _Head] = {}
+    for entry in appends:
+        head = heads.get(entry.place)
+        outcome = _refusal(entry, head, epoch)
+        outcomes.append(outcome)
+        if head is None or outcome is not None or head.digest == digest(entry.lines[-1]):
+            continue
+        for line in entry.lines:
+            rows.append((head.run, entry.place.name, head.lines, head.bytes, line))
+            head.lines += 1
+            head.bytes += len(line)
+        head.digest = digest(entry.lines[-1])
+        moved[entry.place] = head
+    if rows:
+        cursor.execute(_INSERT, _columns(rows))
+        ends = [(head.run, place.name, head.lines, head.bytes, head.digest) for place, head in moved.items()]
+        cursor.execute(_ADVANCE, _columns(ends))
+    return outcomes
+
+
+def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
+    """Make a journal hold this content, whatever it held; tell whether there is such a run."""
+    lines = split(content)
+    head = digest(lines[-1]) if lines else None
+    cursor.execute(
+        f"INSERT INTO {SCHEMA}.journals (run, journal, lines, bytes, head)"
+        f" SELECT id, %b, %b, %b, %b FROM {SCHEMA}.runs WHERE place = %b"
+        " ON CONFLICT (run, journal) DO UPDATE SET lines = EXCLUDED.lines, bytes = EXCLUDED.bytes,"
+        " head = EXCLUDED.head, version = DEFAULT RETURNING run",
+        (place.name, len(lines), len(content), head, place.run),
+    )
+    if (row := cursor.fetchone()) is None:
+        return False
+    cursor.execute(f"DELETE FROM {SCHEMA}.lines WHERE run = %b AND journal = %b", (row[0], place.name))
+    begin, rows = 0, []
+    for position, line in enumerate(lines):
+        rows.append((row[0], place.name, position, begin, line))
+        begin += len(line)
+    if rows:
+        cursor.execute(_INSERT, _columns(rows))
+    return True
+
+
+def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
+    """Return a part of a journal; None: there is no such journal."""
+    rows = cursor.execute(_READ, (end, begin, place.run, place.name)).fetchall()
+    if not rows:
+        return None
+    found = [(row[0], bytes(row[1])) for row in rows if row[1] is not None]
+    first = found[0][0] if found else 0
+    return b"".join(line for _, line in found)[max(0, begin - first) : end - first]
+
+
+def digest(line: bytes) -> str:
+    """Return the hash of a line, which the next one carries."""
+    return plain.labelled_sha256(line.removesuffix(b"\n"))
+
+
+def split(content: bytes) -> list[bytes]:
+    """Return the lines of some content with their newlines; what follows the last newline is a line, too."""
+    parts = content.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _locked(cursor: Cursor, places: Sequence[Place]) -> dict[Place, _Head]:
+    rows = cursor.execute(_HEADS, ([place.run for place in places], [place.name for place in places])).fetchall()
+    return {Place(row[0], "", row[1]): _Head(*row[2:]) for row in rows}
+
+
+def _refusal(entry: Append, head: _Head | None, epoch: int) -> OSError | None:
+    path = f"{entry.place.run}/{entry.place.name}"
+    if head is None:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if head.epoch > epoch:
+        return Foreign(errno.EPERM, f"{path} was opened by a later owner of the store")
+    first, last = chain.previous(entry.lines[0]), digest(entry.lines[-1])
+    if head.digest not in (first, last) and not (head.digest is None and head.lines == 0):
+        return Foreign(errno.EPERM, f"{path} does not end where this process left it; another one has written to it")
+    return None
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]

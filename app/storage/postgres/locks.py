@@ -1,0 +1,52 @@
+"""Locks of folders within one process; against others the ownership of the store is enough."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class FolderLocks:
+    """Know which folders are held."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held: dict[str, FolderLock] = {}
+
+    def take(self, folder: str, *, wait: bool) -> FolderLock | None:
+        """Hold a folder; None if it is held already and `wait` is not set."""
+        with self._changed:
+            while folder in self._held:
+                if not wait:
+                    return None
+                self._changed.wait()
+            lock = self._held[folder] = FolderLock(folder, self)
+            return lock
+
+    def moved(self, old: str, new: str, move: Callable[[], None]) -> None:
+        """Move a folder, which stays held under its new name."""
+        move()
+        with self._changed:
+            if (lock := self._held.pop(old, None)) is not None:
+                lock.folder = new
+                self._held[new] = lock
+
+    def free(self, lock: FolderLock) -> None:
+        """Let go of a folder; harmless if it was let go already."""
+        with self._changed:
+            if self._held.get(lock.folder) is lock:
+                del self._held[lock.folder]
+                self._changed.notify_all()
+
+
+class FolderLock:
+    """`Lock` on a folder."""
+
+    def __init__(self, folder: str, locks: FolderLocks) -> None:
+        self.folder = folder
+        """What is held."""
+        self._locks = locks
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        self._locks.free(self)

@@ -1,0 +1,224 @@
+"""Rows: every file but the journals, as a row with its content in chunks; a folder is a row, and so is a run."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+from app.storage.postgres import places
+from app.storage.postgres.database import SCHEMA, Cursor
+from app.storage.postgres.places import Place
+
+_RUN = f"(SELECT id FROM {SCHEMA}.runs WHERE place = %b)"
+_FILE = f"run = {_RUN} AND folder = %b AND name = %b"
+_PUT = f"""
+INSERT INTO {SCHEMA}.files AS f (run, folder, name, is_folder, bytes, version)
+SELECT id, %b, %b, false, %b, coalesce(%b, nextval('{SCHEMA}.changes')) FROM {SCHEMA}.runs WHERE place = %b
+ON CONFLICT (run, folder, name) DO UPDATE SET bytes = f.bytes * %b + EXCLUDED.bytes, version = EXCLUDED.version
+WHERE NOT f.is_folder RETURNING run, bytes
+"""
+_CHUNK = f"INSERT INTO {SCHEMA}.chunks (run, folder, name, begins_at, content) VALUES (%b, %b, %b, %b, %b)"
+_READ = f"""
+SELECT f.is_folder, c.begins_at, c.content FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
+LEFT JOIN {SCHEMA}.chunks c ON c.run = f.run AND c.folder = f.folder AND c.name = f.name
+  AND c.begins_at < %b AND c.begins_at + octet_length(c.content) > %b
+WHERE r.place = %b AND f.folder = %b AND f.name = %b ORDER BY c.begins_at
+"""
+_LOOK = f"""
+SELECT f.is_folder, f.bytes, f.version FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
+WHERE r.place = %b AND f.folder = %b AND f.name = %b
+"""
+_NAMES = f"""
+SELECT name FROM {SCHEMA}.files WHERE run = {_RUN} AND folder = %b
+UNION ALL SELECT journal FROM {SCHEMA}.journals WHERE run = {_RUN} AND %b = ''
+"""
+_CHILDREN = f"SELECT place FROM {SCHEMA}.runs WHERE parent = %b AND place <> ''"
+_NEWEST = f"""
+SELECT max(version) FROM (
+SELECT version FROM {SCHEMA}.files WHERE run = {_RUN} AND folder = %b
+UNION ALL SELECT version FROM {SCHEMA}.journals WHERE run = {_RUN} AND %b = '') AS changed
+"""
+
+
+def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
+    """Return a part of a file; None: there is nothing.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+    """
+    rows = cursor.execute(_READ, (end, begin, *place)).fetchall()
+    if not rows:
+        return None
+    if rows[0][0]:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), _path(place))
+    found = [(row[1], bytes(row[2])) for row in rows if row[2] is not None]
+    first = found[0][0] if found else 0
+    return b"".join(content for _, content in found)[max(0, begin - first) : max(0, end - first)]
+
+
+def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
+    """Return whether a file is a folder, its length and the number of its last change; None: there is nothing."""
+    if place.is_journal:
+        cursor.execute(
+            f"SELECT false, bytes, version FROM {SCHEMA}.journals WHERE run = {_RUN} AND journal = %b",
+            (place.run, place.name),
+        )
+    else:
+        cursor.execute(_LOOK, place)
+    row = cursor.fetchone()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, version: int | None = None) -> None:
+    """Write a file, in place of what it held or behind it.
+
+    Raises:
+        FileNotFoundError: its run is gone.
+        IsADirectoryError: it is a folder.
+    """
+    keep = 1 if append else 0
+    cursor.execute(_PUT, (place.folder, place.name, len(content), version, place.run, keep))
+    if (row := cursor.fetchone()) is None:
+        code = errno.EISDIR if look(cursor, place) else errno.ENOENT
+        raise OSError(code, os.strerror(code), _path(place))
+    if not append:
+        cursor.execute(
+            f"DELETE FROM {SCHEMA}.chunks WHERE run = %b AND folder = %b AND name = %b", (row[0], *place[1:])
+        )
+    if content:
+        cursor.execute(_CHUNK, (row[0], *place[1:], row[1] - len(content), content))
+
+
+def cut(cursor: Cursor, place: Place, size: int) -> None:
+    """Shorten a file."""
+    cursor.execute(f"UPDATE {SCHEMA}.files SET bytes = %b, version = DEFAULT WHERE {_FILE}", (size, *place))
+    cursor.execute(f"DELETE FROM {SCHEMA}.chunks WHERE {_FILE} AND begins_at >= %b", (*place, size))
+    cursor.execute(
+        f"UPDATE {SCHEMA}.chunks SET content = substring(content FROM 1 FOR (%b - begins_at)::int)"
+        f" WHERE {_FILE} AND begins_at + octet_length(content) > %b",
+        (size, *place, size),
+    )
+
+
+def names(cursor: Cursor, path: str) -> list[str]:
+    """Return the names in a folder."""
+    run, folder = places.within(path) if path else ("", "")
+    found = [row[0] for row in cursor.execute(_NAMES, (run, folder, run, folder)).fetchall()]
+    if not run:
+        found += [row[0].rpartition("/")[2] for row in cursor.execute(_CHILDREN, (path,)).fetchall()]
+    return sorted(found)
+
+
+def newest(cursor: Cursor, path: str) -> int:
+    """Return the number of the last change of a name in a folder; 0 where it holds none."""
+    run, folder = places.within(path)
+    row = cursor.execute(_NEWEST, (run, folder, run, folder)).fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+def has_run(cursor: Cursor, path: str) -> bool:
+    """Tell whether there is a run's folder."""
+    return cursor.execute(f"SELECT 1 FROM {SCHEMA}.runs WHERE place = %b", (path,)).fetchone() is not None
+
+
+def add_run(cursor: Cursor, path: str, epoch: int) -> bool:
+    """Make a run's folder, and tell whether it is new."""
+    cursor.execute(
+        f"INSERT INTO {SCHEMA}.runs (place, parent, epoch) VALUES (%b, %b, %b) ON CONFLICT (place) DO NOTHING",
+        (path, path.rpartition("/")[0], epoch),
+    )
+    return cursor.rowcount == 1
+
+
+def claim_run(cursor: Cursor, path: str, epoch: int) -> bool:
+    """Let a run take lines of this epoch only, and tell whether it does."""
+    cursor.execute(f"UPDATE {SCHEMA}.runs SET epoch = %b WHERE place = %b AND epoch <= %b", (epoch, path, epoch))
+    return cursor.rowcount == 1
+
+
+def move_run(cursor: Cursor, old: str, new: str) -> bool:
+    """Give a run's folder another place, and tell whether there is one."""
+    cursor.execute(
+        f"UPDATE {SCHEMA}.runs SET place = %b, parent = %b WHERE place = %b", (new, new.rpartition("/")[0], old)
+    )
+    return cursor.rowcount == 1
+
+
+def add_folder(cursor: Cursor, place: Place) -> bool:
+    """Make a folder, and tell whether it is new."""
+    cursor.execute(
+        f"INSERT INTO {SCHEMA}.files (run, folder, name, is_folder, bytes)"
+        f" SELECT id, %b, %b, true, 0 FROM {SCHEMA}.runs WHERE place = %b ON CONFLICT (run, folder, name) DO NOTHING",
+        (place.folder, place.name, place.run),
+    )
+    if cursor.rowcount == 1:
+        return True
+    if look(cursor, place) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(place))
+    return False
+
+
+def move(cursor: Cursor, old: Place, new: Place) -> None:
+    """Move a file or a folder with what is in it; a file of the new name goes."""
+    there, run = look(cursor, new), cursor.execute(f"SELECT {_RUN}", (new.run,)).fetchone()
+    if there is not None and there[0]:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), _path(new))
+    if run is None or run[0] is None or look(cursor, old) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(old))
+    remove(cursor, new)
+    inner, outer = _inner(old), _inner(new)
+    cursor.execute(
+        f"UPDATE {SCHEMA}.files SET run = %b, folder = %b, name = %b, version = DEFAULT WHERE {_FILE}",
+        (run[0], *new[1:], *old),
+    )
+    cursor.execute(
+        f"UPDATE {SCHEMA}.files SET run = %b, folder = %b || substring(folder FROM %b::int)"
+        f" WHERE run = {_RUN} AND (folder = %b OR starts_with(folder, %b))",
+        (run[0], outer, len(inner) + 1, old.run, inner, f"{inner}/"),
+    )
+
+
+def remove(cursor: Cursor, place: Place) -> bool:
+    """Remove a file, and tell whether there was one; its folder counts as changed."""
+    if place.is_journal:
+        cursor.execute(f"DELETE FROM {SCHEMA}.journals WHERE run = {_RUN} AND journal = %b", (place.run, place.name))
+    else:
+        cursor.execute(f"DELETE FROM {SCHEMA}.files WHERE {_FILE}", place)
+    found = cursor.rowcount == 1
+    if found and place.folder:
+        parent = places.Place(place.run, *_split(place.folder))
+        cursor.execute(f"UPDATE {SCHEMA}.files SET version = DEFAULT WHERE {_FILE}", parent)
+    return found
+
+
+def remove_tree(cursor: Cursor, path: str) -> bool:
+    """Remove a folder with all that is in it, and tell whether there was one."""
+    if places.is_run(path):
+        cursor.execute(f"DELETE FROM {SCHEMA}.runs WHERE place = %b", (path,))
+        return cursor.rowcount == 1
+    place = places.of(path)
+    cursor.execute(
+        f"DELETE FROM {SCHEMA}.files WHERE run = {_RUN} AND (folder = %b OR starts_with(folder, %b))",
+        (place.run, _inner(place), f"{_inner(place)}/"),
+    )
+    return remove(cursor, place)
+
+
+def next_version(cursor: Cursor) -> int:
+    """Return the number of a change that is about to be made."""
+    row: Any = cursor.execute(f"SELECT nextval('{SCHEMA}.changes')").fetchone()
+    return int(row[0])
+
+
+def _inner(place: Place) -> str:
+    return f"{place.folder}/{place.name}" if place.folder else place.name
+
+
+def _split(folder: str) -> tuple[str, str]:
+    above, _, name = folder.rpartition("/")
+    return above, name
+
+
+def _path(place: Place) -> str:
+    return "/".join(filter(None, place))

