@@ -46,13 +46,17 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
 
 
 def serve(
-    chosen: settings.Settings, announce: Callable[[str], None], platform: bootstrap.Platform | None = None
+    chosen: settings.Settings,
+    announce: Callable[[str], None],
+    platform: bootstrap.Platform | None = None,
+    ready: Callable[[str], None] | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code.
 
     Args:
         announce: Told, line by line, what a person or script that started the service wants to know.
         platform: Replaces the real machine in tests.
+        ready: Called once, with the address of the first page, when the service answers requests.
 
     Raises:
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
@@ -63,7 +67,7 @@ def serve(
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(chosen, listener, announce, platform))
+        return runner.run(_serve(chosen, listener, announce, platform, ready))
 
 
 async def _serve(
@@ -71,13 +75,15 @@ async def _serve(
     listener: socket.socket,
     announce: Callable[[str], None],
     platform: bootstrap.Platform | None,
+    ready: Callable[[str], None] | None,
 ) -> int:
     address = _address(chosen.server.host, listener)
     app = service.create(chosen.server, pages=pages.Pages())
-    server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
+    server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, listener, announce))
     async with _started(app, chosen, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
-        attending = asyncio.create_task(_attend(start, server, announce, chosen.telemetry.log_level))
+        built = functools.partial(ready, _first_page(chosen.server, listener)) if ready else None
+        attending = asyncio.create_task(_attend(start, server, announce, chosen.telemetry.log_level, built))
         try:
             with signals.caught():
                 await server.serve(sockets=[listener])
@@ -102,10 +108,16 @@ def _started(
 
 
 async def _attend(
-    start: bootstrap.ServiceStart, server: uvicorn.Server, announce: Callable[[str], None], log_level: str
+    start: bootstrap.ServiceStart,
+    server: uvicorn.Server,
+    announce: Callable[[str], None],
+    log_level: str,
+    built: Callable[[], None] | None,
 ) -> None:
     try:
         application = await start.until_built()
+        if built is not None:
+            built()
         telemetry.write_logs(log_level, sys.stderr, application.masker.mask)
         # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
         gc.freeze()
@@ -158,6 +170,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
     return dependencies.Services(
         runs=application.runs,
         gates=application.gates,
+        statistics=application.statistics,
         issues=application.issues,
         conversation_service=application.conversation_service,
         plans=application.plans,
@@ -193,10 +206,13 @@ def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvic
     )
 
 
-def _announce(chosen: settings.Settings, address: str, announce: Callable[[str], None]) -> None:
+def _announce(
+    chosen: settings.Settings, address: str, listener: socket.socket, announce: Callable[[str], None]
+) -> None:
     announce(f"Control Room {__version__} listens on {address}")
     announce(f"project: {chosen.project.project.resolve()}")
     announce(f"data: {chosen.project.data_directory.resolve()}")
+    announce(f"web UI: {_first_page(chosen.server, listener)}")
     if bootstrap.speak_locally(chosen):
         announce(
             "agents speak through a small local model, which only shows the machinery; for real work, choose a backend:"
@@ -242,3 +258,9 @@ def _reason(error: OSError) -> str:
 def _address(host: str, listener: socket.socket) -> str:
     port: int = listener.getsockname()[1]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _first_page(server: settings.ServerSettings, listener: socket.socket) -> str:
+    """Return the address at which a browser on this machine begins."""
+    here = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104
+    return f"{_address(here, listener)}/{'sign-in' if server.token else ''}"

@@ -42,7 +42,7 @@ def main() -> None:
         "--only",
         action="append",
         metavar="NAME",
-        help="format, lint, types, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
+        help="format, lint, types, pages, rooms, docstrings, advisories, tests, ordinary or (with --long) versions",
     )
     parser.add_argument(
         "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
@@ -77,6 +77,7 @@ def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str
         "format": [f"{tool}/ruff", "format", "--check", "--quiet", *sources],
         "lint": [f"{tool}/ruff", "check", "--quiet", *sources],
         "types": [f"{tool}/mypy"],
+        "pages": [str(python), "scripts/page_types.py"],
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
         "advisories": [str(python), "scripts/advisories.py"],

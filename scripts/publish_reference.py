@@ -135,11 +135,14 @@ def _section(full: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command)
     usage = " ".join([full, *(argument.make_metavar(context) for argument in arguments)])
     yield from (f"## {full}", "", f"`{usage}`", "", *_paragraphs(command), "")
+    if command.epilog:
+        yield from ("```text", command.epilog.removeprefix("\b\n"), "```", "")
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     shown = [option for option in options if option.opts[0] not in EVERYWHERE]
     if full == "control-room serve":
-        yield from ("Its options are the [settings](settings.md).", "")
-    elif shown:
+        shown = [option for option in shown if option.is_flag]
+        yield from ("The [settings](settings.md) are further options.", "")
+    if shown:
         yield from ("| option | meaning |", "| --- | --- |")
         yield from (f"| `{_option(option, context)}` | {_cell(option.help or '')} |" for option in shown)
         yield ""

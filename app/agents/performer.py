@@ -88,15 +88,15 @@ class AgentPerformer:
             line_attempt=call.attempt,
             recorded=call.recorded,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
-            insist=call.insist,
+            retry_until_space=call.retry_until_space,
         )
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         try:
             async with AsyncExitStack() as held:
-                await prompt.insist(lambda: held.enter_async_context(self._claimed(prompt)))
+                await prompt.retry_until_space(lambda: held.enter_async_context(self._claimed(prompt)))
                 async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(prompt):
-                    patient = dataclasses.replace(prompt, insist=_outside(limit, prompt.insist))
+                    patient = dataclasses.replace(prompt, retry_until_space=_outside(limit, prompt.retry_until_space))
                     return await self._in_conversation(backend, patient, call)
         except TimeoutError as error:
             raise errors.AgentFailed(
@@ -123,7 +123,7 @@ class AgentPerformer:
                 system_sha256=conversations_of_programs.system_sha256(prompt),
             )
             order = f"{call.run.run_id} {orders}"
-            stored = await prompt.insist(lambda: self._conversations.begin_again(fresh, order))
+            stored = await prompt.retry_until_space(lambda: self._conversations.begin_again(fresh, order))
             if not stored.created:
                 past = [
                     (await _text(call, exchange.prompt), await _reply(call, exchange)) for exchange in call.exchanges
@@ -132,7 +132,7 @@ class AgentPerformer:
                 prompt = dataclasses.replace(prompt, text=text, session_created=False)
         reply = await self._backends.get(backend).prompt(prompt)
         if session_id is not None and orders and reply.error is None:
-            await prompt.insist(lambda: self._conversations.has_begun(session_id))
+            await prompt.retry_until_space(lambda: self._conversations.has_begun(session_id))
         if reply.error is not None and (way_out := _way_out(reply.error.code, prompt)):
             error = dataclasses.replace(reply.error, message=reply.error.message + way_out)
             reply = dataclasses.replace(reply, error=error)
@@ -149,14 +149,14 @@ class AgentPerformer:
         return self._turns.setdefault(prompt.agent_session_id, asyncio.Lock())
 
 
-def _outside(limit: asyncio.Timeout, insist: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
+def _outside(limit: asyncio.Timeout, retry_until_space: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
     async def insisted(write: Callable[[], Awaitable[T]]) -> T:
         due, began = limit.when(), _now()
         if due is None or limit.expired():
-            return await insist(write)
+            return await retry_until_space(write)
         limit.reschedule(None)
         try:
-            return await insist(write)
+            return await retry_until_space(write)
         finally:
             limit.reschedule(due + _now() - began)
 

@@ -85,7 +85,7 @@ class RecordingBackend:
 
     async def _record(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
         # The reply may be paid for: it waits in memory until there is room.
-        await prompt.insist(lambda: self._append(prompt, reply))
+        await prompt.retry_until_space(lambda: self._append(prompt, reply))
 
     async def _append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
         try:

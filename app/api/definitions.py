@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
-from app.domain import library, receipts
+from app.domain import graphs, library, receipts
 from app.services import inventory, recipe_versions, routing
 
 router = APIRouter(prefix="/api")
@@ -65,6 +65,21 @@ async def show_recipe(
     """Return a recipe with the JSON Schema of its arguments and its graph."""
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.describe, recipe_id))
+
+
+@router.get(
+    "/recipes/{recipe_id}/graph",
+    tags=["recipes"],
+    summary="Show a recipe's graph",
+    responses=declared(graphs.Graph, "recipe_not_found", "recipe_invalid"),
+)
+async def show_recipe_graph(
+    services: ServicesDep,
+    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+) -> Response:
+    """Return the flow of a recipe as nodes and edges, as its file is now."""
+    await services.catalogue.settle()
+    return as_json(await asyncio.to_thread(services.catalogue.graph, recipe_id))
 
 
 @router.post(

@@ -22,6 +22,7 @@ from app.services import (
     recipes,
     routing,
     runs,
+    statistics,
 )
 from app.services.plans import plans
 
@@ -34,6 +35,8 @@ class Services:
     """Runs."""
     gates: gates.Gates
     """Questions to people."""
+    statistics: statistics.Statistics
+    """Counts and sums over all runs."""
     issues: issues.Issues
     """What was found and written down."""
     conversation_service: conversations.ConversationService

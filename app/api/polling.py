@@ -15,10 +15,15 @@ MOST_WAIT_SECONDS = 60
 async def shown(services: Services, run_id: str, seconds: float, known: frozenset[str]) -> Response:
     """Return a run's answer, with `seconds` as soon as it differs from those that the client knows."""
     found = await (services.runs.wait(run_id, seconds, known) if seconds else services.runs.ready(run_id))
-    headers = {"etag": found.etag, "cache-control": "no-cache"}
-    if found.etag in known or "*" in known:
+    return unless_known(found.body, found.etag, known)
+
+
+def unless_known(body: bytes, etag: str, known: frozenset[str]) -> Response:
+    """Return an answer of JSON, or 304 to a client that has it."""
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers, media_type="application/json")
+    return Response(body, headers=headers, media_type="application/json")
 
 
 def entity_tags(header: str | None) -> frozenset[str]:

@@ -12,13 +12,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from starlette.requests import Request
 
 from app import clock, errors
 from app.api import polling
 from app.domain import issues, plans, receipts, states
-from app.engine import stores
+from app.engine import run_sums, stores
 from app.services import gate_inbox
 
 DEFAULT_LIMIT = 100
@@ -33,12 +33,27 @@ def _instant(text: object) -> datetime:
     return clock.instant(str(text))
 
 
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
 # What no name holds, and no database takes: NUL, and halves of surrogate pairs.
 _WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
 _Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")]
+_States = Annotated[list[states.RunState], BeforeValidator(_listed), Field(max_length=len(states.RunState))]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+
+
+_Offset = Annotated[str, Field(pattern=r"^[+-](0\d|1[0-3]):(00|15|30|45)$|^[+-]14:00$")]
+_WAIT: Any = Field(
+    None,
+    ge=0,
+    le=polling.MOST_WAIT_SECONDS,
+    description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
+    "seconds at the latest; it is checked twice a second.",
+)
 
 
 class _ListQuery(BaseModel):
@@ -46,13 +61,7 @@ class _ListQuery(BaseModel):
 
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Page size.")
     cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
-    wait: float | None = Field(
-        None,
-        ge=0,
-        le=polling.MOST_WAIT_SECONDS,
-        description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
-        "seconds at the latest; it is checked twice a second.",
-    )
+    wait: float | None = _WAIT
 
     def _fields(self) -> dict[str, Any]:
         """Return the fields of the question to the store.
@@ -70,21 +79,84 @@ class _ListQuery(BaseModel):
         return _read(cursor, 2)
 
 
-class RunsQuery(_ListQuery):
-    """Filters of the list of runs."""
+class RunFilters(BaseModel):
+    """Filters that mean runs."""
 
-    status: states.RunState | None = Field(None, description="Only runs in this state.")
+    model_config = ConfigDict(extra="forbid")
+
+    status: _States | None = Field(None, description="Only runs in this state; repeat it for runs in any of several.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
     label: _Label | None = Field(None, description="Only runs with this label, `name:value`.", examples=["book:one"])
     created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
+    q: _Plain | None = Field(
+        None,
+        description="Only runs whose id, recipe, description, session or label value contains this text, whatever its "
+        "case; no character in it has a meaning of its own.",
+        examples=["SCN-the-arrival"],
+    )
+
+
+class RunsQuery(RunFilters, _ListQuery):
+    """Filters of the list of runs."""
+
     cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:
         """Return the question to the store."""
         return stores.RunQuery(**self._fields())
+
+
+class StatsQuery(BaseModel):
+    """From when things are counted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: _Instant | None = Field(None, description="From when failed runs are counted; 24 hours ago by default.")
+    today: _Instant | None = Field(
+        None,
+        description="Local midnight, from which runs and spend are counted; midnight in UTC by default.",
+        examples=["2026-02-10T00:00:00+01:00"],
+    )
+    wait: float | None = _WAIT
+
+    def failed_since(self) -> str | None:
+        """Return from when failed runs are counted."""
+        return None if self.since is None else clock.stamp(self.since)
+
+    def midnight(self) -> str | None:
+        """Return from when runs and spend are counted."""
+        return None if self.today is None else clock.stamp(self.today)
+
+
+class UsageQuery(RunFilters):
+    """What sums of usage are told by, and the runs that they cover."""
+
+    by: run_sums.By = Field("recipe", description="What sums are told by.")
+    label_key: _Plain | None = Field(
+        None, description="Label whose values sums are told by; needed with `by=label`.", examples=["book"]
+    )
+    utc_offset: _Offset = Field("+00:00", description="How far local days are ahead of UTC.", examples=["+02:00"])
+
+    @model_validator(mode="after")
+    def _label_is_named(self) -> UsageQuery:
+        if (self.by == "label") != (self.label_key is not None):
+            raise ValueError("`label_key` belongs to `by=label`: name the label, or leave both out")
+        return self
+
+    def query(self) -> run_sums.UsageQuery:
+        """Return the question to the store."""
+        own = ("by", "label_key", "utc_offset")
+        fields = {name: _as_asked(value) for name, value in self if name not in own}
+        if fields["label"] is not None:
+            fields["label"] = tuple(fields["label"].split(":", 1))
+        sign, hours, minutes = self.utc_offset[0], int(self.utc_offset[1:3]), int(self.utc_offset[4:])
+        offset = (hours * 60 + minutes) * (-1 if sign == "-" else 1)
+        return run_sums.UsageQuery(
+            by=self.by, label_key=self.label_key, offset_minutes=offset, runs=stores.RunQuery(**fields)
+        )
 
 
 class GatesQuery(_ListQuery):
@@ -195,6 +267,8 @@ def _as_asked(value: Any) -> Any:
             return clock.stamp(value)
         case StrEnum():
             return value.value
+        case list():
+            return tuple(_as_asked(item) for item in value)
     return value
 
 

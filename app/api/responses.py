@@ -55,6 +55,9 @@ WaitForChange = Annotated[
 Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
 """Elements of a list, and further headers of the answer."""
 
+Looked: TypeAlias = tuple[bytes, Mapping[str, str], str]
+"""Body, further headers and entity tag of an answer."""
+
 NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
 """What a route declares that compares entity tags."""
 
@@ -137,13 +140,20 @@ async def listed(
     services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
 ) -> Response:
     """Return a list, or 304 to a client that has it; with `wait`, as soon as it has changed."""
-    known = polling.entity_tags(if_none_match)
 
-    async def look() -> tuple[bytes, Mapping[str, str], str]:
+    async def look() -> Looked:
         rows, headers = await read()
         body = plain.encode([row.to_json() if isinstance(row, shapes.Shape) else row for row in rows])
         return body, headers, f'"{plain.sha256(body + headers.get("Link", "").encode())[:32]}"'
 
+    return await looked(services, if_none_match, wait, look)
+
+
+async def looked(
+    services: Services, if_none_match: str | None, wait: float | None, look: Callable[[], Awaitable[Looked]]
+) -> Response:
+    """Return what many runs change, or 304 to a client that has it; with `wait`, as soon as it has changed."""
+    known = polling.entity_tags(if_none_match)
     found = await look()
     if wait:
         old = known or {found[2]}

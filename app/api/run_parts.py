@@ -14,7 +14,7 @@ from app.api import polling, queries, refusals, responses, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
-from app.domain import plain, records, slots
+from app.domain import graphs, plain, records, slots
 from app.services import event_streams
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -50,6 +50,20 @@ async def show_steps(
     if polling.entity_tags(if_none_match) & {headers["ETag"], "*"}:
         return Response(status_code=304, headers=headers)
     return StreamingResponse(_encoded(lines), headers=headers, media_type="application/json")
+
+
+@router.get(
+    "/{run_id}/graph",
+    summary="Show a run's graph",
+    responses=declared(
+        graphs.Graph, "run_not_found", "journal_corrupt", headers={"ETag": "Changes whenever the answer does."}
+    )
+    | responses.NOT_MODIFIED,
+)
+async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: responses.IfNoneMatch = None) -> Response:
+    """Return the flow of the recipe as the run froze it, with the state of each node and the edges taken so far."""
+    found = await services.runs.graph(run_id)
+    return polling.unless_known(found.body, found.etag, polling.entity_tags(if_none_match))
 
 
 @router.get(

@@ -31,6 +31,7 @@ from app.api import (
     runs,
     session_tasks,
     sessions,
+    statistics,
     tickets,
     ws,
 )
@@ -73,6 +74,7 @@ def create(
     )
     for router in (
         runs.router,
+        statistics.router,
         run_parts.router,
         gates.router,
         issues.router,

@@ -24,6 +24,7 @@ from app.bootstrap.definitions import (
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, Store, directory_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
+from app.bootstrap.statistics import statistics_of
 from app.dialects import registry as dialects
 from app.domain import file_operations, operations, plain
 from app.engine import conversation_claims, ports, refusals, runner
@@ -38,6 +39,7 @@ from app.services import (
     routing,
     runs,
     starting,
+    statistics,
 )
 from app.services import conversations as conversation_services
 from app.services import gates as control_gates
@@ -62,6 +64,8 @@ class Application:
     """Use cases of runs."""
     gates: control_gates.Gates
     """Use cases of gates."""
+    statistics: statistics.Statistics
+    """Counts and sums over all runs."""
     issues: control_issues.Issues
     """Use cases of issues."""
     conversation_service: conversation_services.ConversationService
@@ -314,6 +318,7 @@ def _application(
     return Application(
         runs=use_cases,
         gates=_gates(use_cases, store, engine, platform, equipment.masker),
+        statistics=statistics_of(store, engine, platform.clock, project=chosen.project),
         issues=_issues(store, platform, equipment.masker),
         conversation_service=_conversation_service(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import errors, settings
+
+if TYPE_CHECKING:
+    from app.engine import stores
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file that is read: no text of the project has more characters than a quarter of it."""
@@ -155,3 +158,21 @@ def _json(text: str) -> Any:
 
 def _unreadable(path: Path, reason: str) -> errors.RequestInvalid:
     return errors.RequestInvalid(f"{path} cannot be read: {reason}", code="file_unreadable")
+
+
+def run_query(label: str | None = None, **filters: Any) -> stores.RunQuery:
+    """Return the question that options ask about runs.
+
+    Raises:
+        errors.RequestInvalid: an instant or a label is not one.
+    """
+    from app import clock
+    from app.engine import stores
+
+    for name in ("created_after", "created_before"):
+        try:
+            filters[name] = filters.get(name) and clock.stamp(clock.instant(filters[name]))
+        except ValueError as error:
+            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
+    pair = next(iter(labels([label]).items())) if label else None
+    return stores.RunQuery(label=pair, **{name: value for name, value in filters.items() if value not in (None, ())})

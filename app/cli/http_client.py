@@ -90,6 +90,17 @@ class HttpClient:
             return cast(T, None)
         return cast(T, answer.text if wanted.answers is str else self._json(answer, wanted.answers))
 
+    async def changed(self, path: str, expected: type, etag: str | None, wait: float) -> tuple[Any, str | None] | None:
+        """Return what an address shows, and its entity tag, once the tag differs from `etag`; None if it still does not
+        after `wait` seconds.
+        """
+        headers = {"If-None-Match": etag} if etag else {}
+        url = httpx.URL(path).copy_merge_params({"wait": str(wait)} if wait else {})
+        answer = await self._send("GET", str(url), headers=headers)
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        return self._json(answer, expected), answer.headers.get("ETag")
+
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
         """Read the run's Server-Sent Events."""
         path, headers = f"/api/runs/{_quoted(run_id)}/events", {"Last-Event-ID": str(after)}
@@ -210,11 +221,11 @@ def _headers(method: str, fields: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _query(fields: Mapping[str, Any]) -> dict[str, str]:
+def _query(fields: Mapping[str, Any]) -> dict[str, str | list[str]]:
     shown = (
         (name, ":".join(value) if name == "label" else value) for name, value in fields.items() if value is not None
     )
-    return {name: str(value) for name, value in shown}
+    return {name: list(map(str, value)) if isinstance(value, list) else str(value) for name, value in shown}
 
 
 def _fields(value: Any) -> dict[str, Any]:

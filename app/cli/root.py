@@ -13,8 +13,11 @@ from app.cli import boundary, exit_codes
 _MODULES = {
     "serve": "serving",
     "run": "running",
+    "top": "top.command",
     "confer": "confer",
     "runs": "runs",
+    "stats": "statistics",
+    "usage": "statistics",
     "gates": "gates",
     "issues": "issues",
     "plan": "plans",

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from app import errors, printable
+from app import printable
 from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Answer, Client
-
-if TYPE_CHECKING:
-    from app.engine import stores
 
 _STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
@@ -27,7 +24,8 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--status", type=click.Choice(_STATES), help="Only runs in this state.")
+@click.option("--status", type=click.Choice(_STATES), multiple=True, help="Only runs in this state; repeatable.")
+@click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
 @click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
@@ -38,7 +36,7 @@ def runs() -> None:
 @options.anywhere
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List runs, newest first."""
-    query = _query(**filters)
+    query = arguments.run_query(**filters)
     found = place.ask(use_cases.list_runs, query)
     return exit_codes.shown(found, as_json, formats.runs)
 
@@ -142,6 +140,17 @@ def delete(place: options.Place, run_id: str) -> int:
 def steps(place: options.Place, as_json: bool, run_id: str) -> int:
     """Show the full step log."""
     return exit_codes.shown(place.ask(use_cases.list_steps, run_id), as_json, formats.steps)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def graph(place: options.Place, as_json: bool, run_id: str) -> int:
+    """Show the flow of a run's recipe with the state of each node; `=>` is a way that the run took."""
+    from app.cli import graph_text
+
+    return exit_codes.shown(place.ask(use_cases.show_graph, run_id), as_json, graph_text.graph)
 
 
 @runs.command()
@@ -254,19 +263,6 @@ def _worst(report: Mapping[str, Any]) -> tuple[str, str]:
 
 def _counted(checked: Mapping[str, int]) -> str:
     return ", ".join(f"{checked.get(kind, 0)} {name}" for kind, name in _KINDS.items())
-
-
-def _query(label: str | None, **filters: Any) -> stores.RunQuery:
-    from app import clock
-    from app.engine import stores
-
-    for name in ("created_after", "created_before"):
-        try:
-            filters[name] = filters[name] and clock.stamp(clock.instant(filters[name]))
-        except ValueError as error:
-            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
-    pair = next(iter(arguments.labels([label]).items())) if label else None
-    return stores.RunQuery(label=pair, **filters)
 
 
 async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ def _without_password(context: click.Context, option: click.Parameter, value: st
 
 
 @click.command()
+@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser once the service is ready.")
 @click.option(
     "--store",
     _STORE,
@@ -46,8 +48,8 @@ def _without_password(context: click.Context, option: click.Parameter, value: st
     help="Run store on Postgres, an address without password.  [CONTROL_ROOM_STORE_URL; default: folders]",
 )
 @_with_settings
-def serve(**given: str | None) -> int:
-    """Serve a project over HTTP until SIGTERM or Ctrl-C.
+def serve(opens: bool, **given: str | None) -> int:
+    """Serve a project and its web UI over HTTP until SIGTERM or Ctrl-C.
 
     On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; a second signal interrupts them.
     Unfinished runs continue at the next start.
@@ -59,8 +61,10 @@ def serve(**given: str | None) -> int:
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     from app import main
+    from app.cli import browser
 
-    return main.serve(chosen, announce=_announce)
+    ready = functools.partial(browser.open_page, announce=_announce) if opens else None
+    return main.serve(chosen, announce=_announce, ready=ready)
 
 
 def _announce(line: str) -> None:

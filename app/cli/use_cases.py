@@ -61,6 +61,13 @@ async def list_steps(folder: FolderClient, run_id: str) -> list[Answer]:
     return [dict(record.line) for record in await folder.application.runs.steps(run_id)]
 
 
+@use_case("GET /api/runs/{run_id}/graph")
+async def show_graph(folder: FolderClient, run_id: str) -> Answer:
+    """Return the graph of the recipe as the run froze it, with the state of each node."""
+    shown: Answer = json.loads((await folder.application.runs.graph(run_id)).body)
+    return shown
+
+
 @use_case("GET /api/runs/{run_id}/cache/{name}")
 async def show_slot(folder: FolderClient, run_id: str, name: str) -> Answer:
     """Return a slot."""

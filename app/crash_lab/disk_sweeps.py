@@ -35,13 +35,13 @@ class Machine:
 
     def __init__(
         self,
-        lived: Experiment,
+        experiment: Experiment,
         trouble: Trouble | None = None,
         at: Operation = END,
         left: Machine | None = None,
     ) -> None:
         """Args: left: Machine whose power was lost, and whose disk and index this one has; None: it is new."""
-        self._lived = lived
+        self._lived = experiment
         self.disk: memory_disk.MemoryDisk = FragileDisk(
             trouble, at, self._go_dark, left.disk.crashed(lose_unsynced=False) if left else None
         )
@@ -181,13 +181,13 @@ async def _mended(application: bootstrap.Application) -> None:
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
     """Live the run once on a disk in memory; return what it left and every operation of the disk."""
-    lived = bench.experiment("undisturbed-in-memory")
-    machine = Machine(lived)
+    experiment = bench.experiment("undisturbed-in-memory")
+    machine = Machine(experiment)
     why = machine.live()
     if why:
         raise errors.ControlRoomError(f"the undisturbed run did not come to rest: {why}", code="undisturbed_failed")
     assert isinstance(machine.disk, FragileDisk)
-    return trials.look(lived, machine.journals()), machine.disk.story
+    return trials.look(experiment, machine.journals()), machine.disk.story
 
 
 def by_operations(
@@ -199,41 +199,41 @@ def by_operations(
     chosen = bench.sampled(found, lambda operation: operation.kind)
     tried = []
     for number, operation in enumerate(chosen):
-        lived = bench.experiment(f"{name}-{number}")
+        experiment = bench.experiment(f"{name}-{number}")
         try:
-            tried.append(_tried(lived, trouble, operation, expected))
+            tried.append(_tried(experiment, trouble, operation, expected))
         finally:
-            bench.drop(lived)
+            bench.drop(experiment)
     return Sweep(name=name, points=len(found), trials=tuple(tried), may_lose=trouble is Trouble.LIE)
 
 
-def _tried(lived: Experiment, trouble: Trouble, operation: Operation, expected: trials.Seen) -> Trial:
-    machine = Machine(lived, trouble, operation)
+def _tried(experiment: Experiment, trouble: Trouble, operation: Operation, expected: trials.Seen) -> Trial:
+    machine = Machine(experiment, trouble, operation)
     why = machine.live()
     assert isinstance(machine.disk, FragileDisk)
     if operation not in (END, *machine.disk.story):
         return Trial(point=str(operation), reached=False)
     if trouble in (Trouble.EIO, Trouble.ENOSPC):
-        return _after_refusal(machine, lived, operation, expected, died=bool(why))
+        return _after_refusal(machine, experiment, operation, expected, died=bool(why))
     machine.restart(forget_rows=trouble is Trouble.POWER_LOSS and operation.nth % 2 == 0)
-    cut = trials.look(lived, machine.promised)
-    return _after_restart(machine, lived, operation, expected, cut)
+    cut = trials.look(experiment, machine.promised)
+    return _after_restart(machine, experiment, operation, expected, cut)
 
 
 def _after_refusal(
-    machine: Machine, lived: Experiment, operation: Operation, expected: trials.Seen, *, died: bool
+    machine: Machine, experiment: Experiment, operation: Operation, expected: trials.Seen, *, died: bool
 ) -> Trial:
-    cut = trials.look(lived, machine.journals())
+    cut = trials.look(experiment, machine.journals())
     if died:
-        return _after_restart(machine, lived, operation, expected, cut)
+        return _after_restart(machine, experiment, operation, expected, cut)
     return trials.judge(str(operation), expected, cut, cut, restarted=False)
 
 
 def _after_restart(
-    machine: Machine, lived: Experiment, operation: Operation, expected: trials.Seen, cut: trials.Seen
+    machine: Machine, experiment: Experiment, operation: Operation, expected: trials.Seen, cut: trials.Seen
 ) -> Trial:
-    lived.outcome.unlink(missing_ok=True)
+    experiment.outcome.unlink(missing_ok=True)
     with _Heard() as heard:
         why = machine.live()
-    after = trials.look(lived, machine.journals())
+    after = trials.look(experiment, machine.journals())
     return trials.judge(str(operation), expected, cut, after, why=why, logged=heard.told or machine.told)

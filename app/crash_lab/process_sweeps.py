@@ -69,9 +69,9 @@ class Bench:
         """Return a fresh experiment."""
         return experiment.copied(self.original, self.folder / name)
 
-    def drop(self, lived: Experiment) -> None:
+    def drop(self, experiment: Experiment) -> None:
         """Remove an experiment that is judged."""
-        shutil.rmtree(lived.place, ignore_errors=True)
+        shutil.rmtree(experiment.place, ignore_errors=True)
 
     def sampled(self, points: Sequence[Point], kind: Callable[[Point], str]) -> list[Point]:
         """Choose points: all, or so many, of as many kinds as possible; the same seed chooses the same."""
@@ -96,14 +96,14 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
     Raises:
         errors.ControlRoomError: `undisturbed_failed`, the run does not come to its end even so.
     """
-    lived = bench.experiment("undisturbed")
-    output = lived.place / "trace"
-    code = fork_server.live(lived, lambda pid: tracing.traced(pid, output))
-    seen = trials.look(lived)
+    experiment = bench.experiment("undisturbed")
+    output = experiment.place / "trace"
+    code = fork_server.live(experiment, lambda pid: tracing.traced(pid, output))
+    seen = trials.look(experiment)
     if code != 0 or seen.outcome is None:
         told = "; ".join(seen.told.trouble) or f"its process ended with {code}"
         raise errors.ControlRoomError(f"the undisturbed run did not come to rest: {told}", code="undisturbed_failed")
-    return seen, tracing.points(output, lived.data_directory)
+    return seen, tracing.points(output, experiment.data_directory)
 
 
 def by_calls(bench: Bench, name: str, how: str, found: Sequence[tracing.WritePoint], expected: trials.Seen) -> Sweep:
@@ -111,29 +111,31 @@ def by_calls(bench: Bench, name: str, how: str, found: Sequence[tracing.WritePoi
     chosen = bench.sampled(found, lambda point: point.kind)
 
     def work(number: int, point: tracing.WritePoint) -> Trial:
-        lived = bench.experiment(f"{name}-{number}")
+        experiment = bench.experiment(f"{name}-{number}")
         try:
-            return _tried(lived, point, how, expected)
+            return _tried(experiment, point, how, expected)
         finally:
-            bench.drop(lived)
+            bench.drop(experiment)
 
     return Sweep(name=name, points=len(found), trials=bench.side_by_side(chosen, work))
 
 
-def _tried(lived: Experiment, point: tracing.WritePoint, how: str, expected: trials.Seen) -> Trial:
-    output = lived.place / "trace"
-    code = fork_server.live(lived, lambda pid: tracing.disturbed(pid, lived.data_directory, point, how, output))
+def _tried(experiment: Experiment, point: tracing.WritePoint, how: str, expected: trials.Seen) -> Trial:
+    output = experiment.place / "trace"
+    code = fork_server.live(experiment, lambda pid: tracing.faulted(pid, experiment.data_directory, point, how, output))
     if how == KILL and code != -signal.SIGKILL:
         return Trial(point=str(point), reached=False, note=f"its process ended with {code}")
     if how != KILL and not tracing.was_disturbed(output):
         return Trial(point=str(point), reached=False)
-    cut = trials.look(lived)
+    cut = trials.look(experiment)
     if code is fork_server.STUCK:
-        return _with_log(lived, Trial(point=str(point), note=fork_server.said(code), hidden="stuck", restarted=False))
-    return reopened(lived, str(point), cut, expected, died=code != 0)
+        return _with_log(
+            experiment, Trial(point=str(point), note=fork_server.said(code), hidden="stuck", restarted=False)
+        )
+    return reopened(experiment, str(point), cut, expected, died=code != 0)
 
 
-def reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
+def reopened(experiment: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
     """Live a disturbed experiment once more, undisturbed, and judge what is left.
 
     Args:
@@ -141,40 +143,40 @@ def reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.S
         died: Whether it ended before the run did.
     """
     first = None if died else trials.judge(point, expected, cut, cut, restarted=False)
-    lived.outcome.unlink(missing_ok=True)
-    code = fork_server.live(lived)
-    after = trials.look(lived)
+    experiment.outcome.unlink(missing_ok=True)
+    code = fork_server.live(experiment)
+    after = trials.look(experiment)
     last = [fork_server.said(code), *after.told.trouble[len(cut.told.trouble) :]]
     why = "" if code == 0 else f"after the restart: {'; '.join(last)}"
     second = trials.judge(point, expected, cut, after, restarted=died, why=why)
     if code != 0:
-        second = _with_log(lived, second)
+        second = _with_log(experiment, second)
     # A process that survived must have shown the same end before its folder was read anew.
     return first if first is not None and not first.same else second
 
 
-def _with_log(lived: Experiment, trial: Trial) -> Trial:
-    log = fork_server.log_file(lived).read_text(encoding="utf-8", errors="replace")
+def _with_log(experiment: Experiment, trial: Trial) -> Trial:
+    log = fork_server.log_file(experiment).read_text(encoding="utf-8", errors="replace")
     return dataclasses.replace(trial, log=log[-_LOG_CHARACTERS:])
 
 
 def by_probes(bench: Bench, name: str, expected: trials.Seen) -> Sweep:
     """Kill the run once at each passing of a probe of the storage, where nothing can be traced."""
-    lived = bench.experiment("passings")
-    fork_server.live(lived)
-    story = (lived.place / fork_server.PASSINGS).read_text(encoding="utf-8").split()
+    experiment = bench.experiment("passings")
+    fork_server.live(experiment)
+    story = (experiment.place / fork_server.PASSINGS).read_text(encoding="utf-8").split()
     passed = [point for point in story if point.startswith("storage.")]
     found = [f"{point}:{passed[: number + 1].count(point)}" for number, point in enumerate(passed)]
     chosen = bench.sampled(found, lambda point: point.partition(":")[0])
 
     def work(number: int, point: str) -> Trial:
-        lived = bench.experiment(f"{name}-{number}")
+        experiment = bench.experiment(f"{name}-{number}")
         try:
-            code = fork_server.live(lived, crash_at=point)
+            code = fork_server.live(experiment, crash_at=point)
             if code != -signal.SIGKILL:
                 return Trial(point=point, reached=False, note=f"its process ended with {code}")
-            return reopened(lived, point, trials.look(lived), expected, died=True)
+            return reopened(experiment, point, trials.look(experiment), expected, died=True)
         finally:
-            bench.drop(lived)
+            bench.drop(experiment)
 
     return Sweep(name=name, points=len(found), trials=bench.side_by_side(chosen, work))

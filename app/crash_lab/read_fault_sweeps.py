@@ -38,7 +38,7 @@ _SHARE = 0.6
 class Beginning:
     """Where a life begins whose reads are refused."""
 
-    lived: Experiment
+    experiment: Experiment
     """The experiment, always in the same place: runs keep the path of their workspace."""
     kept: Path
     """What its folder held at the beginning."""
@@ -49,9 +49,9 @@ class Beginning:
 
     def restored(self) -> Experiment:
         """Return the experiment as it was at the beginning."""
-        shutil.rmtree(self.lived.place, ignore_errors=True)
-        shutil.copytree(self.kept, self.lived.place, symlinks=True)
-        return self.lived
+        shutil.rmtree(self.experiment.place, ignore_errors=True)
+        shutil.copytree(self.kept, self.experiment.place, symlinks=True)
+        return self.experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ def started_listeners(bench: Bench, story: Sequence[Operation]) -> tuple[Beginni
     Args:
         story: What the undisturbed run wrote.
     """
-    lived = bench.experiment("cut-off-to-read")
-    machine = Machine(lived, Trouble.POWER_LOSS, story[int(len(story) * _SHARE)])
+    experiment = bench.experiment("cut-off-to-read")
+    machine = Machine(experiment, Trouble.POWER_LOSS, story[int(len(story) * _SHARE)])
     machine.live()
     machine.restart(forget_rows=False)
-    return _counted(bench.experiment("to-read"), None), _counted(lived, machine)
+    return _counted(bench.experiment("to-read"), None), _counted(experiment, machine)
 
 
 def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expected: trials.Seen) -> Sweep:
@@ -92,8 +92,8 @@ def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expecte
 class Watched(Machine):
     """A machine whose reads fail until somebody has looked at what shows meanwhile."""
 
-    def __init__(self, lived: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
-        super().__init__(lived, trouble, at, left)
+    def __init__(self, experiment: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
+        super().__init__(experiment, trouble, at, left)
         self.differences: list[str] = []
         """Where list, detail, report and orders disagreed, or called the run what it is not."""
         self.shown = False
@@ -180,9 +180,9 @@ class Watched(Machine):
 
 
 def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
-    beginning, lived = point.beginning, point.beginning.restored()
-    machine = Watched(lived, trouble, point.operation, beginning.machine)
-    cut = trials.look(lived, beginning.machine.journals() if beginning.machine else {})
+    beginning, experiment = point.beginning, point.beginning.restored()
+    machine = Watched(experiment, trouble, point.operation, beginning.machine)
+    cut = trials.look(experiment, beginning.machine.journals() if beginning.machine else {})
     why = machine.live()
     if point.operation not in machine.fragile.looks:
         return Trial(point=str(point), reached=False)
@@ -190,10 +190,10 @@ def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
 
     earlier = None
     if died := bool(why):
-        earlier, cut = cut, trials.look(lived, machine.journals())
-        lived.outcome.unlink(missing_ok=True)
+        earlier, cut = cut, trials.look(experiment, machine.journals())
+        experiment.outcome.unlink(missing_ok=True)
         why = machine.live()
-    after = trials.look(lived, machine.journals())
+    after = trials.look(experiment, machine.journals())
     if beginning.machine is None and not died:
         cut = after
     trial = trials.judge(
@@ -203,14 +203,17 @@ def _tried(point: _Point, trouble: Trouble, expected: trials.Seen) -> Trial:
     return dataclasses.replace(trial, hidden=different or trial.hidden, note=trial.note or different)
 
 
-def _counted(lived: Experiment, machine: Machine | None) -> Beginning:
-    kept = lived.place.with_name(f"{lived.place.name}-kept")
-    shutil.copytree(lived.place, kept, symlinks=True)
-    watched = Watched(lived, None, END, machine)
+def _counted(experiment: Experiment, machine: Machine | None) -> Beginning:
+    kept = experiment.place.with_name(f"{experiment.place.name}-kept")
+    shutil.copytree(experiment.place, kept, symlinks=True)
+    watched = Watched(experiment, None, END, machine)
     if why := watched.live():
         raise errors.ControlRoomError(f"the run whose reads are counted did not rest: {why}", code="undisturbed_failed")
     return Beginning(
-        lived=lived, kept=kept, machine=machine, looks=tuple(dict.fromkeys(watched.fragile.looks[: watched.rested]))
+        experiment=experiment,
+        kept=kept,
+        machine=machine,
+        looks=tuple(dict.fromkeys(watched.fragile.looks[: watched.rested])),
     )
 
 

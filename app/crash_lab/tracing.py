@@ -59,7 +59,7 @@ def traced(pid: int, output: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def disturbed(pid: int, data_directory: Path, point: WritePoint, how: str, output: Path) -> Iterator[None]:
+def faulted(pid: int, data_directory: Path, point: WritePoint, how: str, output: Path) -> Iterator[None]:
     """Disturb a process at one call.
 
     Args:

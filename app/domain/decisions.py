@@ -94,6 +94,8 @@ class Decisions:
 
     taken: int = 0
     """How often a process took the run up."""
+    first_taken_at: str | None = None
+    """When a process took it up for the first time."""
     taken_since_resume: bool = False
     """Whether a process took it up since it was created or last resumed."""
     cancel_requested_at: str | None = None
@@ -135,6 +137,7 @@ class Decisions:
         match _KINDS[line["kind"]]:
             case DecisionKind.TAKEN:
                 self.taken = self.taken + 1
+                self.first_taken_at = self.first_taken_at or line["at"]
                 self.taken_since_resume = True
             case DecisionKind.STARTED:
                 self._start(line)

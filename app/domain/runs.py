@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from app.domain import plain, shapes
 from app.domain.states import MOVES, RunState
+from app.domain.usage_sums import RunFacts
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """Form of a run id, foreign ones included."""
@@ -144,6 +145,10 @@ class Transition:
     """When."""
     error_code: str | None = None
     """Code of the error of a failed or parked run."""
+    reason: str | None = None
+    """Why a paused run rests."""
+    facts: RunFacts | None = None
+    """What its journals add up to by now; None: what the row shows of it stays."""
 
     @classmethod
     def take(cls, run_id: str, at: str) -> Transition:
@@ -156,9 +161,9 @@ class Transition:
         return _transition(run_id, RunState.WAITING, at)
 
     @classmethod
-    def pause(cls, run_id: str, at: str, error_code: str | None = None) -> Transition:
+    def pause(cls, run_id: str, at: str, error_code: str | None = None, reason: str | None = None) -> Transition:
         """A person stopped it, or a fault parked it."""
-        return _transition(run_id, RunState.PAUSED, at, error_code=error_code)
+        return _transition(run_id, RunState.PAUSED, at, error_code=error_code, reason=reason or error_code)
 
     @classmethod
     def queue(cls, run_id: str, at: str) -> Transition:
@@ -172,7 +177,13 @@ class Transition:
 
 
 def _transition(
-    run_id: str, to: RunState, at: str, *, also: RunState | None = None, error_code: str | None = None
+    run_id: str,
+    to: RunState,
+    at: str,
+    *,
+    also: RunState | None = None,
+    error_code: str | None = None,
+    reason: str | None = None,
 ) -> Transition:
     since = {state for state, targets in MOVES.items() if to in targets} | ({also} if also else set())
-    return Transition(run_id=run_id, to=to, since=frozenset(since), at=at, error_code=error_code)
+    return Transition(run_id=run_id, to=to, since=frozenset(since), at=at, error_code=error_code, reason=reason)

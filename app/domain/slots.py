@@ -125,7 +125,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ShownState:
     """What a driver does not know of its run, and the files that it makes for the run folder tell."""
 
     status: RunState
@@ -134,7 +134,7 @@ class Standing:
     """When it last changed."""
 
 
-Projection: TypeAlias = Callable[[Standing], Mapping[str, plain.Json]]
+Projection: TypeAlias = Callable[[ShownState], Mapping[str, plain.Json]]
 """Makes further files of the run folder, by name, from what the driver has seen; free of effects."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -16,6 +16,7 @@ from app.domain.runs import Ending, RunStart
 from app.domain.slots import Board
 from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
+from app.domain.usage_sums import UsageSum
 
 NEWEST_STEPS = 200
 """Steps that a run's consolidated answer lists at most; the whole log has its own address."""
@@ -63,6 +64,8 @@ class RunView:
     """Steps being performed."""
     usage: Usage = field(default_factory=Usage)
     """What the run cost so far, dead and repeated tries included."""
+    usage_sums: Callable[[], tuple[UsageSum, ...]] = tuple
+    """Returns what it cost in parts; nothing of a run at rest, whose row tells."""
     error: Mapping[str, plain.Json] | None = None
     """Error of a failed or parked run."""
     ending: Mapping[str, plain.Json] | None = None

@@ -24,7 +24,7 @@ class RetryUntilSpace(Protocol):
         """
 
 
-async def impatiently(write: Callable[[], Awaitable[T]]) -> T:
+async def write_once(write: Callable[[], Awaitable[T]]) -> T:
     """Write once, where no run waits for it."""
     return await write()
 
@@ -79,7 +79,7 @@ class AgentPrompt:
     """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
     recorded: tuple[int, ...] = ()
     """Earlier tries of the step that left a line there."""
-    insist: RetryUntilSpace = field(default=impatiently, compare=False, repr=False)
+    retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
     """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
 
 

@@ -15,7 +15,7 @@ from app.engine.driver_scheduler import DriverScheduler
 from app.engine.equipment import Equipment, Parked
 from app.engine.missing_lines import MissingLines
 from app.engine.run_projection import RunProjection
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -26,9 +26,7 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 class Completion:
     """Bring one run to rest."""
 
-    def __init__(
-        self, log: RunLog, projection: RunProjection, durability: RetryUntilSpace, equipment: Equipment
-    ) -> None:
+    def __init__(self, log: RunLog, projection: RunProjection, durability: SpaceRetry, equipment: Equipment) -> None:
         self._run_log = log
         self._projection = projection
         self._durability = durability
@@ -119,7 +117,7 @@ class Completion:
         await self._durability.commit(self._run_log.rest)
         ended = self._run_log.loaded.decisions.ended
         at = ended.at if ended else self._projection.now()
-        await self._run_log.move(Transition.end(self._run_id, status, at, code))
+        await self._projection.note(Transition.end(self._run_id, status, at, code))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
@@ -127,7 +125,7 @@ class Completion:
         if not self._pause_is_told:
             self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
         await self._durability.commit(self._run_log.rest)
-        await self._run_log.move(Transition.pause(self._run_id, self._projection.now(), code))
+        await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
 
     def _cut_off(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from app.domain import operations, plain
 from app.domain.records import BlobRef, Place, Record
 from app.domain.runs import RunStart
-from app.domain.slots import Board, Progress, Projection, Slot, Standing
+from app.domain.slots import Board, Progress, Projection, ShownState, Slot
 from app.engine import driver_scheduler
 
 _NO_SECRETS = plain.Masker()
@@ -90,7 +90,7 @@ class DriverContext:
         """Return what is shown; it shares the slots, so it is to be read at once."""
         return Board(progress=self._progress, slots=self._slots)
 
-    def files(self, standing: Standing) -> dict[str, plain.Json]:
+    def files(self, standing: ShownState) -> dict[str, plain.Json]:
         """Make the further files of the run folder."""
         made: dict[str, plain.Json] = {}
         for projection in self._projections:

@@ -139,10 +139,10 @@ class DriverScheduler:
         """What it raised."""
 
     def start(self) -> None:
-        """Run the driver up to its first requests, as far as `go_on` does."""
+        """Run the driver up to its first requests, as far as `advance` does."""
         self._main = _Branch("", self._drive())
         self.ready.append((self._main, None, None))
-        self.go_on()
+        self.advance()
 
     def deliver(self, record: Record) -> None:
         """Hand a record to the branch that asks for its key, and go on."""
@@ -153,7 +153,7 @@ class DriverScheduler:
         if self._delivered is not None:
             self._delivered(ask, record)
         self.ready.append((ask.asker, record, None))
-        self.go_on()
+        self.advance()
 
     def answer(self, read: Read, content: plain.Json) -> None:
         """Hand the content behind a handle to the branch that asked; nothing if it was cancelled meanwhile."""
@@ -161,7 +161,7 @@ class DriverScheduler:
             self.reads.remove(read)
         if read.branch is not None and not read.branch.over:
             self.ready.append((read.branch, content, None))
-            self.go_on()
+            self.advance()
 
     def start_waiting(self, path: str) -> bool:
         """Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
@@ -175,10 +175,10 @@ class DriverScheduler:
         while not _holds(join.waiting[0].path, path):
             self.ready.append((join.waiting.popleft(), None, None))
         self.ready.append((join.waiting.popleft(), None, None))
-        self.go_on()
+        self.advance()
         return True
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Step branches that can go on, in their order, until all are blocked or a portion is done."""
         for _ in range(STEPS_AT_ONCE):
             if not self.ready:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app import errors
-from app.domain import plain
+from app.domain import graphs, plain
 from app.domain.library import Library, Recipe, Use
 from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
 from app.domain.runs import Ending, RunStart
 from app.domain.slots import Progress, Projection, Slot
-from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, impatiently
+from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, write_once
 
-__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "impatiently"]
+__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "write_once"]
 
 _NO_SECRETS = plain.Masker()
 
@@ -112,9 +112,6 @@ class Dialect(Driver, Protocol):
         understood, what `check` finds.
         """
 
-    def graph(self, recipe: Recipe) -> dict[str, plain.Json]:
-        """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`."""
-
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema of its recipe files."""
 
@@ -148,6 +145,19 @@ class AskingDriver(Protocol):
 
     def uses(self, recipe: Recipe, library: Library, args: Mapping[str, plain.Json]) -> Iterable[Use]:
         """Return every backend, program of a model and other recipe that a run with these arguments could need."""
+
+
+@runtime_checkable
+class GraphedDriver(Protocol):
+    """A driver whose recipes have a graph."""
+
+    def graph(self, document: Mapping[str, plain.Json], frozen: Mapping[str, plain.Json]) -> graphs.Drawing:
+        """Return the graph of a recipe, and how the steps of its runs find their places in it.
+
+        Args:
+            document: The recipe.
+            frozen: What `freeze` returned for it; empty for a recipe that cannot be frozen.
+        """
 
 
 @runtime_checkable
@@ -190,7 +200,7 @@ class Call:
     """Keep a text (name, text) under `logs/`, masked."""
     asked_at: str | None = None
     """When a gate was asked first; the same after a restart."""
-    insist: RetryUntilSpace = impatiently
+    retry_until_space: RetryUntilSpace = write_once
     """Write what is kept beside the run's folder, however long it takes."""
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in what is cut or parsed before the engine sees it."""

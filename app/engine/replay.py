@@ -46,7 +46,7 @@ async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
     while scheduler.ready or scheduler.reads:
         if scheduler.ready:
             await asyncio.sleep(0)
-            scheduler.go_on()
+            scheduler.advance()
         else:
             read = scheduler.reads[0]
             scheduler.answer(read, await read_blob(read.blob))

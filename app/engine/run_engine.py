@@ -141,6 +141,9 @@ class RunEngine(Protocol):
     async def reload(self, run_id: str) -> None:
         """Load a run that is queued or asleep, because its folder was changed; one that cannot be loaded leaves."""
 
+    def executing(self) -> list[RunView]:
+        """Return the runs that hold capacity and are loaded, as they stand."""
+
     def standing(self, run_id: str) -> Standing | None:
         """Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not
         have.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
@@ -11,11 +12,12 @@ from app.domain.events import EventType
 from app.domain.operations import AgentCall, Input
 from app.domain.records import Record
 from app.domain.runs import Transition
-from app.domain.slots import Standing, snapshot
+from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
+from app.domain.usage_sums import UsageTally
 from app.engine.driver_context import DriverContext
 from app.engine.journal_lines import facts_of
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
@@ -42,7 +44,7 @@ class RunProjection:
         self._ending = ended.ending if ended else None
         self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
         self._completed_at = ended.at if ended else None
-        self._usage = views.total_usage(loaded.records)
+        self._tally = UsageTally(loaded.records)
         self.status = loaded.decisions.status
         """Where the run stands."""
         self.records = list(loaded.records)
@@ -51,7 +53,7 @@ class RunProjection:
         self._counted = [record for record in self.records if record.final and record.position not in dead]
         self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
-        self.durability: RetryUntilSpace | None = None
+        self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
     def wake(self, status: RunState, updated_at: str, steps: dict[str, StepAttempt]) -> None:
@@ -72,7 +74,8 @@ class RunProjection:
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
             open=[open_step(step) for step in self.steps.values() if step.attempt],
-            usage=self._usage,
+            usage=self._tally.total,
+            usage_sums=self._tally.sums,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
             updated_at=self._completed_at or self.moved_at(),
@@ -86,7 +89,7 @@ class RunProjection:
         if record.final:
             self._counted.append(record)
         if record.usage is not None:
-            self._usage = self._usage.plus(record.usage)
+            self._tally.add(record, record.usage)
 
     def touch(self) -> None:
         """Say that something changed."""
@@ -103,7 +106,12 @@ class RunProjection:
         """Show another state, here and in the index."""
         self.status = transition.to
         self.touch()
-        await self._log.move(transition)
+        await self.note(transition)
+
+    async def note(self, transition: Transition) -> None:
+        """Write a move to the index, with what the journals add up to by now."""
+        facts = self._tally.facts(self._log.loaded.decisions.first_taken_at)
+        await self._log.move(dataclasses.replace(transition, facts=facts))
 
     async def show_waiting(self) -> None:
         """Show the run as waiting while its open steps only wait and one of them awaits an input."""
@@ -162,7 +170,7 @@ class RunProjection:
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()
         files = {"run.json": views.manifest(view), "cache.json": snapshot(view.board.slots)}
-        return files | self._context.files(Standing(status=self.status, updated_at=view.updated_at))
+        return files | self._context.files(ShownState(status=self.status, updated_at=view.updated_at))
 
 
 def open_step(step: StepAttempt) -> views.OpenStep:

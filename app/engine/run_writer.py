@@ -14,7 +14,7 @@ from typing import Protocol
 from app import errors
 from app.domain.records import Record
 from app.engine import ports
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
@@ -24,7 +24,7 @@ class StepOwner(Protocol):
 
     log: RunLog
     """The run's folder."""
-    durability: RetryUntilSpace
+    durability: SpaceRetry
     """Repeats writes of it that fail."""
     capacity: ports.Capacity
     """The run's place in the pool."""
@@ -32,7 +32,7 @@ class StepOwner(Protocol):
     def began(self, attempt: StepAttempt) -> None:
         """Note that a try has begun."""
 
-    def landed(self, record: Record) -> None:
+    def arrived(self, record: Record) -> None:
         """Take a record that is durable."""
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:

@@ -22,7 +22,7 @@ from app.engine.evicted_runs import EvictedRun
 from app.engine.missing_lines import MissingLines, unled
 from app.engine.replay import Exchanges
 from app.engine.run_projection import RunProjection
-from app.engine.space_retry import RetryUntilSpace
+from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 from app.engine.stores import RunLog
@@ -59,7 +59,7 @@ class Runner:
         equipment = equipment.hiding_for(dialect, start.recipe)
         self.log = log
         self.capacity = capacity
-        self.durability = RetryUntilSpace(log, equipment.clock, self._storage_changed)
+        self.durability = SpaceRetry(log, equipment.clock, self._storage_changed)
         self._run_id = start.run_id
         self._reach = equipment.probes.reach
         self._context = DriverContext(start, completion.noter(log), equipment.masker)
@@ -77,7 +77,7 @@ class Runner:
         self._steps = self._projection.steps
         self._busy = sum(not step.idle for step in self._steps.values())
         self._retried = retried(log.loaded.records)
-        self._landed: dict[int, Record] = {}
+        self._arrived: dict[int, Record] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
         self._stirred = False
@@ -124,7 +124,7 @@ class Runner:
         self._cancelled = True
         self.durability.cancel()
         self._projection.tell()
-        self._stir()
+        self._wake()
 
     def pause(self, *, interrupt: bool = False) -> None:
         """Begin no further step, and cut open ones off if `interrupt`; the request is durable already."""
@@ -133,9 +133,9 @@ class Runner:
             self._cut_all()
         self._projection.tell()
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Repeat now what could not be written or read."""
-        self.durability.hurry()
+        self.durability.retry_now()
 
     def stop(self) -> None:
         """Begin no further step, since the service stops."""
@@ -146,16 +146,16 @@ class Runner:
         self._halt = "stop"
         self._cut_all()
         self.durability.abandon()
-        self._stir()
+        self._wake()
 
     def may_be_evicted(self) -> bool:
         """Tell whether every open step is with its performer, and nothing else is under way or asked for."""
         asked_to = self._halt or self._cancelled or self._evicted or self.log.loaded.decisions.paused
         closing = any(not task.done() for task in self._closing)
-        pending = closing or self._landed or self._failures or self.durability.fault
+        pending = closing or self._arrived or self._failures or self.durability.fault
         if asked_to or pending or self._waiting is None or not self._executor.writer.is_quiet:
             return False
-        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.owes_move
+        return bool(self._steps) and all(step.away for step in self._steps.values()) and not self.log.has_owed_move
 
     def evict(self, call: Callable[[str], None]) -> EvictedRun:
         """Release a run that may be evicted; `run` returns, and another runner continues with what is returned.
@@ -168,8 +168,8 @@ class Runner:
         for step in steps.values():
             step.ask.forget_body()
         self._executor.writer.detach(call)
-        self._executor.know(())
-        self._stir()
+        self._executor.remember(())
+        self._wake()
         shown = self._projection
         return EvictedRun(executor=self._executor, steps=steps, status=shown.status, updated_at=shown.moved_at())
 
@@ -221,7 +221,7 @@ class Runner:
             else:
                 step.committing = False
                 self._cut(key)
-        self._executor.know(self._projection.records)
+        self._executor.remember(self._projection.records)
         self._executor.writer.attach(self)
         if self._at_rest():
             self._halt_at_boundary("pause")
@@ -278,21 +278,21 @@ class Runner:
         """Note that a try has begun."""
         self._projection.tell(attempt.started_at)
         if attempt.idle:
-            self._stir()
+            self._wake()
 
-    def landed(self, record: Record) -> None:
+    def arrived(self, record: Record) -> None:
         """Take a record that is durable."""
-        self._landed[record.position] = record
-        self._stir()
+        self._arrived[record.position] = record
+        self._wake()
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
         """Note that a step could not be executed."""
         if self._steps.get(attempt.ask.key) is attempt:
             self._remove(attempt.ask.key)
         self._failures.append(failure)
-        self._stir()
+        self._wake()
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         self._stirred = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -301,7 +301,7 @@ class Runner:
 
     async def _record(self) -> None:
         count = 0
-        while (record := self._landed.pop(len(self._projection.records), None)) is not None:
+        while (record := self._arrived.pop(len(self._projection.records), None)) is not None:
             self._projection.add(record)
             await self._hand_out(record)
             self._reach("step.delivered")
@@ -375,7 +375,7 @@ class Runner:
         self._halt = self._halt or halt
         for key in [key for key, step in self._steps.items() if not step.performing]:
             self._cut(key)
-        self._stir()
+        self._wake()
 
     def _cut_all(self) -> None:
         for key in list(self._steps):

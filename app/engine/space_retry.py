@@ -23,7 +23,7 @@ _LONGEST_WAIT_SECONDS = 10.0
 T = TypeVar("T")
 
 
-class RetryUntilSpace:
+class SpaceRetry:
     """Guard the writes of one run."""
 
     def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class RetryUntilSpace:
         """Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`."""
         self._abandoned.give()
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Repeat now what could not be written or read."""
         self._hurried.give()
 

@@ -46,7 +46,7 @@ class StepExecutor:
         self.writer = RunWriter(start.run_id)
         """The runner that has the run, for which steps of an evicted run wait."""
 
-    def know(self, records: Iterable[Record]) -> None:
+    def remember(self, records: Iterable[Record]) -> None:
         """Replace the known tries that left a line."""
         self._recorded = {}
         for record in records:
@@ -256,7 +256,7 @@ class StepExecutor:
             read_blob=self._read_blob_for_outside if ask.operation.outside else self._read_blob,
             write_log=self._write_log,
             asked_at=decisions.asked.get(ask.key),
-            insist=self._insist,
+            retry_until_space=self._insist,
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
             exchanges=attempt.exchanges,
@@ -324,7 +324,7 @@ class StepExecutor:
             if record.receipt_id is not None:
                 await self._prove(owner, record)
             self._project(owner, attempt, record)
-            owner.landed(record)
+            owner.arrived(record)
             return record
         except errors.StorageFault as fault:
             if not delivery:

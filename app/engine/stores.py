@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from app.domain import plain, shapes
 from app.domain.decisions import DecisionKind, Decisions
 from app.domain.events import Event, EventType
 from app.domain.receipts import ListedReceipt, ReceiptQuery
-from app.domain.records import BlobRef, Record
+from app.domain.records import BlobRef, Record, Usage
 from app.domain.runs import RunStart, Transition
 from app.domain.states import RunState
 from app.domain.unreadable import Readable, Unreadable, Waiting
@@ -110,7 +110,7 @@ class RunLog(Waiting, Protocol):
         """Apply a move to the index, perhaps a moment later; it counts only from an expected state."""
 
     @property
-    def owes_move(self) -> bool:
+    def has_owed_move(self) -> bool:
         """Tell whether a move could not be written to the row."""
 
     async def heal(self) -> None:
@@ -173,6 +173,12 @@ class RunSummary(shapes.Shape):
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
     """Whether it holds its workspace alone from start to end."""
+    started_at: shapes.Instant | None = None
+    """When a process took it up for the first time."""
+    reason: str | None = None
+    """Why it is in this state, e.g. `paused_by_person`."""
+    usage: Usage = field(default_factory=Usage)
+    """What its steps cost, repeated attempts included."""
     unreadable: Unreadable | None = None
     """File that cannot be read now, None if all can; until it can, the last known state is shown."""
 
@@ -191,8 +197,8 @@ class Progress:
 class RunQuery:
     """Which runs a list shows, newest first."""
 
-    status: str | None = None
-    """Only this state."""
+    status: str | tuple[str, ...] | None = None
+    """Only this state, or one of these."""
     recipe_id: str | None = None
     """Only runs of this recipe."""
     label: tuple[str, str] | None = None
@@ -205,10 +211,21 @@ class RunQuery:
     """Only runs that this run started."""
     session_id: str | None = None
     """Only runs of this work session."""
+    q: str | None = None
+    """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
+    internal: bool = False
+    """Whether to show the runs that are plans, and only those."""
     limit: int = 100
     """Most runs to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None
     """`(created_at, run_id)` of the last run of the page before."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Return the states that are asked for; none: all."""
+        if self.status is None:
+            return ()
+        return (self.status,) if isinstance(self.status, str) else tuple(dict.fromkeys(self.status))
 
 
 class RunStore(Readable, KeptUp, Protocol):

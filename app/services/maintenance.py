@@ -24,7 +24,7 @@ class Maintenance:
         Raises:
             errors.NotFound: there is no such run.
         """
-        run_reader.check_run_id(run_id)
+        run_reader.check_form(run_id)
         return dict(await self._store.maintenance.verify(run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance.Verified:

@@ -6,11 +6,24 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.domain import states
+from app import clock
+from app.domain import shapes, states, views
 from app.engine import run_engine, stores
 
 KEPT_RUNS = 10_000
 """Ended runs whose progress is kept in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStep(shapes.Shape):
+    """A step that is being performed."""
+
+    key: str
+    """Name of the step within its run."""
+    step_id: str
+    """Name of the step in the recipe."""
+    started_at: shapes.Instant
+    """When the attempt began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +34,10 @@ class RunListed(stores.RunSummary):
     """Number of finished steps; None if it cannot be read."""
     total_steps: int | None
     """Steps of the recipe; None if its flow can loop."""
+    duration_ms: int | None
+    """Time from its start to its end, pauses included; None until it has ended."""
+    live_step: LiveStep | None
+    """Step that is being performed, the newest of several; None for a run that this service does not execute now."""
 
 
 class Progress:
@@ -44,14 +61,25 @@ class Progress:
 
     def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> RunListed:
         fields = {name: getattr(run, name) for name in run.__slots__}
-        view = self._engine.view(run.run_id) if run.unreadable else None
-        if view is not None:
+        view = self._engine.view(run.run_id)
+        if view is not None and run.unreadable:
             # Its row waits until everything is in its files, which may take long.
             code = view.error.get("code") if view.error else None
             fields |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
             fields |= {"completed_at": view.completed_at}
+        known = view or self._engine.standing(run.run_id)
+        if known is not None and not states.RunState(fields["status"]).finished:
+            fields |= {"reason": known.reason}
+        if view is not None:
+            fields |= {"usage": view.usage}
         done, total = (progress.finished_steps, progress.total_steps) if progress else (None, None)
-        return RunListed(**fields, current_step_index=done, total_steps=total)
+        return RunListed(
+            **fields,
+            current_step_index=done,
+            total_steps=total,
+            duration_ms=_duration_ms(run.started_at, fields["completed_at"]),
+            live_step=_live_step(known.open) if known is not None else None,
+        )
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
         view = self._engine.view(run.run_id)
@@ -59,3 +87,22 @@ class Progress:
             return self._ended.get((run.run_id, run.updated_at))
         progress = view.board.progress
         return stores.Progress(finished_steps=progress.finished_steps, total_steps=progress.total_steps)
+
+
+def _live_step(open_steps: Sequence[views.OpenStep]) -> LiveStep | None:
+    begun = [step for step in open_steps if step.started_at]
+    if not begun:
+        return None
+    newest = max(begun, key=lambda step: step.started_at)
+    return LiveStep(key=newest.key, step_id=newest.place.step_id, started_at=newest.started_at)
+
+
+def _duration_ms(started_at: str | None, completed_at: str | None) -> int | None:
+    if started_at is None or completed_at is None:
+        return None
+    try:
+        took = clock.instant(completed_at) - clock.instant(started_at)
+    except ValueError:
+        # A folder that was written by hand may hold any text.
+        return None
+    return max(0, round(took.total_seconds() * 1000))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app import clock, errors
-from app.domain import library, plain, shapes
+from app.domain import graphs, library, plain, shapes
 from app.engine import ports
 from app.services import arguments, recipe_files
 
@@ -183,8 +183,8 @@ class RecipeDetail(RecipeListed):
     """JSON Schema of its arguments."""
     document: Mapping[str, plain.Json] | None
     """The recipe itself."""
-    graph: Mapping[str, plain.Json] | None
-    """Its flow, as `nodes` and `edges`."""
+    graph: graphs.Graph | None
+    """Its flow; None if it cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import clock, errors
-from app.domain import library, plain
+from app.domain import graphs, library, plain
 from app.engine import ports
-from app.services import folder_listings, recipe_files
+from app.services import folder_listings, recipe_files, run_graphs
 from app.services.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
@@ -168,17 +168,28 @@ class Catalogue:
         Raises:
             errors.NotFound: there is none of that id.
         """
-        try:
-            entry = self.find(recipe_id)
-        except errors.UnknownRecipe as error:
-            raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
+        entry = self._described(recipe_id)
         recipe, listed = entry.recipe, self._shown(entry)
         return RecipeDetail(
             **{name: getattr(listed, name) for name in listed.__slots__},
             args_schema=recipe.args_schema if recipe else None,
             document=recipe.document if recipe else None,
-            graph=self.dialect(entry.dialect).graph(recipe) if recipe else None,
+            graph=self._graph(entry),
         ).to_json()
+
+    def graph(self, recipe_id: str) -> graphs.Graph:
+        """Return the graph of a recipe.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+            errors.RecipeInvalid: it cannot be parsed.
+        """
+        entry = self._described(recipe_id)
+        found = self._graph(entry)
+        if found is None:
+            message = f"recipe {recipe_id} in {entry.path} cannot be parsed, so it has no graph"
+            raise errors.RecipeInvalid(message, flaws=entry.flaws, detail={"path": entry.path})
+        return found
 
     def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
         """Look at a recipe's text without keeping it.
@@ -213,6 +224,16 @@ class Catalogue:
                 detail={"dialects": known},
             )
         return self._dialects[name]
+
+    def _described(self, recipe_id: str) -> Entry:
+        try:
+            return self.find(recipe_id)
+        except errors.UnknownRecipe as error:
+            raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
+
+    def _graph(self, entry: Entry) -> graphs.Graph | None:
+        recipe_version = self._recipe_versions[entry.path] if entry.usable else None
+        return run_graphs.of_recipe(entry.recipe, self.dialect(entry.dialect), recipe_version)
 
     def _startable(self, recipe_id: str) -> RecipeVersion | None:
         try:

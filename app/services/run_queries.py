@@ -13,6 +13,7 @@ from app.services import event_streams, run_reader
 from app.services.event_streams import EventFollower
 from app.services.long_polls import LongPolls
 from app.services.progress import Progress, RunListed
+from app.services.run_graphs import GraphAnswer, RunGraphs
 from app.services.run_reader import Ready, RunReader
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class RunQueries:
         self._engine = engine
         self._clock = clock
         self._reader = RunReader(store=store, engine=engine, dialects=dialects, clock=clock)
+        self._graphs = RunGraphs(dialects)
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
         self._waiter = LongPolls(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
@@ -78,6 +80,14 @@ class RunQueries:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
         return await self._reader.view(run_id)
+
+    async def graph(self, run_id: str) -> GraphAnswer:
+        """Return the graph of a run's recipe as the run froze it, with the state of each node.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        return await self._graphs.answer(await self._reader.view(run_id))
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
         """Return all journal lines in order, those of dead and repeated tries included.
@@ -174,6 +184,7 @@ class RunQueries:
     def forget(self, run_id: str) -> None:
         """Drop what is kept in memory of a run at rest."""
         self._reader.forget(run_id)
+        self._graphs.forget(run_id)
 
     def release(self) -> None:
         """Wake every waiting poll and stream, because the service stops."""

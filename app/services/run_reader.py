@@ -337,8 +337,23 @@ def check_run_id(run_id: str) -> None:
     Raises:
         errors.NotFound: `run_not_found`.
     """
-    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id) or runs.is_internal(run_id):
-        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+    check_form(run_id)
+    if runs.is_internal(run_id):
+        raise _missing(run_id)
+
+
+def check_form(run_id: str) -> None:
+    """Refuse what cannot be a run's id; a plan's run, which only upkeep shows, has one.
+
+    Raises:
+        errors.NotFound: `run_not_found`.
+    """
+    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+        raise _missing(run_id)
+
+
+def _missing(run_id: str) -> errors.NotFound:
+    return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
 
 
 def _standing(view: views.RunView, standing: run_engine.Standing) -> views.RunView:

@@ -176,11 +176,14 @@ class Runs(RunQueries):
         return await self._reader.moved(run_id)
 
     async def delete(self, run_id: str) -> None:
-        """Delete a finished run.
+        """Delete a finished run, or one that a plan has left behind.
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
+        if runs.is_internal(run_id):
+            await self._delete_left(run_id)
+            return
         run_reader.check_run_id(run_id)
         status = (await self._reader.moved(run_id)).status
         if not status.finished:
@@ -189,6 +192,13 @@ class Runs(RunQueries):
         with faults.as_errors():
             await self._store.delete(run_id)
         self._reader.forget(run_id)
+
+    async def _delete_left(self, run_id: str) -> None:
+        run_reader.check_form(run_id)
+        if not states.RunState((await self._store.summary(run_id)).status).finished:
+            run_reader.check_run_id(run_id)
+        with faults.as_errors():
+            await self._store.delete(run_id)
 
     async def _found(self, run_id: str) -> Started:
         return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)

@@ -51,7 +51,7 @@ class Reservation:
 
     def __init__(self, capacity: WorkerCapacity, request: CapacityRequest, arrival: Callable[[], int]) -> None:
         self._capacity = capacity
-        self.holders = capacity.seated
+        self.holders = capacity.holding
         self._request = request
         self._arrival = arrival
         self._coming: list[asyncio.Future[None]] = []

@@ -163,7 +163,7 @@ class ActiveRuns:
         assert active_run.log is not None
         return active_run.log
 
-    def go_on(self, active_run: ActiveRun) -> None:
+    def advance(self, active_run: ActiveRun) -> None:
         """Run a loaded run that has no task yet; its runner decides whether it settles, rests or continues."""
         if active_run.task is None:
             active_run.task = asyncio.create_task(self._live(active_run), name=f"run {active_run.run_id}")
@@ -174,7 +174,7 @@ class ActiveRuns:
         active_run = self.active_runs.get(run_id)
         if active_run is not None and active_run.evicted is not None and not active_run.loading:
             self._reach("pool.woken")
-            self.go_on(active_run)
+            self.advance(active_run)
 
     # -- stop
 
@@ -202,7 +202,7 @@ class ActiveRuns:
         self.capacity.clear()
         self.changes.wake_all()
 
-    def hurry(self, grace_seconds: float) -> None:
+    def retry_now(self, grace_seconds: float) -> None:
         """Shorten the grace period of a stop."""
         self._grace.limit(grace_seconds)
 
@@ -214,7 +214,7 @@ class ActiveRuns:
             self._give_up(active_run.evicted)
             self._leave(active_run, active_run.evicted.status, keeps_workspace=True)
         else:
-            self.go_on(active_run)
+            self.advance(active_run)
 
     def _give_up(self, evicted: evicted_runs.EvictedRun) -> None:
         self._abandoned.begin(asyncio.wait(evicted.give_up()), "farewell")
@@ -236,7 +236,7 @@ class ActiveRuns:
         self._reach("pool.granted")
         active_run.request.granted = nobody
         self.changes.note(active_run.run_id)
-        self.go_on(active_run)
+        self.advance(active_run)
 
     async def _live(self, active_run: ActiveRun) -> None:
         if active_run.log is None and active_run.evicted is not None:
@@ -244,7 +244,7 @@ class ActiveRuns:
                 await self._load(active_run, again=True)
         elif active_run.log is None:
             await self._load(active_run, again=True)
-        while active_run.log is not None and await self._runs_on(active_run):
+        while active_run.log is not None and await self._loads_again(active_run):
             await self._load(active_run, again=True)
 
     def _watch(self, task: asyncio.Task[None]) -> None:
@@ -279,7 +279,7 @@ class ActiveRuns:
         if passing and again and not self.stopping:
             self.reloads.begin(active_run.run_id)
 
-    async def _runs_on(self, active_run: ActiveRun) -> bool:
+    async def _loads_again(self, active_run: ActiveRun) -> bool:
         assert active_run.log is not None
         assert active_run.runner is not None
         state = await self._run(active_run.runner, active_run.run_id)
@@ -297,7 +297,7 @@ class ActiveRuns:
                 self._leave(active_run, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
         if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
             self.reloads.begin(active_run.run_id)
-        elif state.finished and log.owes_move:
+        elif state.finished and log.has_owed_move:
             self.reloads.make_sure(active_run.run_id)
         return on
 

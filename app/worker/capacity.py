@@ -57,7 +57,7 @@ class WorkerCapacity:
         self._workspaces = WorkspaceReservations()
         self._workspaces_known = False
         self._open = True
-        self.seated: set[str] = set()
+        self.holding: set[str] = set()
         """Runs that hold capacity."""
         self._queued: dict[str, CapacityRequest] = {}
         self._wanting: dict[str, dict[str, None]] = {}
@@ -87,7 +87,7 @@ class WorkerCapacity:
     @property
     def taken(self) -> int:
         """Return the number of runs that hold capacity."""
-        return len(self.seated)
+        return len(self.holding)
 
     @property
     def queued(self) -> int:
@@ -96,7 +96,7 @@ class WorkerCapacity:
 
     def has_capacity(self, run_id: str) -> bool:
         """Tell whether a run holds capacity."""
-        return run_id in self.seated
+        return run_id in self.holding
 
     def is_queued(self, run_id: str) -> bool:
         """Tell whether a run waits for one."""
@@ -118,8 +118,8 @@ class WorkerCapacity:
 
     def free(self, run_id: str) -> None:
         """Release a run's capacity and grant it to the next; the run keeps its workspace."""
-        if run_id in self.seated:
-            self.seated.discard(run_id)
+        if run_id in self.holding:
+            self.holding.discard(run_id)
             self._grant()
 
     def hold(self, workspace: str, run_id: str) -> None:
@@ -160,9 +160,9 @@ class WorkerCapacity:
         self._workspaces.close()
 
     def _grant(self) -> None:
-        while self._open and len(self.seated) < self.limit and (request := self._next()) is not None:
+        while self._open and len(self.holding) < self.limit and (request := self._next()) is not None:
             self._take_out(request.run_id)
-            self.seated.add(request.run_id)
+            self.holding.add(request.run_id)
             if request.workspace is not None:
                 self._workspaces.hold(request.workspace, request.run_id)
                 self._tell(request.workspace)

@@ -62,7 +62,7 @@ class Deliveries:
         """
         active_run = self._active.active_runs.get(run_id)
         if active_run is not None and active_run.runner is not None:
-            active_run.runner.hurry()
+            active_run.runner.retry_now()
             return
         if active_run is None and not self._active.stopping:
             row = await self._store.summary(run_id)
@@ -142,7 +142,7 @@ class Deliveries:
                 and active_run.evicted is None
             ):
                 await active.take_up(active_run)
-                active.go_on(active_run)
+                active.advance(active_run)
 
     async def _may_ask(self, active_run: ActiveRun, key: str) -> bool:
         if self._active.stopping:

@@ -169,6 +169,11 @@ class Pool:
         """Return the view of a loaded run."""
         return self._active.view(run_id)
 
+    def executing(self) -> list[views.RunView]:
+        """Return the views of runs that hold capacity and are loaded."""
+        found = (self._active.view(run_id) for run_id in tuple(self._active.capacity.holding))
+        return [view for view in found if view is not None]
+
     def standing(self, run_id: str) -> run_engine.Standing | None:
         """Return the standing of a run that is not loaded."""
         active_run = self._active.active_runs.get(run_id)
@@ -265,7 +270,7 @@ class Pool:
         if self._stop is None:
             self._stop = asyncio.create_task(self._stop_within(grace), name="pool stop")
         else:
-            self._active.hurry(grace)
+            self._active.retry_now(grace)
 
     async def _stop_within(self, grace_seconds: float) -> None:
         self._active.stopping = True

@@ -112,7 +112,7 @@ class RunCommands:
             active_run.sent_on = True
             await self._pass_on(run_id, active_run)
         finally:
-            self._active.go_on(active_run)
+            self._active.advance(active_run)
         return states.RunState.CANCELLED
 
     async def _pass_on(self, run_id: str, active_run: ActiveRun) -> None:
@@ -146,7 +146,7 @@ class RunCommands:
                 await self._write_pause(log)
             _runner(active_run).pause(interrupt=interrupt)
         finally:
-            self._active.go_on(active_run)
+            self._active.advance(active_run)
         return states.RunState.PAUSED
 
     async def _write_pause(self, log: stores.RunLog) -> None:
@@ -169,7 +169,7 @@ class RunCommands:
                 await self._write_unpause(log)
             active_run.sent_on = True
         finally:
-            self._active.go_on(active_run)
+            self._active.advance(active_run)
         return states.RunState.RUNNING
 
     async def _unpause_resting(self, summary: stores.RunSummary) -> states.RunState:
@@ -210,7 +210,7 @@ class RunCommands:
         async with self._active.locks.of(run_id):
             if not active_run.left.done():
                 await self._active.take_up(active_run)
-                self._active.go_on(active_run)
+                self._active.advance(active_run)
         await asyncio.shield(active_run.left)
 
     async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
@@ -240,7 +240,7 @@ class RunCommands:
                 return
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
                 await self._active.take_up(active_run)
-                self._active.go_on(active_run)
+                self._active.advance(active_run)
 
     def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
         # It may have been queued while its row was read.

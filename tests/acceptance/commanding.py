@@ -54,10 +54,6 @@ class Commanding:
         """Freeze nothing beside the recipe."""
         return {}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Draw nothing."""
-        return {"nodes": [], "edges": []}
-
     def json_schema(self) -> dict[str, plain.Json]:
         """Take anything."""
         return {"type": "object"}

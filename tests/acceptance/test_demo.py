@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.processes import process_tree
@@ -24,15 +25,27 @@ STAYS = "The service stays up"
 
 
 def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
-    """The tool quotes what contradicts; the draft continues after the kill; the gate takes its default; Ctrl-C ends."""
+    """The tool quotes what contradicts; the draft continues after the kill; the gate takes its default; Ctrl-C ends.
+
+    The first line is the address, and at the end each run is on its page there.
+    """
     with _demo([*DEMO, "--project", str(tmp_path)], stdin=subprocess.DEVNULL) as (demo, lines):
         seen = "".join(_until(lines, STAYS))
+        first = re.match(r"== Control Room demo: (http://127\.0\.0\.1:\d+)/  in ", seen)
+        assert first is not None, seen
+        pages = re.findall(rf"^   \w+ +{first[1]}(/runs/\S+)$", seen.split("== the runs, to look at")[1], re.MULTILINE)
+        found = [httpx.get(f"{first[1]}/api{page}", trust_env=False).json() for page in pages]
         demo.send_signal(signal.SIGINT)
         seen += "".join(lines)
         code = demo.wait()
     killed, again = re.search(r"kill -9 (\d+)", seen), re.search(r"runs again \(process (\d+)\)", seen)
 
     assert code == 130, seen
+    assert [(run["recipe_id"], run["status"]) for run in found] == [
+        ("find_contradictions", "done"),
+        ("creative_draft_scene", "done"),
+        ("publish_draft", "done"),
+    ]
     assert "Kael Arden: eye colour is told as grey and green." in seen
     assert "“- Eyes: grey”  Compendium/Characters/CHAR-kael.md:11" in seen
     assert "9 contradictions" in seen
@@ -89,6 +102,7 @@ def test_demo_reports_why_the_service_does_not_start(tmp_path: Path) -> None:
     shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
     assert shown.returncode == 5
+    assert re.match(r"== the demo's pages will be at http://127\.0\.0\.1:\d+/\n", shown.stdout)
     assert re.search(r"The service ended with code \d+\. Its output:", shown.stderr)
     assert "Traceback" not in shown.stderr
 

@@ -189,9 +189,6 @@ class _Counted:
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
         return {}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        return {"nodes": [], "edges": []}
-
     def json_schema(self) -> dict[str, plain.Json]:
         return {"type": "object", "properties": {"steps": {"type": "integer"}}}
 

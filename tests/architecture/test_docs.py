@@ -70,6 +70,18 @@ def test_readme_has_two_commands() -> None:
     assert commands == ["python3 scripts/demo.py", "python3 scripts/check.py"]
 
 
+def test_screenshots_are_shown_and_small() -> None:
+    """README.md shows each picture of docs/screenshots, its script makes it, and none is larger than 200 kB."""
+    script = (sources.ROOT / "scripts" / "screenshots.py").read_text(encoding="utf-8")
+    pictures = sorted((DOCS / "screenshots").iterdir())
+
+    assert [f"docs/screenshots/{path.name}" for path in pictures] == sorted(
+        re.findall(r"docs/screenshots/\S+(?=\))", README)
+    )
+    assert [path.name for path in pictures if path.name not in script] == []
+    assert [path.name for path in pictures if path.stat().st_size > 200_000] == []
+
+
 def test_documents_link_to_what_exists() -> None:
     """No relative link in a document is broken."""
     documents = [path for path in sources.tracked_files() if path.suffix == ".md" and ".control-room" not in path.parts]

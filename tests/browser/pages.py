@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
@@ -17,6 +18,12 @@ FLAGS = [
     "--disable-sync",
 ]
 """Options of a Chromium that contacts no one but the service."""
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+"""The checker of accessibility."""
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+"""Rules that every page keeps."""
 
 WAIT_MILLISECONDS = 60_000
 """Time within which a page must come to show something."""
@@ -58,6 +65,15 @@ class Page:
         answer = self.tab.context.request.fetch(path, method=method, data=body)
         assert answer.ok, f"{method} {path}: {answer.status} {answer.text()}"
         return answer.json()
+
+    def load_axe(self) -> None:
+        """Bring the checker of accessibility into the page; its policy admits no file but the service's own."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))
+
+    def violations(self) -> list[str]:
+        """Return what a program can tell to be wrong with the page's accessibility."""
+        found = self.tab.evaluate("rules => axe.run({runOnly: rules, resultTypes: ['violations']})", RULES)
+        return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
     def _listen(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.pages import Page
@@ -24,29 +23,35 @@ schema: "1.7"
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "heading"),
-    [
-        ("/", "Home"),
-        ("/inbox", "Inbox"),
-        ("/runs", "Runs"),
-        ("/plans", "Plans"),
-        ("/issues", "Issues"),
-        ("/recipes", "Recipes"),
-        ("/agents", "Agents"),
-        ("/start", "Start a run"),
-        ("/none", "There is no such page"),
-    ],
-)
-def test_every_page_opens(page: Page, path: str, heading: str) -> None:
-    """A page opens by its address, without an error in the console."""
-    page.tab.goto("/")
-    page.tab.evaluate(
-        "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }", path
-    )
+PAGES = {
+    "/": "Home",
+    "/inbox": "Inbox",
+    "/runs": "Runs",
+    "/plans": "Plans",
+    "/issues": "Issues",
+    "/conferences": "Conferences",
+    "/recipes": "Recipes",
+    "/agents": "Agents",
+    "/start": "Start a run",
+    "/start?recipe=draft": "Start a run",
+    "/sign-in": "Sign in",
+    "/none": "There is no such page",
+}
+"""Heading of each page."""
 
-    expect(page.heading()).to_have_text(heading)
-    expect(page.tab.locator("nav.rail")).to_be_visible()
+
+def test_every_page_opens(page: Page) -> None:
+    """A page opens by its address, without an error in the console, and is accessible as far as a program can tell."""
+    page.tab.goto("/")
+    page.load_axe()
+    for path, heading in PAGES.items():
+        page.tab.evaluate(
+            "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }", path
+        )
+
+        expect(page.heading()).to_have_text(heading)
+        expect(page.tab.locator("nav.rail")).to_be_visible()
+        assert page.violations() == [], path
 
 
 def test_a_run_is_started_from_the_form_and_watched(page: Page) -> None:
@@ -57,7 +62,7 @@ def test_a_run_is_started_from_the_form_and_watched(page: Page) -> None:
 
     page.tab.wait_for_url("**/runs/*")
     page.shows("It is done.")
-    expect(page.tab.locator("table.steps tbody tr").first).to_contain_text("done")
+    expect(page.tab.locator(".steps [data-row]").first).to_contain_text("done")
     expect(page.tab.locator("svg .node-done").first).to_be_visible()
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from app import errors
 from app.domain.decisions import DecisionKind
+from app.domain.records import Usage
 from app.domain.runs import Transition
 from app.domain.states import RunState
+from app.domain.usage_sums import RunFacts
 from app.engine import stores
 from app.engine.stores import RunQuery, RunSummary
 from tests.conformance import store_harness
@@ -31,6 +34,7 @@ async def filled(harness: StoreHarness) -> None:
             "labels": {"team": "a" if number < 3 else "b", "number": str(number)},
             "parent_run_id": "r0" if number == 4 else None,
             "session_id": "sp_one" if number > 2 else "sp_other",
+            "description": {2: "Die Straße", 3: "100% and/or nothing"}.get(number, ""),
         }
         await store.create(store_harness.start(f"r{number}", **facts))
     log = await store.open("r1")
@@ -45,6 +49,20 @@ async def filled(harness: StoreHarness) -> None:
         ({}, ["r4", "r3", "r2", "r1", "r0"]),
         ({"status": "done"}, ["r1"]),
         ({"status": "pending", "recipe_id": "even"}, ["r4", "r2", "r0"]),
+        ({"status": ("done", "pending", "done")}, ["r4", "r3", "r2", "r1", "r0"]),
+        ({"status": ("done", "pending"), "limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
+        ({"status": ("done", "failed"), "recipe_id": "odd"}, ["r1"]),
+        ({"q": "SP_ONE"}, ["r4", "r3"]),
+        ({"q": "eVen", "label": ("team", "a")}, ["r2", "r0"]),
+        ({"q": "straße"}, ["r2"]),
+        ({"q": "STRASSE"}, ["r2"]),
+        ({"q": "100%"}, ["r3"]),
+        ({"q": "%"}, ["r3"]),
+        ({"q": "1_0"}, []),
+        ({"q": "/"}, ["r3"]),
+        ({"q": "\\"}, []),
+        ({"q": "r1\nodd"}, ["r1"]),
+        ({"q": "'; DROP TABLE runs; --"}, []),
         ({"recipe_id": "odd"}, ["r3", "r1"]),
         ({"label": ("team", "b")}, ["r4", "r3"]),
         ({"label": ("team", "c")}, []),
@@ -297,3 +315,39 @@ async def test_an_issue_that_cannot_be_written_is_told(harness: StoreHarness) ->
 def test_every_state_is_finished_or_not() -> None:
     """The index counts exactly the finished states as finished."""
     assert {state for state in RunState if state.finished} == {RunState.DONE, RunState.FAILED, RunState.CANCELLED}
+
+
+async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
+    """A row that is made again from the folder shows start, reason and usage; sums belong to agent and model."""
+    store = await harness.open()
+    await store.create(store_harness.start(labels={"book": "one"}))
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": None}
+    await log.append_step(store_harness.step("a", agent_id="writer-1", model="haiku", usage=usage))
+    await log.append_step(store_harness.step("b", usage={**usage, "cost_usd": 0.5}))
+    await log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person", "error": None})
+    await log.close()
+    await store.rebuild_index()
+    (row,) = await store.list_runs(RunQuery(q="ONE"))
+
+    assert row.started_at == log.loaded.decisions.first_taken_at
+    assert (row.reason, row.usage) == ("paused_by_person", Usage(input_tokens=20, output_tokens=10, cost_usd=0.5))
+
+
+async def test_a_move_brings_what_the_row_shows(harness: StoreHarness) -> None:
+    """A move writes the facts that it carries, and one without any leaves those of the row; the reason goes."""
+    store = await harness.open()
+    await store.create(store_harness.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    at = "2026-02-10T14:31:00.000Z"
+    facts = RunFacts(started_at=at, usage=Usage(input_tokens=3, output_tokens=4, cost_usd=0.25))
+    await log.move(dataclasses.replace(Transition.pause(RUN, at, None, "paused_by_person"), facts=facts))
+    paused = await store.summary(RUN)
+    await log.move(Transition.queue(RUN, at))
+    queued = await store.summary(RUN)
+    await log.close()
+
+    assert (paused.reason, paused.started_at, paused.usage) == ("paused_by_person", at, facts.usage)
+    assert (queued.reason, queued.started_at, queued.usage) == (None, at, facts.usage)

@@ -55,10 +55,6 @@ class Asking:
         """Return nothing."""
         return {}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Return no graph."""
-        return {"nodes": [], "edges": []}
-
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the schema of anything."""
         return {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from typing import Any
 
 import httpx
 import pytest
@@ -115,3 +117,83 @@ async def test_a_head_needs_no_server_to_drop_the_body() -> None:
 
 def _told(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name not in ("date", "transfer-encoding")}
+
+
+async def test_rows_show_time_usage_and_the_live_step(project: Project) -> None:
+    """A row shows what its run performs now, since when, what it cost, and why it rests; after a restart too."""
+    project.say("draft", hang=True)
+    async with served.in_process(project) as service:
+        done = (await service.run("quick"))["run_id"]
+        working = await service.start("unguarded")
+        step = next(s for s in (await service.until(working, step="draft"))["steps"] if s["key"] == "draft")
+        live = (await _rows(service))[working]
+        await service.http.post(f"/api/runs/{working}/pause", json={"interrupt": True})
+        await service.until(working, "paused")
+        paused = await _rows(service)
+    async with served.in_process(project) as service:
+        again = await _rows(service)
+
+    assert live["live_step"] == {"key": "draft", "step_id": "draft", "started_at": step["started_at"]}
+    assert (live["duration_ms"], live["reason"]) == (None, None)
+    assert live["started_at"] >= live["created_at"]
+    assert (paused[working]["reason"], paused[working]["live_step"]) == ("paused_by_person", None)
+    assert paused[done]["duration_ms"] >= 0
+    assert paused[done]["usage"] == {"input_tokens": 0, "output_tokens": 0, "cost_usd": None}
+    assert again == paused
+
+
+async def test_rows_of_the_release_before_are_completed(project: Project) -> None:
+    """A service reads the folders of runs whose rows lack what this release shows, and finds them by search then."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick", description="Look at the Arrival"))["run_id"]
+        before = await _rows(service)
+    with sqlite3.connect(project.data / "index.db") as index:
+        index.execute("UPDATE runs SET started_at = NULL, search = NULL, input_tokens = NULL, counted = false")
+    async with served.in_process(project) as service, asyncio.timeout(served.WAIT_SECONDS):
+        found = await service.http.get("/api/runs?q=arrival")
+        while not found.json():
+            known = {"If-None-Match": found.headers["ETag"]}
+            found = await service.http.get("/api/runs?q=arrival&wait=5", headers=known)
+        after = await _rows(service)
+
+    assert [row["run_id"] for row in found.json()] == [run_id]
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("status=failed&status=never", "query.status.1"),
+        ("&".join(["status=failed"] * 1000), "query.status"),
+        ("status=", "query.status.0"),
+        ("q=", "query.q"),
+        ("q=" + "x" * 201, "query.q"),
+        ("q=%00", "query.q"),
+        ("created_after=yesterday", "query.created_after"),
+        ("created_after=2026-02-10T14:30:00", "query.created_after"),
+        ("created_after=2026-02-10T14:30:00%2B99:00", "query.created_after"),
+        ("created_before=9999-12-31T23:59:59-23:59", "query.created_before"),
+        ("cursor=WyJhIl0", "query.cursor"),
+        ("sort=cost", "query.sort"),
+    ],
+)
+async def test_absurd_filters_are_refused(service: served.Served, query: str, path: str) -> None:
+    """A filter that cannot be meant is a problem that names its place."""
+    answer = await service.http.get(f"/api/runs?{query}")
+
+    assert answer.status_code == 400
+    assert path in [error["path"] for error in answer.json()["flaws"]]
+
+
+async def test_several_states_are_listed_together(service: served.Served) -> None:
+    """Repeated states mean runs in any of them, and the next page keeps them."""
+    run_id = (await service.run("quick"))["run_id"]
+    found = await service.http.get("/api/runs?status=failed&status=done&limit=1")
+    others = await service.http.get("/api/runs?status=failed&status=paused")
+
+    assert [row["run_id"] for row in found.json()] == [run_id]
+    assert others.json() == []
+
+
+async def _rows(service: served.Served) -> dict[str, dict[str, Any]]:
+    return {row["run_id"]: row for row in (await service.http.get("/api/runs")).json()}

@@ -156,6 +156,17 @@ def workflow(count: int) -> dict[str, Any]:
     return {"version": "1.1", "name": "largest", "strict_flow": True, "steps": steps}
 
 
+def circle(count: int) -> dict[str, Any]:
+    """Return a step that goes back to itself until a file has as many lines as it should."""
+    counted = f"echo x >> rounds && test $(wc -l < rounds) -ge {count}"
+    ways = {"success": {"goto": "_end"}, "failure": {"goto": "Count"}}
+    return {
+        "version": "1.1",
+        "name": "largest",
+        "steps": [{"name": "Count", "command": ["sh", "-c", counted], "on": ways}],
+    }
+
+
 def tools(count: int) -> dict[str, Any]:
     """Return a pipeline of tools."""
     steps = [projects.tool_step(f"s{n}", "file_locator", f"o{n}", search_criteria="x") for n in range(count)]
@@ -170,6 +181,7 @@ FORMS: dict[str, tuple[str, Callable[[int], dict[str, Any]], int]] = {
     "a while": ("amplifier", iterating, 2_000),
     "a machine": ("agent_recipes", machine, 2_000),
     "a workflow": ("orchestrate", workflow, 1_000),
+    "a workflow in a circle": ("orchestrate", circle, 2_000),
     "a pipeline": ("", tools, 200),
 }
 FEW = 40

@@ -33,6 +33,8 @@ def test_every_address_of_the_contract_is_documented() -> None:
     assert {name for name, _ in operations()} == {
         "POST /api/runs",
         "GET /api/runs",
+        "GET /api/stats",
+        "GET /api/usage",
         "GET /api/runs/{run_id}",
         "DELETE /api/runs/{run_id}",
         "GET /api/runs/{run_id}/steps",

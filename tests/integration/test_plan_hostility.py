@@ -290,6 +290,35 @@ async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> N
     assert len(await service.runs_of(plan)) == 2
 
 
+async def test_a_run_of_a_plan_that_is_damaged_can_go(project: Project) -> None:
+    """The plan continues in another run; the damaged one is told, can be deleted, and does not come back."""
+    async with planning.in_process(project) as service:
+        plan = await service.plan(task("sweep the hall"), task("paint the hall", 1))
+        await service.do(plan, "approve")
+    run_id = plan["session_id"]
+    start = project.data / "runs" / run_id / "start.json"
+    start.write_bytes(start.read_bytes().replace(b"sweep the hall", b"sweep the roof"))
+    async with planning.in_process(project) as service:
+        await service.do(plan, "start")
+        ended = await service.ends(plan)
+        damaged = (await service.http.get(f"/api/runs/{run_id}/verification")).json()
+        deleted = await service.http.delete(f"/api/runs/{run_id}")
+    async with planning.in_process(project) as service:
+        again = await service.add(plan, task("paint the roof"))
+        await service.do(plan, "resume")
+        more = await service.ends(plan)
+        verified = (await service.http.get("/api/verification")).json()
+        in_use = await service.http.delete(f"/api/runs/{run_id}-2")
+
+    assert states(ended) == {1: "done", 2: "done"}
+    assert (damaged["state"], deleted.status_code, again.status_code) == ("damaged", 204, 201)
+    assert f"control-room runs delete {run_id}" in damaged["advice"]
+    assert states(more) == {1: "done", 2: "done", 3: "done"}
+    assert {found["state"] for found in verified} == {"sound"}
+    assert sorted(found["id"] for found in verified if found["id"].startswith(f"{run_id}-")) == [f"{run_id}-2"]
+    refused(in_use, 404, "run_not_found")
+
+
 async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
     """Without its file a plan is a 404, its runs come to their end, and no file comes back."""
     service.toolbox.hold(1)

@@ -12,7 +12,7 @@ from app import errors
 from app.agents import counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import conversations, environment, executables, results, verdicts
-from app.agents.programs.conversations import Opening
+from app.agents.programs.conversations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn
 from app.domain import agent_sessions, records
 from app.engine import ports
@@ -79,7 +79,9 @@ class ProgramBackend:
 
     # -- the conversation
 
-    async def _settled(self, prompt: ports.AgentPrompt, opened: Opening, found: verdicts.Verdict) -> ports.AgentReply:
+    async def _settled(
+        self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.Verdict
+    ) -> ports.AgentReply:
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
@@ -93,21 +95,23 @@ class ProgramBackend:
             )
         return counting.counted(reply, found.sums, before)
 
-    async def _begin_anew(self, prompt: ports.AgentPrompt, opened: Opening) -> agent_sessions.AgentSession | None:
+    async def _begin_anew(
+        self, prompt: ports.AgentPrompt, opened: ConversationAddress
+    ) -> agent_sessions.AgentSession | None:
         stored = await self._stored(prompt)
         if stored is None:
             return None
         begun = dataclasses.replace(
             stored.anew(), program_session_id=opened.session_id, system_sha256=conversations.system_sha256(prompt)
         )
-        await prompt.insist(lambda: self._context.sessions.keep(begun))
+        await prompt.retry_until_space(lambda: self._context.sessions.keep(begun))
         return begun
 
     async def _stored(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
-        return await prompt.insist(lambda: self._context.sessions.find(agent_session_id))
+        return await prompt.retry_until_space(lambda: self._context.sessions.find(agent_session_id))
 
     async def _store(
         self,
@@ -136,12 +140,14 @@ class ProgramBackend:
         known = dataclasses.replace(earlier, program_session_id=named, created=created or earlier.created)
         known = counting.kept(known, prompt, *spent)
         if known != stored:
-            await prompt.insist(lambda: self._context.sessions.keep(known))
+            await prompt.retry_until_space(lambda: self._context.sessions.keep(known))
         return known
 
     # -- the process
 
-    async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> verdicts.Verdict:
+    async def _turn(
+        self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: ConversationAddress
+    ) -> verdicts.Verdict:
         with executables.folder(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
             env = environment.overlay(self._program, self._config, self._context.environ, prompt, called)
@@ -158,7 +164,7 @@ class ProgramBackend:
             finally:
                 outlet.close()
 
-    def _turn_of(self, prompt: ports.AgentPrompt, opened: Opening, folder: Path | None) -> Turn:
+    def _turn_of(self, prompt: ports.AgentPrompt, opened: ConversationAddress, folder: Path | None) -> Turn:
         _refuse_value(opened.session_id, "conversation", "unknown_agent_session")
         return Turn(
             prompt=prompt,
@@ -194,7 +200,11 @@ class ProgramBackend:
         )
 
     async def _run(
-        self, prompt: ports.AgentPrompt, opened: Opening, request: commands.Request, outlet: executables.Outlet
+        self,
+        prompt: ports.AgentPrompt,
+        opened: ConversationAddress,
+        request: commands.Request,
+        outlet: executables.Outlet,
     ) -> commands.Ended:
         watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
         watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())

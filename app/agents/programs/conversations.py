@@ -12,7 +12,7 @@ from app.engine import ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class ConversationAddress:
     """How a turn opens."""
 
     session_id: str | None = None  # Conversation by the program's name for it; None: it chooses one, or there is none.
@@ -25,16 +25,16 @@ class Opening:
 
 def opening(
     program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
-) -> Opening:
+) -> ConversationAddress:
     """Decide how a turn opens, by what is kept of its conversation."""
     ours = prompt.agent_session_id
     if ours is None:
-        return Opening()
+        return ConversationAddress()
     if stored is None:
         if prompt.session_created:
-            return Opening(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
+            return ConversationAddress(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
         # Nothing was sent before it was kept, so that nothing was sent.
-        return Opening(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
+        return ConversationAddress(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
     if stored.backend != backend:
         raise errors.AgentFailed(
             f"The conversation {ours:.80} is held through the backend {stored.backend}; {backend} does not know it.",
@@ -45,13 +45,13 @@ def opening(
     certain = prompt.session_created or stored.created
     if not certain and stored.names and stored.program_session_id is None:
         # It was just lost, and is begun under another name.
-        return Opening(session_id=known)
-    if not certain and not program.goes_on:
-        return Opening(session_id=known)
+        return ConversationAddress(session_id=known)
+    if not certain and not program.resumes:
+        return ConversationAddress(session_id=known)
     if known is None and certain:
         message = f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on."
         raise errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": ours})
-    return Opening(
+    return ConversationAddress(
         session_id=known,
         resumes=known is not None,
         may_begin=not certain,
@@ -66,17 +66,21 @@ def system_sha256(prompt: ports.AgentPrompt) -> str | None:
 
 def again(
     program: Program,
-    opened: Opening,
+    opened: ConversationAddress,
     prompt: ports.AgentPrompt,
     stored: agent_sessions.AgentSession | None,
     error: records.StepError,
-) -> Opening | None:
+) -> ConversationAddress | None:
     """Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all."""
     if error.code == "unknown_agent_session" and opened.resumes and opened.may_begin:
         # Some programs keep the name of a conversation whose first prompt failed, and yet do not know it.
-        return Opening(session_id=_named(program, prompt.agent_session_id or "", (stored.names if stored else 0) + 1))
+        return ConversationAddress(
+            session_id=_named(program, prompt.agent_session_id or "", (stored.names if stored else 0) + 1)
+        )
     if error.code == "agent_session_exists" and not opened.resumes and opened.may_resume:
-        return Opening(session_id=opened.session_id, resumes=True, may_begin=True, instructed_otherwise=True)
+        return ConversationAddress(
+            session_id=opened.session_id, resumes=True, may_begin=True, instructed_otherwise=True
+        )
     return None
 
 

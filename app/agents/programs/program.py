@@ -112,7 +112,7 @@ class Program:
     names_sessions: Literal["we", "it"] = "we"  # Who names a new conversation: we, before the prompt, or the program.
     tools_off: bool = True  # Whether it can be kept from using any tool.
     refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing  # Why it refuses tools to root.
-    goes_on: bool = True  # Whether it can continue with a conversation.
+    resumes: bool = True  # Whether it can continue with a conversation.
     wants_folder: bool = False  # Whether it needs a private folder.
     tells: str | None = None  # File that it leaves there, a JSON object with more of its words; None: it leaves none.
     prints_reply_only: bool = False  # Whether all that it prints is the reply.

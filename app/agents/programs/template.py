@@ -40,7 +40,7 @@ def program(config: BackendConfig) -> Program:
         parse=parse,
         names_sessions="it" if reply and "session_id" in reply else "we",
         tools_off=config.tools_off is not None,
-        goes_on=bool(config.resume),
+        resumes=bool(config.resume),
         wants_folder=any("{prompt_file}" in text for text in named),
         prints_reply_only=reply is None,
     )

@@ -72,7 +72,7 @@ class AcpBackend:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
-        return await prompt.insist(lambda: self._context.sessions.find(agent_session_id))
+        return await prompt.retry_until_space(lambda: self._context.sessions.find(agent_session_id))
 
     def _wish(self, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None) -> acp_opening.Wish:
         hold = None if prompt.tools else acp_tool_policy.of(_words(self._config))
@@ -135,7 +135,7 @@ class AcpBackend:
         name = self._config.name
         session_id, known_as = wish.session_id, ""
 
-        async def begun(conversation: acp_opening.Opened) -> None:
+        async def begun(conversation: acp_opening.OpenedConversation) -> None:
             nonlocal session_id
             session_id = conversation.session_id
             await self._begin(prompt, conversation)
@@ -175,7 +175,7 @@ class AcpBackend:
             await self._store(prompt, counting.kept(known, prompt, sums, before))
         return counting.counted(reply, sums, before)
 
-    async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.Opened) -> None:
+    async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.OpenedConversation) -> None:
         session_id = conversation.session_id
         stored = await self._stored(prompt) or self._session(prompt, session_id)
         if stored is not None:
@@ -197,7 +197,7 @@ class AcpBackend:
 
     async def _store(self, prompt: ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
         if session != await self._stored(prompt):
-            await prompt.insist(lambda: self._context.sessions.keep(session))
+            await prompt.retry_until_space(lambda: self._context.sessions.keep(session))
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:

@@ -29,7 +29,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedConversation:
     """An open conversation."""
 
     session_id: str  # The agent's name for it.
@@ -39,7 +39,9 @@ class Opened:
     options: tuple[Any, ...]  # What else can be chosen, by the protocol's `configOptions`.
 
 
-async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[None]]) -> Opened:
+async def opened(
+    agent: Agent, wish: Wish, begun: Callable[[OpenedConversation], Awaitable[None]]
+) -> OpenedConversation:
     """Open a conversation."""
     from acp import schema
 
@@ -65,7 +67,9 @@ def unheld(backend: str, why: str) -> errors.AgentFailed:
     return errors.AgentFailed(message, code="tools_cannot_be_turned_off", detail={"backend": backend})
 
 
-async def _resumed(agent: Agent, wish: Wish, hello: schema.InitializeResponse, known_as: str) -> Opened | None:
+async def _resumed(
+    agent: Agent, wish: Wish, hello: schema.InitializeResponse, known_as: str
+) -> OpenedConversation | None:
     """Go on with a conversation; None if a new one is to be begun."""
     import acp
 
@@ -105,16 +109,18 @@ def _opened(
     known_as: str,
     *,
     is_new: bool = False,
-) -> Opened:
+) -> OpenedConversation:
     options = tuple((answer.config_options if answer is not None else None) or ())
     modes = answer.modes if answer is not None else None
     offered = [mode.id for mode in modes.available_modes] if modes is not None else []
     if (option := _option(options, "mode")) is not None:
         offered += _values(option)
-    return Opened(session_id=session_id, is_new=is_new, known_as=known_as, modes=tuple(offered), options=options)
+    return OpenedConversation(
+        session_id=session_id, is_new=is_new, known_as=known_as, modes=tuple(offered), options=options
+    )
 
 
-async def _choose_mode(agent: Agent, wish: Wish, conversation: Opened) -> None:
+async def _choose_mode(agent: Agent, wish: Wish, conversation: OpenedConversation) -> None:
     import acp
 
     mode = acp_tool_policy.unasked(conversation.modes) if wish.hold is None else wish.hold.mode
@@ -132,7 +138,7 @@ async def _choose_mode(agent: Agent, wish: Wish, conversation: Opened) -> None:
             raise unheld(wish.backend, f"it does not take the mode {mode}") from error
 
 
-async def _choose_model(agent: Agent, wish: Wish, conversation: Opened, model: str) -> None:
+async def _choose_model(agent: Agent, wish: Wish, conversation: OpenedConversation, model: str) -> None:
     import acp
 
     option = _option(conversation.options, "model")

@@ -25,7 +25,7 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
     """Return the conversation so far with the prompt as its last message."""
     past: list[Message] = []
     if (agent_session_id := prompt.agent_session_id) is not None:
-        turns = await prompt.insist(lambda: sessions.turns(agent_session_id))
+        turns = await prompt.retry_until_space(lambda: sessions.turns(agent_session_id))
         if prompt.session_created and not turns:
             raise errors.AgentFailed(
                 f"There is no conversation {prompt.agent_session_id!r:.80} to go on with.",
@@ -43,12 +43,12 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
     reply_text = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     agent_session_id = prompt.agent_session_id
-    await prompt.insist(lambda: sessions.add_turns(agent_session_id, reply_text))
-    if await prompt.insist(lambda: sessions.find(agent_session_id)) is None:
+    await prompt.retry_until_space(lambda: sessions.add_turns(agent_session_id, reply_text))
+    if await prompt.retry_until_space(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(
             agent_session_id=agent_session_id, backend=backend, working_dir=str(prompt.working_dir), created=True
         )
-        await prompt.insist(lambda: sessions.keep(session))
+        await prompt.retry_until_space(lambda: sessions.keep(session))
 
 
 def _in_force(turns: Sequence[plain.Object]) -> list[plain.Object]:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from app.cli import exit_codes, terminal
+from app.cli.demo import address
 
 _FILES = Path(__file__).parent / "files"
 _RECIPES = {
@@ -42,30 +43,35 @@ _NEXT = """\
     metavar="DIR",
     help="Folder for the demo; its files are not overwritten.  [default: a new temporary folder]",
 )
-@click.option("--port", default=8000, help="Port of the service; if it is taken, a free one.  [default: 8000]")
+@click.option(
+    "--port", default=address.PORT, help=f"Port of the service; if it is taken, a free one.  [default: {address.PORT}]"
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page of the run that drafts in a browser.")
 @click.option("--exit", "ends", is_flag=True, help="Stop the service at the end of the demo.")
-def demo(model: bool, project: Path | None, port: int, ends: bool) -> int:
+def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) -> int:
     """Show Control Room on a small story: contradictions, a kill -9 in the middle of a draft, a gate.
 
-    It needs no model, no key and no network. The service stays up at the end until Ctrl-C.
+    It needs no model, no key and no network. At the end the service stays up with the runs on its pages until Ctrl-C.
     """
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
     with _interrupted_by_signals():
-        recipe_id = _prepare(folder, model=model)
-        terminal.say(f"== Control Room demo, in {folder}")
+        port = address.free_port(port)
+        terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
+        recipe_id = prepare(folder, model=model)
         packages = weights.fetch() if model else None
-        running = service.Service(folder, service.free_port(port), packages)
+        running = service.Service(folder, port, packages)
         try:
             running.start()
-            terminal.say(f"   service at {running.url}, log in .control-room/demo.log")
-            shown = tour.Tour(running, folder, recipe_id, _MODEL if model else "scripted agents")
+            terminal.say("   the service answers there now; its log is .control-room/demo.log")
+            shown = tour.Tour(running, folder, recipe_id, _MODEL if model else "scripted agents", opens=opens)
             shown.find_contradictions()
             shown.ask_about(shown.draft_through_a_kill())
             tour.heading("what to do next")
             terminal.say_block(_NEXT.format(project=folder))
             if not ends:
+                shown.say_pages()
                 terminal.say("   The service stays up. Ctrl-C stops it.")
                 running.wait()
         except KeyboardInterrupt:
@@ -77,7 +83,7 @@ def demo(model: bool, project: Path | None, port: int, ends: bool) -> int:
     return exit_codes.ExitCode.DONE
 
 
-def _prepare(folder: Path, *, model: bool) -> str:
+def prepare(folder: Path, *, model: bool) -> str:
     """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts."""
     from app import bootstrap, resources
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,8 +14,8 @@ from typing import Any
 import httpx
 
 from app import errors, settings
+from app.cli.demo import address
 
-HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
@@ -30,7 +29,7 @@ class Service:
 
     def __init__(self, project: Path, port: int, packages: Path | None) -> None:
         """Args: packages: Folder of further packages, those of the local model."""
-        self.url = f"http://{HOST}:{port}"
+        self.url = address.of(port)
         self._http = httpx.Client(base_url=self.url, timeout=_POLL_SECONDS + 30, trust_env=False)
         self._project = project
         self._packages = packages
@@ -50,7 +49,7 @@ class Service:
             errors.ConfigurationError: it ended, or did not become ready; the message holds the end of its log.
         """
         self._log.parent.mkdir(mode=0o700, exist_ok=True)
-        arguments = ["--project", str(self._project), "--host", HOST, "--port", self.url.rpartition(":")[2]]
+        arguments = ["--project", str(self._project), "--host", address.HOST, "--port", self.url.rpartition(":")[2]]
         with self._log.open("ab") as log:
             logged_before = log.tell()
             # In a session of its own: Ctrl-C reaches the demo alone, which then stops the service.
@@ -147,15 +146,3 @@ class Service:
             paths = [str(self._packages), *filter(None, [environ.get("PYTHONPATH")])]
             environ["PYTHONPATH"] = os.pathsep.join(paths)
         return environ
-
-
-def free_port(wanted: int) -> int:
-    """Return the port if it is free, else another one."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, wanted))
-        except OSError:
-            probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

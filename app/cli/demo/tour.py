@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.cli import terminal
+from app.cli import browser, terminal
 from app.cli.demo import service
 
 SCENE = "Story/Scenes/SCN-the-locked-lamp-room.md"
@@ -26,12 +26,21 @@ _SHOWN_CHARACTERS = 72
 class Tour:
     """Show the three parts on a running service."""
 
-    def __init__(self, running: service.Service, project: Path, drafting: str, agents: str) -> None:
-        """Args: drafting: Id of the recipe that drafts. agents: Whose words it gets, e.g. `scripted agents`."""
+    def __init__(
+        self, running: service.Service, project: Path, drafting: str, agents: str, *, opens: bool = False
+    ) -> None:
+        """Args:
+        drafting: Id of the recipe that drafts.
+        agents: Whose words it gets, e.g. `scripted agents`.
+        opens: Whether the page of the run that drafts is opened in a browser.
+        """
         self._service = running
         self._project = project
         self._drafting = drafting
         self._agents = agents
+        self._opens = opens
+        self.pages: dict[str, tuple[str, str]] = {}
+        """Recipe and page of each run, by its id."""
 
     def find_contradictions(self) -> None:
         """Compare the scenes with the canon, by tools alone, and show each contradiction with its quotes."""
@@ -53,6 +62,8 @@ class Tour:
         heading("2 of 3: a draft by five agents, and a kill -9 in the middle")
         terminal.say(f"   the agents are {self._agents}")
         run_id = self._start({"recipe_id": self._drafting, **DRAFTING})
+        if self._opens:
+            browser.open_page(self.pages[run_id][1], lambda line: terminal.say(f"   {line}"))
         shown: set[tuple[str, str]] = set()
         before = self._watch(run_id, shown, until=_is_running(KILLED_IN))
         if _is_running(KILLED_IN)(before):
@@ -79,9 +90,19 @@ class Tour:
         if run["status"] != "done" and not denied:
             raise _failure(run)
 
+    def say_pages(self) -> None:
+        """Print the page of each run, which stay as long as the service."""
+        heading("the runs, to look at")
+        for recipe_id, page in self.pages.values():
+            terminal.say(f"   {recipe_id:<24} {page}")
+
     def _start(self, body: Mapping[str, Any]) -> str:
         terminal.say(f"   POST /api/runs {_short(json.dumps(dict(body), ensure_ascii=False), 2)}")
-        return str(self._service.post("/api/runs", dict(body))["run_id"])
+        run_id = str(self._service.post("/api/runs", dict(body))["run_id"])
+        page = f"{self._service.url}/runs/{run_id}"
+        self.pages[run_id] = body["recipe_id"], page
+        terminal.say(f"   {page}")
+        return run_id
 
     def _finish(self, run_id: str) -> None:
         *_, run = self._service.follow(run_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from app import errors
-from app.dialects.agent_recipes import composition, driver, parse, schema, transitions
-from app.domain import json_schemas, library, plain, runs
+from app.dialects.agent_recipes import composition, driver, graph, parse, schema, transitions
+from app.domain import graphs, json_schemas, library, plain, runs
 from app.engine import ports
 
 
@@ -40,21 +40,9 @@ class AgentRecipes:
         """Return every other recipe that a restart can lead to, by its id."""
         return {"recipes": {target.recipe_id: dict(target.document) for target in _targets(recipe, library)}}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Return steps, exits and restarts, with an edge for each outcome."""
-        edges = [
-            {"source": name, "target": node["id"], "label": outcome}
-            for name, step in recipe.document["steps"].items()
-            for outcome, node in _following(recipe, step)
-        ]
-        steps = [{"id": name, "label": name, "kind": "agent"} for name in recipe.document["steps"]]
-        ends = {
-            node["id"]: node
-            for step in recipe.document["steps"].values()
-            for _, node in _following(recipe, step)
-            if node["kind"] != "agent"
-        }
-        return {"nodes": [*steps, *ends.values()], "edges": edges}
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return its steps, exits and restarts, with an edge for each outcome."""
+        return graph.draw(document, frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema."""
@@ -89,31 +77,16 @@ def render(recipe: library.Recipe, args: plain.Object | None = None) -> str:
     ]
     for name, step in document["steps"].items():
         initial = " (initial)" if name == document["initialStep"] else ""
-        outcomes = ", ".join(f"{outcome} → {_drawn(node)}" for outcome, node in _following(recipe, step))
+        outcomes = ", ".join(f"{outcome} → {_drawn(node)}" for outcome, node in graph.following(document, step))
         model = params.get("model") or step.get("model") or document.get("model") or "(default)"
         lines += [f"    {name}{initial}", f"      Outcomes: {outcomes}", f"      Model: {model}"]
     return "\n".join(lines) + "\n"
 
 
-def _following(recipe: library.Recipe, step: plain.Object) -> Iterator[tuple[str, dict[str, plain.Json]]]:
-    exit_on_other = recipe.document["guardrails"]["exitOnOther"]
-    for outcome in step["outcomes"]:
-        transition = step["onOutcome"][outcome]
-        exits = transition.get("action") == schema.EXIT or (outcome == schema.OTHER and exit_on_other)
-        if exits:
-            reason = transition["reason"]
-            yield outcome, {"id": f"exit:{reason}", "label": reason, "kind": "exit"}
-        elif "nextStep" in transition:
-            yield outcome, {"id": transition["nextStep"], "label": transition["nextStep"], "kind": "agent"}
-        else:
-            target = transition["recipeId"]
-            yield outcome, {"id": f"restart:{target}", "label": target, "kind": "restart"}
-
-
-def _drawn(node: plain.Object) -> str:
-    if node["kind"] == "exit":
+def _drawn(node: graphs.Node) -> str:
+    if node.kind == "end":
         return "EXIT"
-    return f"RESTART {node['label']}" if node["kind"] == "restart" else str(node["label"])
+    return f"RESTART {node.label}" if node.kind == "recipe" else node.label
 
 
 def _targets(recipe: library.Recipe, registry: library.Library) -> list[library.Recipe]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.amplifier import agents, checks, driver, parse, replies, schema, showing, walk
-from app.domain import library, plain, runs
+from app.dialects.amplifier import agents, checks, driver, graph, parse, replies, schema, walk
+from app.domain import graphs, library, plain, runs
 from app.engine import ports
 
 
@@ -44,9 +44,9 @@ class Amplifier:
         models = agents.models(recipe.document, found.values(), library.backends or {})
         return frozen | ({"recipes": called} if called else {}) | ({"models": models} if models else {})
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
-        return showing.graph(recipe.document)
+        return graph.draw(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the JSON Schema of the newest version."""

@@ -145,14 +145,22 @@ class _Flow:
         substeps: Mapping[str, plain.Object] = {one["id"]: one for one in step[body]}
         width = None if "foreach" in step else loops.width(step.get("parallel"), len(substeps), frame.lanes)
         # In a loop it is the other iterations that go on.
-        goes_on = "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
+        continues_after_errors = (
+            "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
+        )
         values: Mapping[str, templates.Value]
         if width is None:
             frames = {name: frame.inside(f"{frame.key}.{name}", frame.scope) for name in substeps}
-            values = {name: await self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
+            values = {
+                name: await self._past(continues_after_errors, self._take, one, substeps[name])
+                for name, one in frames.items()
+            }
         else:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
-            taken = {name: self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
+            taken = {
+                name: self._past(continues_after_errors, self._take, one, substeps[name])
+                for name, one in frames.items()
+            }
             values = await self._at_once(frame, frames, taken, width)
         if body == schema.STEPS:
             return list(values.values())[-1]
@@ -168,12 +176,12 @@ class _Flow:
         return values
 
     async def _past(
-        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *params: plain.Object
+        self, continues_after_errors: bool, take: Callable[..., _Coroutine], frame: Frame, *params: plain.Object
     ) -> templates.Value:
         try:
             return await take(*params, frame)
         except failures.StepFailed as failure:
-            if not goes_on:
+            if not continues_after_errors:
                 raise
             self._shown.went_past(failure)
             self._lost.add(frame.key)
@@ -215,10 +223,10 @@ class _Flow:
         return list((await self._at_once(frame, frames, taken, width)).values())
 
     async def _iteration(self, loop: plain.Object, step: plain.Object, frame: Frame) -> plain.Json:
-        goes_on = loop.get("continue_on_error", False)
+        continues_after_errors = loop.get("continue_on_error", False)
         if not self._first:
-            goes_on = goes_on or step.get("on_error") == schema.CONTINUE
-        value = await self._past(goes_on, self._body, frame, loop, step)
+            continues_after_errors = continues_after_errors or step.get("on_error") == schema.CONTINUE
+        value = await self._past(continues_after_errors, self._body, frame, loop, step)
         asking.set_variable(step, "output", value, frame)
         return templates.spoken(value)
 

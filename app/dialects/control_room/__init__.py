@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.control_room import driver, parse, prompts, refs, schema
-from app.domain import json_schemas, json_text, library, plain, runs
+from app.dialects.control_room import driver, graph, parse, prompts, refs, schema
+from app.domain import graphs, json_schemas, json_text, library, plain, runs
 from app.engine import ports
 
 
@@ -46,13 +45,9 @@ class ControlRoom:
             "agents": {archetype: agent.to_json() for archetype, agent in agents.items() if agent is not None},
         }
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Return the steps in order, the slots that flow between them, and what follows the last one."""
-        nodes = [*_step_nodes(recipe), *_closing_nodes(recipe)]
-        order = [
-            {"source": one["id"], "target": other["id"], "label": "next"} for one, other in itertools.pairwise(nodes)
-        ]
-        return {"nodes": nodes, "edges": [*order, *_data_edges(recipe)]}
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return its steps in order, the slots between them, and what follows the last one."""
+        return graph.draw(document, frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema."""
@@ -137,54 +132,3 @@ def _uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library
         if agent is not None:
             place = json_text.json_path(("phase_b", index, "agent_archetype"))
             yield library.BackendUse(path=place, backends=(agent.backend,))
-
-
-def _step_nodes(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
-    kinds = (("phase_a", "tool", "tool"), ("phase_b", "agent", "agent_archetype"))
-    return [
-        {"id": step["step_id"], "label": f"{step['step_id']}: {step[field]}", "kind": kind}
-        for phase, kind, field in kinds
-        for _, step in _steps(recipe, phase)
-    ]
-
-
-def _closing_nodes(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
-    document = recipe.document
-    nodes = [
-        {"id": f"commit.{output['slot']}", "label": f"write {output['slot']}", "kind": "output"}
-        for output in document.get("outputs", ())
-    ]
-    if "findings" in document:
-        nodes.append({"id": "findings", "label": f"issues from {document['findings']['$ref']}", "kind": "findings"})
-    return nodes + [
-        {"id": f"dod[{index}]", "label": check["check"], "kind": "check"}
-        for index, check in enumerate(document.get("dod", ()))
-    ]
-
-
-def _data_edges(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
-    document = recipe.document
-    reads = {step["step_id"]: list(_references(step.get("args", {}))) for _, step in _steps(recipe, "phase_a")}
-    reads |= {step["step_id"]: list(step["input_slots"]) for _, step in _steps(recipe, "phase_b")}
-    for output in document.get("outputs", ()):
-        reads[f"commit.{output['slot']}"] = [output["slot"], *_path_roots(output)]
-    reads["findings"] = list(_references(document.get("findings")))
-    for index, check in enumerate(document.get("dod", ())):
-        reads[f"dod[{index}]"] = [check["slot"]] if "slot" in check else _path_roots(check)
-    writers = {
-        step["output_slot"]: step["step_id"] for phase in ("phase_a", "phase_b") for _, step in _steps(recipe, phase)
-    }
-    return [
-        {"source": writers[slot], "target": reader, "label": slot}
-        for reader, slots in reads.items()
-        for slot in dict.fromkeys(slots)
-        if slot in writers
-    ]
-
-
-def _references(value: plain.Json) -> Iterator[str]:
-    return (refs.read(found["$ref"]).root for _, found in refs.found_in(value))
-
-
-def _path_roots(part: plain.Object) -> list[str]:
-    return [reference.root for reference in prompts.named_in_path(part["path"])]

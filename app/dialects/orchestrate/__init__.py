@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.orchestrate import driver, parse, providers, schema, scopes, step_flow, steps, variables
-from app.domain import json_text, library, plain, runs
+from app.dialects.orchestrate import driver, graph, parse, providers, schema, scopes, step_flow, variables
+from app.domain import graphs, json_text, library, plain, runs
 from app.engine import ports
 
 
@@ -37,9 +37,9 @@ class Orchestrate:
         """Return the hash of the workflow's text, which reveals a changed file, and its number of steps."""
         return {"workflow_checksum": f"sha256:{recipe.source_sha256}", "total_steps": recipe.total_steps}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return the steps, those of loops too, and where the flow goes from each."""
-        return steps.graph(recipe.document)
+        return graph.draw(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema of the newest version."""

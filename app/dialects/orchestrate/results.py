@@ -175,7 +175,7 @@ class State:
         self._context = run.args
         self._outermost = outermost
 
-    def files(self, standing: slots.Standing) -> dict[str, plain.Json]:
+    def files(self, standing: slots.ShownState) -> dict[str, plain.Json]:
         """Return the file by its name."""
         loops = {entered.key: entered.to_json() for entered in _loops(self._outermost)}
         return {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -159,43 +158,6 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
     elif form(source) is not None and source.get("output_capture", "text") != pointer.field:
         message = f"{pointer.step} does not have `output_capture: {pointer.field}`"
         yield json_schemas.flaw(place, "wrong_capture", message)
-
-
-_Ids: TypeAlias = Mapping[str, str]
-
-
-def graph(document: plain.Object) -> dict[str, plain.Json]:
-    """Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`; steps of a loop have its id before
-    theirs.
-    """
-    nodes: list[plain.Json] = []
-    edges = list(_edges(document["steps"], "", {}, nodes))
-    if any(edge["target"] == schema.END for edge in edges):
-        nodes.append({"id": schema.END, "label": schema.END, "kind": "exit"})
-    return {"nodes": nodes, "edges": edges}
-
-
-def _edges(
-    listed: Sequence[plain.Object], prefix: str, around: _Ids, nodes: list[plain.Json]
-) -> Iterator[dict[str, plain.Json]]:
-    ids = {step["name"]: f"{prefix}{step['name']}" for step in listed}
-    seen = {**around, **ids, schema.END: schema.END}
-    for step, following in itertools.zip_longest(listed, listed[1:]):
-        here = ids[step["name"]]
-        nodes.append({"id": here, "label": step["name"], "kind": form(step)})
-        for event, branch in step.get("on", {}).items():
-            yield {"source": here, "target": seen[branch["goto"]], "label": event}
-        if following is not None and not _leaves(step):
-            yield {"source": here, "target": ids[following["name"]], "label": ""}
-        if "for_each" in step:
-            inner = step["for_each"]["steps"]
-            yield {"source": here, "target": f"{here}.{inner[0]['name']}", "label": "each"}
-            yield from _edges(inner, f"{here}.", seen, nodes)
-
-
-def _leaves(step: plain.Object) -> bool:
-    branches = step.get("on", {})
-    return "when" not in step and ("always" in branches or {"success", "failure"} <= branches.keys())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app import errors
-from app.domain import json_schemas, library, plain, runs
+from app.domain import graphs, json_schemas, library, plain, runs
 from app.engine import ports
-from app.flows.conference import driver, gathering, schema
+from app.flows.conference import driver, gathering, graph, schema
 from app.flows.conference.schema import CHIEF, NAME
 
 __all__ = ["CHIEF", "NAME", "Conference", "chief_of"]
@@ -60,6 +60,10 @@ class Conference:
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
         """Return the backends of chief and participants."""
         return _uses(recipe, library)
+
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return the calls of tools, the round of opinions, and the transcript."""
+        return graph.draw(document, frozen)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Hold the conference."""

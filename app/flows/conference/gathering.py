@@ -19,7 +19,7 @@ TOOL = "tool"  # Step and slot of the first tool call; those of later ones are n
 TOOL_NOT_ALLOWED, TOOL_REQUIRED = "tool_not_allowed", "tool_required"
 """Codes: a call that the server refuses, and a chief whose calls brought nothing though one had to."""
 
-_CHIEF = "chief"
+CHIEF = "chief"
 _NAME_CHARACTERS = 80
 
 
@@ -77,7 +77,7 @@ class Gathering:
             reply_schema=protocol.reply_schema(self._tools, must_call=self._must_call),
             may_be_blank=True,
         )
-        place = records.Place(step_id=_CHIEF, input_slot_refs=protocol.slots_of(self._called), visit=self._turns)
+        place = records.Place(step_id=CHIEF, input_slot_refs=protocol.slots_of(self._called), visit=self._turns)
         record = await self._ctx.perform(self._key, call, place)
         if not record.done:
             raise protocol.failed(record, "The chief could not be asked", "chief_failed")
@@ -156,7 +156,7 @@ class Gathering:
 
     @property
     def _key(self) -> str:
-        return _numbered(_CHIEF, self._turns)
+        return _numbered(CHIEF, self._turns)
 
     @property
     def _calls_left(self) -> int:

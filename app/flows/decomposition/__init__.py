@@ -5,9 +5,9 @@ in it (execution-modes, chief's role in pipeline mode).
 from __future__ import annotations
 
 from app import errors
-from app.domain import library, plain, runs
+from app.domain import graphs, library, plain, runs
 from app.engine import ports
-from app.flows.decomposition import driver, kinds, replies, schema
+from app.flows.decomposition import driver, graph, kinds, replies, schema
 
 NAME = "decomposition"
 """Name of the driver."""
@@ -84,6 +84,10 @@ class Decomposition:
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the backend of the chief."""
         return _uses(library)
+
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return the look at the files, the tasks, and their correction."""
+        return graph.DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Have the intent split into tasks, and keep them.

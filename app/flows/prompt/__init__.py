@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from app import errors
-from app.domain import library, operations, plain, records, runs, slots
+from app.domain import graphs, library, operations, plain, records, runs, slots
 from app.domain.json_schemas import rule
 from app.engine import ports
 
@@ -49,6 +49,12 @@ RECIPE = library.Recipe(
 )
 """What every plain prompt executes."""
 
+_DRAWING = graphs.Drawing(
+    nodes=[graphs.Node(id=NAME, label=RECIPE.label, kind="agent")],
+    edges=(),
+    locator=graphs.static({NAME: graphs.place(NAME)}),
+)
+
 
 class Prompt:
     """The driver as the rest of the program sees it."""
@@ -67,6 +73,10 @@ class Prompt:
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
         """Return the backend of the prompt."""
         return _uses(args)
+
+    def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+        """Return its one step."""
+        return _DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Send the prompt, and keep the reply."""

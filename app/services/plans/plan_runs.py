@@ -117,16 +117,27 @@ class PlanRuns:
 
     async def _find(self, session_id: str) -> tuple[str, bool]:
         """Return the run of a plan that has not ended, or the id of the next one."""
+        last = None
         for number in itertools.count(1):
             run_id = _run_id(session_id, number)
             try:
                 row = await self._store.summary(run_id)
             except errors.NotFound:
-                return run_id, False
+                last = await self._last_number(session_id) if last is None else last
+                if number > last:
+                    return run_id, False
+                continue
             if not states.RunState(row.status).finished:
                 self._known[session_id] = run_id
                 return run_id, True
         raise AssertionError("there is always another number")
+
+    async def _last_number(self, session_id: str) -> int:
+        """Return the number of the newest run of a plan, since earlier ones may have been deleted; 0 without one."""
+        query = stores.RunQuery(recipe_id=session_plan.NAME, session_id=session_id, internal=True, limit=1_000)
+        stem = _run_id(session_id, 1)
+        found = {row.run_id.removeprefix(stem) for row in await self._store.list_runs(query)}
+        return max((int(end[1:] or "1") for end in found), default=0)
 
 
 def _run_id(session_id: str, number: int) -> str:

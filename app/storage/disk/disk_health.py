@@ -54,6 +54,15 @@ def is_full(folder: Path) -> bool:
     return found.f_bavail * found.f_frsize < _LEAST_BYTES or (found.f_files > 0 and found.f_favail == 0)
 
 
+def space(folder: Path) -> tuple[int | None, int]:
+    """Return the free space below a folder, None if it cannot be told, and the least that is needed there."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None, _LEAST_BYTES
+    return found.f_bavail * found.f_frsize, _LEAST_BYTES
+
+
 def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
     """Return the error of a data directory in which something could not be written or read."""
     if error.errno in _FULL:

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from app import clock
 from app.domain import issues, receipts, runs, states
-from app.engine import stores
+from app.domain.records import Usage
+from app.domain.usage_sums import RunFacts, UsageSum
+from app.engine import run_sums, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -29,6 +31,8 @@ class IndexedRun:
     """Key under which a repeated request finds it; None for foreign runs."""
     request_sha256: str | None = None
     """Hash of the request that made it."""
+    sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
+    """What it cost in parts; None: not known here, and left as it is where the row is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,16 @@ class Index(Protocol):
     async def find_busy(self, recipe_id: str) -> str | None:
         """Return an unfinished run of a recipe, foreign ones aside."""
 
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        """Return creation and id of runs whose rows an earlier release has written, newest first.
+
+        Args:
+            behind: Creation and id of the last run of the page before.
+        """
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        """Put what the journals add up to into rows that an earlier release has written; all others stay."""
+
     async def run_ids(self) -> set[str]:
         """Return the ids of all rows."""
 
@@ -115,6 +129,18 @@ class Index(Protocol):
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
+
+    @property
+    def changes(self) -> int:
+        """Return a number that rises whenever this process writes rows of runs."""
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        """Count runs, and add usage up but that of the runs that are aside."""
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        """Return sums of usage by name, and the total, but of the runs that are aside."""
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """Note where receipts lie."""
@@ -167,6 +193,8 @@ def row_of(
     name: str,
     owner: str,
     error_code: str | None = None,
+    reason: str | None = None,
+    facts: RunFacts | None = None,
     keyed: bool = True,
 ) -> IndexedRun:
     """Make the row of a run.
@@ -175,8 +203,10 @@ def row_of(
         at: When it last moved.
         name: Its folder, by which it is asked for.
         owner: Who continues it.
+        facts: What its journals add up to; None: of a run that has none.
         keyed: Whether its idempotency key counts here; that of a copy does not.
     """
+    facts = facts or RunFacts(usage=Usage())
     summary = stores.RunSummary(
         run_id=name,
         recipe_id=start.recipe_id,
@@ -194,11 +224,15 @@ def row_of(
         owner=owner,
         working_dir=start.working_dir,
         exclusive_workspace=start.exclusive_workspace,
+        started_at=instant(facts.started_at) if facts.started_at is not None else None,
+        reason=reason,
+        usage=facts.usage,
     )
     return IndexedRun(
         summary=summary,
         idempotency_key=start.idempotency_key if keyed else None,
         request_sha256=start.request_sha256 if keyed else None,
+        sums=facts.sums,
     )
 
 
@@ -207,10 +241,18 @@ def age(run: stores.RunSummary) -> tuple[str, str]:
     return run.created_at, run.run_id
 
 
-def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
-    """Tell whether a run is among those that a query means, whatever its limit."""
-    wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
-    if runs.is_internal(run.run_id):
+def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = False) -> bool:
+    """Tell whether a run is among those that a query means, whatever its limit.
+
+    Args:
+        internal: Whether session plans are, which no list shows.
+    """
+    wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id")}
+    if runs.is_internal(run.run_id) != query.internal and not internal:
+        return False
+    if query.states and run.status not in query.states:
+        return False
+    if query.q is not None and query.q.casefold() not in searched(run):
         return False
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
         return False
@@ -223,13 +265,23 @@ def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
     return query.cursor is None or age(run) < query.cursor
 
 
-def moved(summary: stores.RunSummary, transition: runs.Transition) -> stores.RunSummary:
+def searched(run: stores.RunSummary) -> str:
+    """Return the text of a run that searches look through, folded; no word spans two of its parts."""
+    parts = (run.run_id, run.recipe_id, run.description, run.session_id, *run.labels.values())
+    return "\n".join(parts).casefold()
+
+
+def moved(row: IndexedRun, transition: runs.Transition) -> IndexedRun:
     """Return a row as a move leaves it."""
-    at = instant(transition.at)
-    return dataclasses.replace(
-        summary,
-        status=transition.to.value,
-        updated_at=at,
-        completed_at=at if transition.to.finished else None,
-        error_code=transition.error_code,
-    )
+    at, facts = instant(transition.at), transition.facts
+    changes: dict[str, Any] = {
+        "status": transition.to.value,
+        "updated_at": at,
+        "completed_at": at if transition.to.finished else None,
+        "error_code": transition.error_code,
+        "reason": transition.reason,
+    }
+    if facts is not None:
+        changes |= {"started_at": instant(facts.started_at) if facts.started_at else None, "usage": facts.usage}
+    summary = dataclasses.replace(row.summary, **changes)
+    return dataclasses.replace(row, summary=summary, sums=facts.sums if facts is not None else row.sums)

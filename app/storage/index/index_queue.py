@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
 from app.domain import issues, receipts, runs, states
-from app.engine import stores
+from app.engine import run_sums, stores
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
 from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
@@ -53,6 +53,8 @@ class IndexQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[errors.StorageFault | None] | None = None
         self._closed = False
+        self.changes = 0
+        """Rises whenever rows are written."""
 
     async def start(self) -> bool:
         self._closed = False
@@ -77,6 +79,7 @@ class IndexQueue:
     # -- what waits
 
     async def put_run(self, run: IndexedRun) -> None:
+        self.changes += 1
         self._waiting.rows[run.summary.run_id] = run
         self._waiting.moves.pop(run.summary.run_id, None)
         if len(self._fresh) < _MOST_FRESH:
@@ -84,6 +87,7 @@ class IndexQueue:
         self._write_soon()
 
     async def move_soon(self, transition: runs.Transition) -> None:
+        self.changes += 1
         run_id = transition.run_id
         self._fresh.pop(run_id, None)
         row = self._waiting.rows.get(run_id)
@@ -117,18 +121,22 @@ class IndexQueue:
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
     ) -> None:
+        self.changes += 1
         await self._settle_all()
         await self._inner.apply(rows, moves, places)
 
     async def move(self, transition: runs.Transition) -> bool:
+        self.changes += 1
         await self._settle_of(transition.run_id)
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        self.changes += 1
         await self._settle_all()
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
+        self.changes += 1
         if self._writing is not None:
             await self._written()
         self._fresh.pop(run_id, None)
@@ -160,6 +168,14 @@ class IndexQueue:
         busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
         return next(busy, None) or await self._inner.find_busy(recipe_id)
 
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        return await self._inner.uncounted(behind, limit)
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        self.changes += 1
+        await self._settle_if_possible()
+        await self._inner.count_again(found)
+
     async def run_ids(self) -> set[str]:
         await self._settle_if_possible()
         return set(self._waiting.rows) | await self._inner.run_ids()
@@ -181,6 +197,16 @@ class IndexQueue:
     async def count_by_status(self) -> dict[str, int]:
         await self._settle_if_possible()
         return await self._inner.count_by_status()
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        await self._settle_if_possible()
+        return await self._inner.totals(since, aside)
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        await self._settle_if_possible()
+        return await self._inner.usage(query, aside)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         await self._settle_if_possible()
@@ -294,18 +320,21 @@ def _finished(run: stores.RunSummary) -> bool:
 def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
     for move in moves:
         if row is not None and states.RunState(row.summary.status) in move.since:
-            row = dataclasses.replace(row, summary=index_port.moved(row.summary, move))
+            row = index_port.moved(row, move)
     return row
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
     # Two moves of which the second follows from the first are one, from wherever either could begin.
     if moves and moves[-1].to in move.since:
+        before = moves.pop()
         move = runs.Transition(
             run_id=move.run_id,
             to=move.to,
-            since=moves.pop().since | move.since,
+            since=before.since | move.since,
             at=move.at,
             error_code=move.error_code,
+            reason=move.reason,
+            facts=move.facts or before.facts,
         )
     moves.append(move)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from app.domain import issues, receipts, runs, states
-from app.engine import stores
-from app.storage.index import index_port
+from app.domain.usage_sums import UsageSum
+from app.engine import run_sums, stores
+from app.storage.index import index_port, sums
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
@@ -22,6 +23,8 @@ class MemoryIndex:
         self._receipts: dict[str, ReceiptPlace] = {}
         self._issues: dict[str, tuple[issues.IssueSummary, bool]] = {}
         self._new = True
+        self.changes = 0
+        """Rises whenever rows are written."""
 
     def copy(self) -> MemoryIndex:
         """Return the same rows in an index of their own."""
@@ -40,7 +43,10 @@ class MemoryIndex:
         """Do nothing; there is nothing to let go of."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        self._runs[run.summary.run_id] = run
+        self.changes += 1
+        known = self._runs.get(run.summary.run_id)
+        sums = known.sums if run.sums is None and known is not None else run.sums
+        self._runs[run.summary.run_id] = dataclasses.replace(run, sums=sums)
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -59,13 +65,15 @@ class MemoryIndex:
             self._runs.setdefault(run.summary.run_id, run)
 
     async def remove_run(self, run_id: str) -> None:
+        self.changes += 1
         self._runs.pop(run_id, None)
 
     async def move(self, transition: runs.Transition) -> bool:
         run = self._runs.get(transition.run_id)
         if run is None or states.RunState(run.summary.status) not in transition.since:
             return False
-        self._runs[transition.run_id] = dataclasses.replace(run, summary=index_port.moved(run.summary, transition))
+        self.changes += 1
+        self._runs[transition.run_id] = index_port.moved(run, transition)
         return True
 
     async def move_soon(self, transition: runs.Transition) -> None:
@@ -85,6 +93,12 @@ class MemoryIndex:
         busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
         return min(busy, key=index_port.age).run_id if busy else None
 
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        return []
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        """Do nothing; no earlier release has written to memory."""
+
     async def run_ids(self) -> set[str]:
         return set(self._runs)
 
@@ -99,6 +113,25 @@ class MemoryIndex:
     async def count_by_status(self) -> dict[str, int]:
         shown = (run.summary for run in self._runs.values() if not runs.is_internal(run.summary.run_id))
         return dict(Counter(summary.status for summary in shown))
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        shown = self._matching(lambda run: not runs.is_internal(run.run_id))
+        failed = (run for run in shown if run.status == states.RunState.FAILED)
+        return run_sums.Totals(
+            by_status=Counter(run.status for run in shown),
+            parked=sum(run.status == states.RunState.PAUSED and run.error_code is not None for run in shown),
+            failed=sum((run.completed_at or "") >= since.failed for run in failed),
+            created=sum(run.created_at >= since.today for run in shown),
+            usage=sums.since((parts for _, parts in self._costs(aside)), since.today),
+        )
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        return sums.in_memory(self._costs(aside), query)
+
+    def _costs(self, aside: Sequence[str]) -> Iterator[tuple[stores.RunSummary, Sequence[UsageSum]]]:
+        return ((run.summary, run.sums or ()) for run_id, run in self._runs.items() if run_id not in aside)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         self._receipts.update({place.receipt_id: place for place in places})

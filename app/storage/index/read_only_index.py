@@ -15,14 +15,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
 from app.domain import issues, receipts, runs
-from app.engine import stores
-from app.storage.index import index_port, reads, rows
+from app.engine import run_sums, stores
+from app.storage.index import index_port, reads, rows, sums
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.memory_index import MemoryIndex
 
 _COLUMNS = {
-    "runs": rows.RUN,
+    "runs": rows.WRITTEN,
     "run_labels": rows.LABEL,
+    "run_usage": ("run_id", *rows.SUM),
     "receipts": rows.RECEIPT,
     "issues": (*rows.ISSUE, "marked"),
 }
@@ -43,7 +44,8 @@ class SqliteReader:
         self._connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
         for table, columns in _COLUMNS.items():
             self._connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")
-        if self.rows("SELECT 1 FROM run_labels WHERE created_at IS NULL LIMIT 1"):
+        undated = self.rows("SELECT 1 FROM run_labels WHERE created_at IS NULL LIMIT 1")
+        if undated or self.rows("SELECT 1 FROM runs WHERE NOT counted LIMIT 1"):
             raise sqlite3.DatabaseError("the release before has written to it")
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> Sequence[Any]:
@@ -116,6 +118,29 @@ class ReadOnlyIndex(MemoryIndex):
         shown = (run.summary for run in hidden if run is not None and not runs.is_internal(run.summary.run_id))
         counts.subtract(summary.status for summary in shown)
         return dict(+(counts + Counter(await super().count_by_status())))
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        # What is hidden is read one by one: few runs are, those that differ from the file.
+        found = self._read(sums.totals, since, [*aside, *self._runs, *self._removed])
+        hidden = MemoryIndex()
+        for run_id in {*self._runs, *self._removed}:
+            if (run := self._read(reads.get_run, run_id)) is not None:
+                await hidden.put_run(run)
+        gone, shown = await hidden.totals(since, aside), await super().totals(since, aside)
+        return run_sums.Totals(
+            by_status=await self.count_by_status(),
+            parked=found.parked - gone.parked + shown.parked,
+            failed=found.failed - gone.failed + shown.failed,
+            created=found.created - gone.created + shown.created,
+            usage=found.usage.plus(shown.usage),
+        )
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        found, total = self._read(sums.usage, query, [*aside, *self._runs, *self._removed])
+        more, added = await super().usage(query, aside)
+        return run_sums.merged(found, more), total.plus(added)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         return await super().find_receipt(receipt_id) or self._read(reads.find_receipt, receipt_id)

@@ -6,6 +6,8 @@ engine, which also speaks to Postgres. No statement contains a value of a caller
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -22,13 +24,14 @@ _FINISHED = ", ".join(f"'{state.value}'" for state in states.RunState if state.f
 _UNFINISHED = f"runs.status NOT IN ({_FINISHED})"
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
 
-_SHOWN = f"runs.run_id NOT LIKE '{runs.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
+SHOWN = f"runs.run_id NOT LIKE '{runs.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
 """Holds for the runs that lists and counts show."""
 
 _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
 _FILTERS = ("session_id", "status", "recipe_id", "parent_run_id")
 _ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 _RECEIPT_FILTERS = ("run_id", "session_id")
+_WILD = re.compile("[%_/]")
 
 
 class Connection(Protocol):
@@ -69,7 +72,14 @@ def run_ids(index: Connection) -> set[str]:
 
 def count_by_status(index: Connection) -> dict[str, int]:
     """Return how many runs are in each state."""
-    return {row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs WHERE {_SHOWN} GROUP BY status")}
+    return {row[0]: row[1] for row in index.rows(f"SELECT status, COUNT(*) FROM runs WHERE {SHOWN} GROUP BY status")}
+
+
+def uncounted(index: Connection, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+    """Return creation and id of rows that the release before has written; the partial index holds just these."""
+    conditions, values = where([("NOT counted", {}), *_behind(behind, "(created_at, run_id) <")])
+    sql = f"SELECT created_at, run_id FROM runs {conditions} ORDER BY created_at DESC, run_id DESC LIMIT :most"
+    return [(row[0], row[1]) for row in index.rows(sql, values | {"most": limit})]
 
 
 def list_unfinished(index: Connection) -> list[stores.RunSummary]:
@@ -85,11 +95,21 @@ def list_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSumma
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
     page sorts anything. Which leads where several are asked for tells `_leader`.
     """
+    states = query.states
+    if len(states) > 1:
+        # One after the other: no index holds the runs of several states in the order of the list.
+        pages = [list_runs(index, dataclasses.replace(query, status=state)) for state in states]
+        found = sorted((run for page in pages for run in page), key=index_port.age, reverse=True)
+        return found[: query.limit]
+    return _page_of_runs(index, dataclasses.replace(query, status=states[0] if states else None))
+
+
+def _page_of_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSummary]:
     leader = _leader(query)
     leading, source = "runs", "runs"
     if leader == "label":
         leading, source = "run_labels", "run_labels JOIN runs ON runs.run_id = run_labels.run_id"
-    conditions, values = _where([*_filters(query, leader), *_span(query, leading), (_SHOWN, {})])
+    conditions, values = where([*_filters(query, leader), *_span(query, leading), (_shown(query), {})])
     order = f"ORDER BY {leading}.created_at DESC, {leading}.run_id DESC LIMIT :most"
     found = _runs(index, f"SELECT {_RUN} FROM {source} {conditions} {order}", values | {"most": query.limit})
     return [run.summary for run in found]
@@ -109,7 +129,7 @@ def find_receipt(index: Connection, receipt_id: str) -> ReceiptPlace | None:
 
 def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
     """Return where the receipts of a page are stored; each filter has an index in the order of the list."""
-    conditions, values = _where(
+    conditions, values = where(
         [*_equal(query, _RECEIPT_FILTERS, "receipts"), *_behind(query.cursor, "(session_id, offset_bytes) >")]
     )
     sql = f"SELECT {', '.join(rows.RECEIPT)} FROM receipts {conditions} ORDER BY session_id, offset_bytes LIMIT :most"
@@ -123,7 +143,7 @@ def issue_rows(index: Connection) -> dict[str, bool]:
 
 def list_issues(index: Connection, query: issues.IssueQuery) -> list[issues.IssueSummary]:
     """Return a page, newest first; each filter has an index in the order of the list."""
-    conditions, values = _where(
+    conditions, values = where(
         [*_equal(query, _ISSUE_FILTERS, "issues"), *_behind(query.cursor, "(created_at, issue_id) <")]
     )
     order = "ORDER BY created_at DESC, issue_id DESC LIMIT :most"
@@ -145,7 +165,17 @@ def present(index: Connection, table: str, column: str, wanted: Iterable[str | N
     return found
 
 
-_Condition = tuple[str, Mapping[str, Any]]
+Condition = tuple[str, Mapping[str, Any]]
+"""A condition, and the values of its parameters."""
+
+
+def conditions_of(query: stores.RunQuery) -> Iterator[Condition]:
+    """Yield what holds for the runs that a query means, whatever its limit and cursor."""
+    named = {f"state{number}": state for number, state in enumerate(query.states)}
+    if named:
+        yield f"runs.status IN ({', '.join(f':{name}' for name in named)})", named
+    yield from _filters(dataclasses.replace(query, status=None), None)
+    yield from _span(dataclasses.replace(query, cursor=None), "runs")
 
 
 def _leader(query: stores.RunQuery) -> str | None:
@@ -157,7 +187,7 @@ def _leader(query: stores.RunQuery) -> str | None:
     return "label" if query.session_id is None else "session_id"
 
 
-def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[_Condition]:
+def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
     for name in _FILTERS:
         if (value := getattr(query, name)) is not None:
             # Compared as an expression, a column leaves the lead to another one.
@@ -168,9 +198,20 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[_Condition]
         if leader != "label":
             carries = f"EXISTS (SELECT 1 FROM run_labels WHERE run_labels.run_id = runs.run_id AND {carries})"
         yield carries, dict(zip(("label_name", "label_value"), query.label, strict=True))
+    if query.q is not None:
+        yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}
 
 
-def _span(query: stores.RunQuery, leading: str) -> Iterator[_Condition]:
+def _containing(words: str) -> str:
+    literal = _WILD.sub(r"/\g<0>", words)
+    return f"%{literal}%"
+
+
+def _shown(query: stores.RunQuery) -> str:
+    return f"NOT ({SHOWN})" if query.internal else SHOWN
+
+
+def _span(query: stores.RunQuery, leading: str) -> Iterator[Condition]:
     if query.created_after is not None:
         yield f"{leading}.created_at >= :after", {"after": index_port.instant(query.created_after)}
     yield from _behind(query.cursor, f"({leading}.created_at, {leading}.run_id) <")
@@ -180,18 +221,19 @@ def _span(query: stores.RunQuery, leading: str) -> Iterator[_Condition]:
         yield f"{leading}.created_at < :before", {"before": before}
 
 
-def _equal(query: Any, names: Iterable[str], table: str) -> Iterator[_Condition]:
+def _equal(query: Any, names: Iterable[str], table: str) -> Iterator[Condition]:
     for name in names:
         if (value := getattr(query, name)) is not None:
             yield f"{table}.{name} = :{name}", {name: value}
 
 
-def _behind(cursor: tuple[Any, Any] | None, compared: str) -> Iterator[_Condition]:
+def _behind(cursor: tuple[Any, Any] | None, compared: str) -> Iterator[Condition]:
     if cursor is not None:
         yield f"{compared} (:cursor_first, :cursor_second)", {"cursor_first": cursor[0], "cursor_second": cursor[1]}
 
 
-def _where(conditions: Sequence[_Condition]) -> tuple[str, dict[str, Any]]:
+def where(conditions: Sequence[Condition]) -> tuple[str, dict[str, Any]]:
+    """Return the clause of conditions, and all their values."""
     values = {name: value for _, given in conditions for name, value in given.items()}
     return f"WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else "", values
 

@@ -7,14 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain import issues
+from app.domain.records import Usage
+from app.domain.usage_sums import UsageSum
 from app.engine import stores
+from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 
-SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "unreadable"))
+SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "usage", "unreadable"))
 """Columns of `runs` that a summary shows, in its order; labels have a table, `unreadable` is never stored."""
 
-RUN = (*SUMMARY, "idempotency_key", "request_sha256")
-"""Columns of `runs`."""
+USAGE = ("input_tokens", "output_tokens", "cost_usd")
+"""Columns of `runs` that add its usage up."""
+
+RUN = (*SUMMARY, *USAGE, "idempotency_key", "request_sha256")
+"""Columns of `runs` that are read."""
+
+WRITTEN = (*RUN, "search", "counted")
+"""Columns of `runs`: also the text that searches look through, and whether this release has written the row."""
+
+SUM = tuple(item.name for item in dataclasses.fields(UsageSum))
+"""Columns of `run_usage` but the run."""
 
 LABEL = ("run_id", "name", "value", "created_at")
 """Columns of `run_labels`."""
@@ -30,16 +42,24 @@ def run_of(row: Sequence[Any], labels: Mapping[str, str]) -> IndexedRun:
     """Return a run of its columns and labels."""
     fields = dict(zip(RUN, row, strict=True))
     key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
+    usage = Usage(**{name: fields.pop(name) for name in USAGE})
     # SQLite has no booleans of its own.
     fields["exclusive_workspace"] = bool(fields["exclusive_workspace"])
-    summary = stores.RunSummary(**fields, labels=labels)
+    summary = stores.RunSummary(**fields, labels=labels, usage=usage)
     return IndexedRun(summary=summary, idempotency_key=key, request_sha256=request_sha256)
 
 
 def run_values(run: IndexedRun) -> dict[str, Any]:
     """Return the columns of a run."""
     values = {name: getattr(run.summary, name) for name in SUMMARY}
-    return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
+    values |= {name: getattr(run.summary.usage, name) for name in USAGE}
+    values |= {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
+    return values | {"search": index_port.searched(run.summary), "counted": True}
+
+
+def sum_values(run_id: str, usage: UsageSum) -> dict[str, Any]:
+    """Return the columns of a sum of a run's usage."""
+    return {"run_id": run_id, **{name: getattr(usage, name) for name in SUM}}
 
 
 def label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from app import errors
 from app.domain import decisions, runs, states
+from app.domain.usage_sums import RunFacts, UsageTally
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.index import index_port
@@ -31,7 +32,8 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     except errors.JournalCorrupt as error:
         _log.error("no run can be read from its folder: %s", error.message, extra={"run_id": run_id})
         return _unreadable(run_id, error.code)
-    return row(found.run_id, found.start, found.decisions, data_directory_id, damaged=bool(found.damages))
+    facts = UsageTally(found.records).facts(found.decisions.first_taken_at)
+    return row(found.run_id, found.start, found.decisions, data_directory_id, facts, damaged=bool(found.damages))
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:
@@ -58,7 +60,13 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
 
 
 def row(
-    run_id: str, start: runs.RunStart, decided: decisions.Decisions, data_directory_id: str, *, damaged: bool = False
+    run_id: str,
+    start: runs.RunStart,
+    decided: decisions.Decisions,
+    data_directory_id: str,
+    facts: RunFacts | None,
+    *,
+    damaged: bool = False,
 ) -> IndexedRun:
     """Return the row of a run, from what its authority tells."""
     native = start.run_id == run_id and start.data_directory_id == data_directory_id
@@ -76,6 +84,8 @@ def row(
         name=run_id,
         owner=owner if (native or taken_over) and owner in index_port.OWNERS else "foreign",
         error_code=error_code,
+        reason=decided.paused if status is states.RunState.PAUSED else None,
+        facts=facts,
         keyed=native,
     )
 

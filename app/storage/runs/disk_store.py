@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 from app import errors
 from app.domain import events, plain, receipts, records, runs
 from app.domain import unreadable as unreadables
-from app.engine import probes, stores
+from app.engine import probes, run_sums, stores
 from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Workers
+from app.storage.index import sums
 from app.storage.issues import Issues
 from app.storage.journal.commit_log import CommitLog
 from app.storage.runs import creation
 from app.storage.runs.admission import Admission
 from app.storage.runs.archive import Archive
 from app.storage.runs.commit_log_lock import CommitLogLock
+from app.storage.runs.counting import RowCounting
 from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Adopt, Opener
@@ -62,6 +64,7 @@ class DiskStore(abc.ABC):
         self._stopping = threading.Event()
         self._serves = False
         self._hold: CommitLogLock | None = None
+        self._counting: RowCounting | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """Bring the index up to date; as the service, also sweep what a crash left behind."""
@@ -89,6 +92,8 @@ class DiskStore(abc.ABC):
             await context.workers.run(lambda: creation.sweep(context.disk))
             await self.plans.tell_losses()
             self._sweep_soon()
+            self._counting = RowCounting(context, identity)
+            self._counting.begin()
 
     async def close(self) -> None:
         """Close what is open and let go of everything."""
@@ -97,6 +102,8 @@ class DiskStore(abc.ABC):
         if parts is None:
             return
         parts.context.read_faults.end()
+        if self._counting is not None:
+            await self._counting.stop()
         await parts.admission.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -118,6 +125,8 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._counting is not None:
+            self._counting.abandon()
         self._let_go()
         self._release_log()
         if parts is not None:
@@ -233,6 +242,27 @@ class DiskStore(abc.ABC):
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
         return await self._parts.reconciliation.unread.count_by_status()
+
+    @property
+    def changes(self) -> int:
+        """Return a number that rises whenever this process writes rows of runs."""
+        return self._parts.context.index.changes
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        """Count runs, and add usage up but that of the runs that are aside."""
+        await self._parts.reconciliation.once()
+        return await self._parts.context.index.totals(since, aside)
+
+    async def sum_usage(
+        self, query: run_sums.UsageQuery, live: run_sums.Live
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
+        await self._parts.reconciliation.once()
+        index = self._parts.context.index
+        found, total = await index.usage(query, tuple(live))
+        rows = [(row.summary, live[row.summary.run_id]) for name in live if (row := await index.get_run(name))]
+        more, added = sums.in_memory(rows, query)
+        return run_sums.merged(found, more), total.plus(added)
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt."""

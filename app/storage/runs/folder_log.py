@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from app import clock, errors
 from app.domain import decisions, events, plain, records, runs, states
+from app.domain.usage_sums import RunFacts
 from app.engine import missing_lines, stores
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
@@ -39,7 +40,7 @@ _UNFINISHED = frozenset(state for state in states.RunState if not state.finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedRun:
     """What opening a folder for writing brought."""
 
     authority: Authority
@@ -59,7 +60,7 @@ class Opened:
 class FolderLog:
     """`stores.RunLog` over a run's folder, whatever disk it lies on."""
 
-    def __init__(self, opened: Opened, context: StorageContext, data_directory_id: str, released: Released) -> None:
+    def __init__(self, opened: OpenedRun, context: StorageContext, data_directory_id: str, released: Released) -> None:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
@@ -193,7 +194,7 @@ class FolderLog:
             _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
             self._owed = mine
             if mine.to.finished:
-                self._context.ended[self.run_id] = self._row()
+                self._context.ended[self.run_id] = self._row(mine.facts)
         else:
             self._owed = None
             self._context.ended.pop(self.run_id, None)
@@ -206,7 +207,7 @@ class FolderLog:
             await self._context.index.move(transition)
 
     @property
-    def owes_move(self) -> bool:
+    def has_owed_move(self) -> bool:
         """Tell whether a move could not be written to the row."""
         return self._owed is not None
 
@@ -229,7 +230,7 @@ class FolderLog:
                 pass
         await self._steps.close()
         await self._control.close()
-        await self._pay()
+        await self._write_owed_move()
         try:
             await self._projections.flush()
         except errors.StorageFault as fault:
@@ -280,7 +281,7 @@ class FolderLog:
             await self._mend()
             await self._steps.heal()
             await self._control.heal()
-            await self._pay()
+            await self._write_owed_move()
             if not self._context.disk_health.free:
                 await self._written(".room", lambda: disk_port.try_writing(self._context.disk, f"{self._folder}/.room"))
 
@@ -367,10 +368,10 @@ class FolderLog:
             return None
         return JournalPosition(steps=self._steps.count, control=self._control.count, event=self._events.last)
 
-    def _row(self) -> stores.RunSummary:
-        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id).summary
+    def _row(self, facts: RunFacts | None) -> stores.RunSummary:
+        return census.row(self.run_id, self._start, self.loaded.decisions, self._data_directory_id, facts).summary
 
-    async def _pay(self) -> None:
+    async def _write_owed_move(self) -> None:
         if self._owed is not None:
             await self.move(self._owed)
 

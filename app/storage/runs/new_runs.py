@@ -12,7 +12,7 @@ from app.storage.journal import chain
 from app.storage.runs import authority, creation
 from app.storage.runs.creation import Born
 from app.storage.runs.events_file import Written
-from app.storage.runs.folder_log import Opened
+from app.storage.runs.folder_log import OpenedRun
 
 _MOST_HELD = 256
 """Runs that are kept held between their creation and their opening; each costs a file descriptor."""
@@ -23,7 +23,7 @@ class NewRuns:
 
     def __init__(self) -> None:
         self._births: dict[str, asyncio.Future[None]] = {}
-        self._held: dict[str, Opened] = {}
+        self._held: dict[str, OpenedRun] = {}
 
     @contextlib.contextmanager
     def birth(self, run_id: str) -> Iterator[None]:
@@ -48,7 +48,7 @@ class NewRuns:
             born.lock.release()
             return born.durable
         empty = chain.read(b"", plain.labelled_sha256(born.content))
-        self._held[start.run_id] = Opened(
+        self._held[start.run_id] = OpenedRun(
             authority=authority.judge(start.run_id, start, empty, empty),
             lock=born.lock,
             written=Written(last=1, counts={events.EventType.RUN_CREATED.value: 1}),
@@ -71,7 +71,7 @@ class NewRuns:
                     if await write(held.authority.start) and run_id in self._held:
                         self._held[run_id] = dataclasses.replace(held, unwritten=())
 
-    async def take(self, run_id: str) -> Opened | None:
+    async def take(self, run_id: str) -> OpenedRun | None:
         """Hand a new run out; None if it must be read from its folder."""
         held = await self._of(run_id)
         self._held.pop(run_id, None)
@@ -83,7 +83,7 @@ class NewRuns:
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
 
-    async def _of(self, run_id: str) -> Opened | None:
+    async def _of(self, run_id: str) -> OpenedRun | None:
         while (birth := self._births.get(run_id)) is not None:
             await asyncio.shield(birth)
         return self._held.get(run_id)

@@ -21,7 +21,7 @@ from app.storage.runs import adoption, authority, census, opening
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.folder_log import FolderLog
 from app.storage.runs.new_runs import NewRuns
-from app.storage.runs.opening import Opening
+from app.storage.runs.opening import FoundRun
 from app.storage.runs.rechecks import Rechecks
 from app.storage.runs.settling import Settling
 from app.storage.storage_context import StorageContext
@@ -110,7 +110,7 @@ class Opener:
         except OSError as error:
             raise self._context.disk_health.failed(layout.run_folder(run_id), error) from error
 
-    async def _begin(self, run_id: str, lock: Lock, found: Opening | None) -> FolderLog:
+    async def _begin(self, run_id: str, lock: Lock, found: FoundRun | None) -> FolderLog:
         adopted: adoption.Found | None = None
         try:
             if found is None:
@@ -128,7 +128,7 @@ class Opener:
             raise
         return log
 
-    async def _complete(self, log: FolderLog, found: Opening, adopted: adoption.Found | None) -> None:
+    async def _complete(self, log: FolderLog, found: FoundRun, adopted: adoption.Found | None) -> None:
         for untold in found.untold:
             log.add_event(untold.type, untold.key, untold.data)
         if adopted is not None:
@@ -151,7 +151,7 @@ class Opener:
     def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
         log = self.logs.pop(run_id, None)
         self._context.read_faults.forget(run_id)
-        if log is None or not log.owes_move:
+        if log is None or not log.has_owed_move:
             self._context.ended.pop(run_id, None)
         if journal_position is not None:
             self._journal_positions[run_id] = journal_position
@@ -164,7 +164,7 @@ class Opener:
 
     def _enter(
         self, run_id: str, journal_position: JournalPosition | None, durable: bool
-    ) -> tuple[Lock, Opening | None]:
+    ) -> tuple[Lock, FoundRun | None]:
         # In one job, since a hop costs as much as the opening of a short run.
         lock = opening.take(self._context.disk, run_id)
         try:

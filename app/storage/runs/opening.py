@@ -19,7 +19,7 @@ from app.storage.journal.journal import JournalPosition
 from app.storage.runs import authority, events_file, missing_lines, receipts
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
-from app.storage.runs.folder_log import Opened
+from app.storage.runs.folder_log import OpenedRun
 from app.storage.storage_context import StorageContext
 
 _TOLD = {
@@ -50,10 +50,10 @@ class Untold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class FoundRun:
     """A folder made ready for writing."""
 
-    opened: Opened
+    opened: OpenedRun
     """What its log is made from."""
     untold: list[Untold]
     """Events to add, repairs first."""
@@ -95,7 +95,7 @@ def take(files: Disk, run_id: str) -> Lock:
     return lock
 
 
-def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool = False) -> Opening:
+def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool = False) -> FoundRun:
     """Read a run that is held, cut torn ends off, and find out what its projections lack.
 
     Args:
@@ -116,7 +116,7 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
     return dataclasses.replace(made, opened=dataclasses.replace(made.opened, missing=lost))
 
 
-def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> Opening:
+def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> FoundRun:
     """Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
 
     Raises:
@@ -132,13 +132,13 @@ def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: J
     return dataclasses.replace(_opening(context, found, lock, []), journal_position=journal_position)
 
 
-def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> Opening:
+def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Untold]) -> FoundRun:
     written = read_written(context.disk, found.run_id)
     proven = [record for record in found.records if record.receipt_id is not None]
     wanted = {str(record.receipt_id) for record in proven}
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
-    return Opening(
-        opened=Opened(authority=found, lock=lock, written=written, proven=frozenset(places)),
+    return FoundRun(
+        opened=OpenedRun(authority=found, lock=lock, written=written, proven=frozenset(places)),
         untold=[*cuts, *_created(found, written), *_steps(found, written), *_decided(found, written)],
         places=list(places.values()),
         unproven=[record for record in proven if record.receipt_id not in places],

@@ -63,7 +63,7 @@ class Keeping(Backends):
         async def write() -> None:
             """Write nothing."""
 
-        await prompt.insist(write)
+        await prompt.retry_until_space(write)
         self.kept.set()
         if not self.answers:
             await asyncio.get_running_loop().create_future()
@@ -259,7 +259,7 @@ async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeyp
         await hours.pass_by(10)
         return await write()
 
-    call = dataclasses.replace(Harness().call(speech(timeout_seconds=3600.0)), insist=patient)
+    call = dataclasses.replace(Harness().call(speech(timeout_seconds=3600.0)), retry_until_space=patient)
     asked = asyncio.ensure_future(performing(backends).perform(call))
     await asyncio.wait([asked, asyncio.ensure_future(backends.kept.wait())], return_when=asyncio.FIRST_COMPLETED)
     await hours.pass_by(0.9)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 TALK = "a-talk"
 
 
-async def insist(write: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_space(write: Callable[[], Awaitable[T]]) -> T:
     """Write as often as it takes."""
     while True:
         try:
@@ -41,7 +41,7 @@ async def test_a_reply_that_was_paid_for_is_kept_as_soon_as_there_is_room(
 
     monkeypatch.setattr(sessions, refused, write)
     await conversations.remember(
-        sessions, "hosted", prompts.prompt(agent_session_id=TALK, insist=insist), "Hello, Kael."
+        sessions, "hosted", prompts.prompt(agent_session_id=TALK, retry_until_space=retry_until_space), "Hello, Kael."
     )
     kept = await sessions.find(TALK)
 

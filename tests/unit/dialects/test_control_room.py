@@ -108,15 +108,14 @@ def test_the_graph_has_steps_in_order_and_slots_between_them():
         findings={"$ref": "text.findings"},
         dod=[{"check": "slot_not_null", "slot": "plan"}, {"check": "file_exists", "path": {"$ref": "found.x"}}],
     )
-    graph = bench.DIALECT.graph(bench.parsed(document))
-    ids = [node["id"] for node in graph["nodes"]]
-    flows = {(edge["source"], edge["target"], edge["label"]) for edge in graph["edges"] if edge["label"] != "next"}
+    graph = bench.DIALECT.graph(bench.parsed(document).document, {})
+    ids = [node.id for node in graph.nodes]
+    flows = {(edge.source, edge.target, edge.label) for edge in graph.edges if edge.kind == "data"}
 
     assert ids == ["find", "read", "brief", "draft", "commit.prose", "findings", "dod[0]", "dod[1]"]
-    assert [node["kind"] for node in graph["nodes"]] == ["tool"] * 2 + ["agent"] * 2 + ["output", "findings"] + [
-        "check"
-    ] * 2
-    assert [edge["target"] for edge in graph["edges"] if edge["label"] == "next"] == ids[1:]
+    assert [node.kind for node in graph.nodes] == ["tool"] * 2 + ["agent"] * 2 + ["step"] * 2 + ["check"] * 2
+    assert [node.phase for node in graph.nodes] == ["a"] * 2 + ["b"] * 2 + ["dod"] * 4
+    assert [edge.target for edge in graph.edges if edge.kind == "next"] == ids[1:]
     assert flows == {
         ("find", "read", "found"),
         ("find", "brief", "found"),

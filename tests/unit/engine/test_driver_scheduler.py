@@ -284,7 +284,7 @@ async def test_many_branches_are_stepped_in_portions():
     scheduler.start()
     portions = [len(scheduler.asks)]
     while scheduler.ready:
-        scheduler.go_on()
+        scheduler.advance()
         portions.append(len(scheduler.asks) - sum(portions))
 
     assert list(scheduler.asks) == [f"s{number}" for number in range(1000)]

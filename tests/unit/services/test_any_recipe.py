@@ -20,7 +20,7 @@ from app.bootstrap import definitions, roster
 from app.cli import formats
 from app.dialects import registry
 from app.domain import plain
-from app.services import recipe_versions, recipes, routing
+from app.services import recipe_versions, recipes, routing, run_graphs
 from tests.architecture import sources
 
 DIALECTS = tuple(registry.DIALECTS)
@@ -97,8 +97,9 @@ def test_any_recipe_is_good_or_told_what_is_wrong(
         return
     recipe = examined.recipe_version.recipe
     entry = recipe_versions.Entry(recipe_id=recipe.recipe_id, dialect=dialect, layer="project", path="x", recipe=recipe)
-    graph = catalogue.dialect(dialect).graph(recipe)
-    more = {"args_schema": plain.plain(recipe.args_schema), "graph": graph}
+    graph = run_graphs.of_recipe(recipe, catalogue.dialect(dialect), examined.recipe_version)
+    assert graph is not None
+    more = {"args_schema": plain.plain(recipe.args_schema), "graph": graph.to_json()}
     shown = formats.recipe(entry.listed(()).to_json() | more)
 
     assert json.loads(json.dumps(examined.recipe_version.frozen()))["dialect"] == dialect

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlmodel
 
-from app.domain import issues
+from app.domain import issues, records, usage_sums
 from app.engine import stores
 from app.storage.index import index_port, rows
 from app.storage.index.sql import tables
@@ -31,9 +31,22 @@ RUN = index_port.IndexedRun(
         owner="process",
         working_dir="/folder",
         exclusive_workspace=True,
+        started_at="2026-02-10T14:30:00.500Z",
+        reason="paused_by_person",
+        usage=records.Usage(input_tokens=10, output_tokens=5, cost_usd=0.25),
     ),
     idempotency_key="key",
     request_sha256="request",
+)
+SUM = usage_sums.UsageSum(
+    quarter="2026-02-10T14:30:00.000Z",
+    agent_id="agent",
+    model="model",
+    calls=3,
+    input_tokens=10,
+    output_tokens=5,
+    cost_usd=0.25,
+    calls_without_price=1,
 )
 RECEIPT = index_port.ReceiptPlace(receipt_id="receipt", session_id="session", run_id="run", offset_bytes=7)
 ISSUE = issues.IssueSummary(
@@ -56,11 +69,12 @@ ISSUE = issues.IssueSummary(
     ("table", "written"),
     [
         (tables.RunRow, rows.run_values(RUN)),
+        (tables.RunUsageRow, rows.sum_values("run", SUM)),
         (tables.RunLabelRow, next(rows.label_values(RUN.summary))),
         (tables.ReceiptRow, rows.receipt_values(RECEIPT)),
         (tables.IssueRow, rows.issue_values(ISSUE)),
     ],
-    ids=["runs", "run_labels", "receipts", "issues"],
+    ids=["runs", "run_usage", "run_labels", "receipts", "issues"],
 )
 def test_every_column_is_written(table: type[sqlmodel.SQLModel], written: dict[str, Any]) -> None:
     """What is written of a value are the columns of its table, all of them and no others."""

@@ -63,7 +63,7 @@ class Turmoil:
     async def act(self) -> None:
         """Do something to somebody."""
         run_id = self.chance.choice(self.run_ids)
-        action = self.chance.choice([self.cancel, self.pause, self.pause, self.unpause, self.resume, self.go_on])
+        action = self.chance.choice([self.cancel, self.pause, self.pause, self.unpause, self.resume, self.advance])
         if self.chance.random() < 0.1:
             await self.restart()
         elif self.chance.random() < 0.3:
@@ -100,7 +100,7 @@ class Turmoil:
             self.cancelled.discard(run_id)
             self.resumed.add(run_id)
 
-    async def go_on(self, run_id: str) -> None:
+    async def advance(self, run_id: str) -> None:
         """Let time pass, and a held step go."""
         self.bench.advance(1)
         held = [event for event in self.bench.toolbox.held() if not event.is_set()]

@@ -206,19 +206,19 @@ def test_nobody_waits_behind_an_obstacle_untold(
     line.capacity.guard(outside.lock, lambda: None)
     line.capacity.hold("/w", "found")
     line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
-    seated = ["found"]
+    holding = ["found"]
     shown = {f"r{number}": line.capacity.obstacle(f"r{number}") for number in range(len(wishes))}
     deeds = [lambda: line.capacity.know_workspaces(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
         line.told.clear()
-        leaving = chance.choice(seated) if seated else None  # type: ignore[attr-defined]
+        leaving = chance.choice(holding) if holding else None  # type: ignore[attr-defined]
         if number % 2 == 0 or leaving is None:
             deeds[number // 2 % 3]()
         else:
             line.end(leaving)
-            seated.remove(leaving)
-        seated += line.granted[before:]
+            holding.remove(leaving)
+        holding += line.granted[before:]
         shown |= dict(line.told)
 
         waiting = [run_id for run_id in shown if line.capacity.is_queued(run_id)]
@@ -238,17 +238,17 @@ def test_everybody_is_served_once_and_in_order(
     """Whoever ends whenever: the limit and the workspaces hold, and runs of a kind are served in order."""
     line = Line(limit)
     line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
-    seated = list(line.granted)
-    while seated:
-        held = [wishes[int(run_id[1:])][1] for run_id in seated]
+    holding = list(line.granted)
+    while holding:
+        held = [wishes[int(run_id[1:])][1] for run_id in holding]
 
-        assert len(seated) <= limit
+        assert len(holding) <= limit
         assert sorted(map(str, filter(None, held))) == sorted(map(str, {item for item in held if item}))
 
-        leaving = chance.choice(seated)  # type: ignore[attr-defined]
+        leaving = chance.choice(holding)  # type: ignore[attr-defined]
         before = len(line.granted)
         line.end(leaving)
-        seated = [run_id for run_id in seated if run_id != leaving] + line.granted[before:]
+        holding = [run_id for run_id in holding if run_id != leaving] + line.granted[before:]
 
     assert sorted(line.granted) == sorted(f"r{number}" for number in range(len(wishes)))
     for kind in set(wishes):

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -15,10 +15,10 @@ from sqlalchemy import Engine, exc, make_url
 
 from app import errors
 from app.domain import issues, receipts, runs, states
-from app.engine import stores
+from app.engine import run_sums, stores
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Threads
-from app.storage.index import reads
+from app.storage.index import reads, sums
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql import migrations, sessions, writes
 from app.storage.index.sql.sessions import ReadSession, WriteSession
@@ -39,6 +39,11 @@ class SqlIndex:
         self._url = url
         self._engine: Engine | None = None
         self._thread = Threads(1, "index")
+        # What looks at many rows keeps nobody waiting who writes.
+        self._searching: Engine | None = None
+        self._searches = Threads(1, "searches")
+        self.changes = 0
+        """The queue in front of it counts."""
 
     async def start(self) -> bool:
         """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
@@ -52,7 +57,11 @@ class SqlIndex:
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._thread.run(engine.dispose)
+        searching, self._searching = self._searching, None
+        if searching is not None:
+            await self._searches.run(searching.dispose)
         self._thread.close()
+        self._searches.close()
 
     async def put_run(self, run: IndexedRun) -> None:
         await self._write(writes.put_run, run)
@@ -98,17 +107,32 @@ class SqlIndex:
     async def find_busy(self, recipe_id: str) -> str | None:
         return await self._read(reads.find_busy, recipe_id)
 
+    async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
+        return await self._read(reads.uncounted, behind, limit)
+
+    async def count_again(self, found: Iterable[IndexedRun]) -> None:
+        await self._write(writes.count_again, list(found))
+
     async def run_ids(self) -> set[str]:
         return await self._read(reads.run_ids)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        return await self._read(reads.list_runs, query)
+        read = self._read if query.q is None else self._search
+        return await read(reads.list_runs, query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         return await self._read(reads.list_unfinished)
 
     async def count_by_status(self) -> dict[str, int]:
         return await self._read(reads.count_by_status)
+
+    async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
+        return await self._search(sums.totals, since, aside)
+
+    async def usage(
+        self, query: run_sums.UsageQuery, aside: Sequence[str]
+    ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
+        return await self._search(sums.usage, query, aside)
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         given = list(places)
@@ -158,6 +182,16 @@ class SqlIndex:
                 return query(session, *args, **kwargs)
 
         return await self._thread.run(functools.partial(_patiently, work))
+
+    async def _search(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def work() -> T:
+            if self._searching is None:
+                self._opened()
+                self._searching = sessions.connect(self._url)
+            with sessions.reading(self._searching) as session:
+                return query(session, *args, **kwargs)
+
+        return await self._searches.run(functools.partial(_patiently, work))
 
     async def _write(self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._change(False, query, *args, **kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import sqlmodel
-from sqlalchemy import CheckConstraint, Index, text, true
+from sqlalchemy import BigInteger, CheckConstraint, Index, false, text, true
 
 METADATA = sqlmodel.SQLModel.metadata
 """What the migrations lead to."""
@@ -17,6 +17,7 @@ _STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancell
 _FINISHED = "'done', 'failed', 'cancelled'"
 _UNFINISHED = f"status NOT IN ({_FINISHED})"
 _UNDATED = "created_at IS NULL"
+_UNCOUNTED = "NOT counted"
 
 
 class RunRow(sqlmodel.SQLModel, table=True):
@@ -33,6 +34,7 @@ class RunRow(sqlmodel.SQLModel, table=True):
         Index("ix_runs_status", "status", "created_at", "run_id"),
         Index("ix_runs_recipe", "recipe_id", "created_at", "run_id"),
         Index("ix_runs_recipe_status", "recipe_id", "status", "created_at", "run_id"),
+        Index("ix_runs_ended", "status", "completed_at"),
         Index("ix_runs_parent", "parent_run_id"),
         Index("ix_runs_session", "session_id", "created_at", "run_id"),
         # Recovery asks for these at every start, and they are few among many.
@@ -42,6 +44,14 @@ class RunRow(sqlmodel.SQLModel, table=True):
             "run_id",
             sqlite_where=text(_UNFINISHED),
             postgresql_where=text(_UNFINISHED),
+        ),
+        # Those that the release before has written; a service counts them, and there are none of them then.
+        Index(
+            "ix_runs_uncounted",
+            "created_at",
+            "run_id",
+            sqlite_where=text(_UNCOUNTED),
+            postgresql_where=text(_UNCOUNTED),
         ),
     )
 
@@ -79,6 +89,46 @@ class RunRow(sqlmodel.SQLModel, table=True):
     """Key under which a repeated request finds it."""
     request_sha256: str | None = None
     """Hash of the request that made it."""
+    started_at: str | None = sqlmodel.Field(default=None, max_length=24)
+    """When a process took it up for the first time."""
+    reason: str | None = None
+    """Why a paused run rests."""
+    input_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)
+    """Tokens read."""
+    output_tokens: int | None = sqlmodel.Field(default=None, sa_type=BigInteger)
+    """Tokens written."""
+    cost_usd: float | None = None
+    """Sum of the prices that were told."""
+    search: str | None = None
+    """What searches look through, folded."""
+    counted: bool = sqlmodel.Field(default=False, sa_column_kwargs={"server_default": false()})
+    """Whether the columns since `started_at` are known; the release before does not write them."""
+
+
+class RunUsageRow(sqlmodel.SQLModel, table=True):
+    """What calls of one agent with one model cost a run in one period."""
+
+    __tablename__ = "run_usage"
+    __table_args__: Any = (Index("ix_run_usage_quarter", "quarter"),)
+
+    run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
+    """Run; no foreign key, since a row that is written anew keeps its sums."""
+    quarter: str = sqlmodel.Field(primary_key=True, max_length=24)
+    """Instant at which the period begins."""
+    agent_id: str = sqlmodel.Field(primary_key=True)
+    """Agent; empty where the journal names none."""
+    model: str = sqlmodel.Field(primary_key=True)
+    """Model or tier as it was asked for; empty for the backend's default."""
+    calls: int
+    """Calls that reported their usage."""
+    input_tokens: int = sqlmodel.Field(sa_type=BigInteger)
+    """Tokens read."""
+    output_tokens: int = sqlmodel.Field(sa_type=BigInteger)
+    """Tokens written."""
+    cost_usd: float | None = None
+    """Sum of the prices that were told."""
+    calls_without_price: int
+    """Calls whose price nobody told."""
 
 
 class RunLabelRow(sqlmodel.SQLModel, table=True):

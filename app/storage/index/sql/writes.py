@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain import issues, runs, states
+from app.domain.records import Usage
+from app.domain.usage_sums import UsageSum
 from app.storage.index import index_port, reads, rows
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
 from app.storage.index.sql.sessions import WriteSession
@@ -22,24 +24,32 @@ def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 - names of this module
 
 
-TABLES = ("run_labels", "runs", "receipts", "issues")
+TABLES = ("run_labels", "run_usage", "runs", "receipts", "issues")
 """All tables, those that refer to others first."""
 
 _REMOVE_LABELS = "DELETE FROM run_labels WHERE run_id = :of_run"
 _REMOVE_RUN = "DELETE FROM runs WHERE run_id = :of_run"
+_REMOVE_SUMS = "DELETE FROM run_usage WHERE run_id = :of_run"
 _REMOVE_RECEIPT = "DELETE FROM receipts WHERE receipt_id = :of_receipt"
 _REMOVE_ISSUE = "DELETE FROM issues WHERE issue_id = :of_issue"
 _SET_OWNER = "UPDATE runs SET owner = :owner WHERE run_id = :of_run"
 _MARK_ISSUE = "UPDATE issues SET marked = :marked WHERE issue_id = :of_issue"
-_ADD_RUN = _insert("runs", rows.RUN)
+_ADD_RUN = _insert("runs", rows.WRITTEN)
+_ADD_SUM = _insert("run_usage", ("run_id", *rows.SUM))
 _ADD_LABELS = _insert("run_labels", rows.LABEL)
 _ADD_RECEIPT = _insert("receipts", rows.RECEIPT)
+_MOVED = ("status", "updated_at", "completed_at", "error_code", "reason")
+_COUNTED = ("started_at", *rows.USAGE)
+_UNCOUNTED = "NOT counted AND started_at IS NULL"
+_SET_COUNTED = ", ".join(f"{name} = :to_{name}" for name in ("reason", *_COUNTED))
+_COUNT = f"UPDATE runs SET {_SET_COUNTED} WHERE run_id = :of_run"  # noqa: S608 - names of this module
+_MAKE_SEARCHED = "UPDATE runs SET search = :search, counted = :counted WHERE run_id = :of_run AND NOT counted"
 _ADD_ISSUE = _insert("issues", (*rows.ISSUE, "marked"))
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
     """Write a run's row, in place of one of the same id."""
-    remove_run(session, run.summary.run_id)
+    _remove_row(session, run.summary.run_id)
     _insert_runs(session, [run])
 
 
@@ -53,16 +63,18 @@ def apply(
     """
     for chunk in _chunks(given):
         for run_id in reads.present(session, "runs", "run_id", (run.summary.run_id for run in chunk)):
-            remove_run(session, run_id)
+            _remove_row(session, run_id)
         _insert_runs(session, chunk)
     # A run's second move comes after every run's first, so that its own stay in order.
-    grouped: dict[tuple[int, frozenset[states.RunState]], list[dict[str, Any]]] = {}
+    grouped: dict[tuple[int, frozenset[states.RunState], bool], list[dict[str, Any]]] = {}
     seen: Counter[str] = Counter()
     for transition in moves:
         seen[transition.run_id] += 1
-        grouped.setdefault((seen[transition.run_id], transition.since), []).append(_moving(transition))
-    for (_, since), values in sorted(grouped.items(), key=lambda group: group[0][0]):
-        session.execute(_move_from(since), values)
+        alike = seen[transition.run_id], transition.since, transition.facts is not None
+        grouped.setdefault(alike, []).append(_moving(transition))
+    for (_, since, counts), values in sorted(grouped.items(), key=lambda group: group[0][0]):
+        session.execute(_move_from(since, counts), values)
+    _replace_sums(session, {move.run_id: move.facts.sums for move in moves if move.facts is not None})
     if places:
         add_receipts(session, places)
 
@@ -82,9 +94,9 @@ def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
 
 
 def remove_run(session: WriteSession, run_id: str) -> None:
-    """Remove a run's row with its labels."""
-    session.execute(_REMOVE_LABELS, {"of_run": run_id})
-    session.execute(_REMOVE_RUN, {"of_run": run_id})
+    """Remove a run's row with its labels and sums."""
+    session.execute(_REMOVE_SUMS, {"of_run": run_id})
+    _remove_row(session, run_id)
 
 
 def move(session: WriteSession, transition: runs.Transition) -> bool:
@@ -92,7 +104,25 @@ def move(session: WriteSession, transition: runs.Transition) -> bool:
 
     One guarded statement: whoever comes second finds nothing to change, without reading first.
     """
-    return session.execute(_move_from(transition.since), _moving(transition)) == 1
+    counts = transition.facts is not None
+    moved = session.execute(_move_from(transition.since, counts), _moving(transition)) == 1
+    if moved and transition.facts is not None:
+        _replace_sums(session, {transition.run_id: transition.facts.sums})
+    return moved
+
+
+def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
+    """Put what journals add up to into rows that the release before has written.
+
+    A row that this release has moved meanwhile is newer than what was read, and lacks only its text for searches.
+    """
+    fresh = list(found)
+    unmoved = reads.present(session, "runs", "run_id", [run.summary.run_id for run in fresh], _UNCOUNTED)
+    if given := [run for run in fresh if run.summary.run_id in unmoved]:
+        session.execute(_COUNT, [_counting(run) for run in given])
+        _replace_sums(session, {run.summary.run_id: run.sums or () for run in given})
+    if fresh:
+        session.execute(_MAKE_SEARCHED, [_searched(run) for run in fresh])
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
@@ -141,27 +171,61 @@ def clear(session: WriteSession) -> None:
 
 
 @functools.cache
-def _move_from(since: frozenset[states.RunState]) -> str:
+def _move_from(since: frozenset[states.RunState], counts: bool) -> str:
     # As literals, as readers have them: few sets of states occur, so there are few statements.
     expected = ", ".join(f"'{state.value}'" for state in sorted(since)) or "''"
-    columns = ", ".join(f"{name} = :to_{name}" for name in ("status", "updated_at", "completed_at", "error_code"))
+    columns = ", ".join(f"{name} = :to_{name}" for name in (*_MOVED, *(_COUNTED if counts else ())))
     return f"UPDATE runs SET {columns} WHERE run_id = :of_run AND status IN ({expected})"  # noqa: S608 - names of states
 
 
 def _moving(transition: runs.Transition) -> dict[str, Any]:
     at = index_port.instant(transition.at)
-    return {
+    values = {
         "of_run": transition.run_id,
         "to_status": transition.to.value,
         "to_updated_at": at,
         "to_completed_at": at if transition.to.finished else None,
         "to_error_code": transition.error_code,
+        "to_reason": transition.reason,
     }
+    facts = transition.facts
+    return values if facts is None else values | _facts(facts.started_at, facts.usage)
+
+
+def _facts(started_at: str | None, usage: Usage) -> dict[str, Any]:
+    amounts = {f"to_{name}": getattr(usage, name) for name in rows.USAGE}
+    return {"to_started_at": index_port.instant(started_at) if started_at is not None else None, **amounts}
+
+
+def _counting(run: IndexedRun) -> dict[str, Any]:
+    summary = run.summary
+    return {
+        "of_run": summary.run_id,
+        "to_reason": summary.reason,
+        **_facts(summary.started_at, summary.usage),
+    }
+
+
+def _searched(run: IndexedRun) -> dict[str, Any]:
+    return {"of_run": run.summary.run_id, "search": index_port.searched(run.summary), "counted": True}
+
+
+def _remove_row(session: WriteSession, run_id: str) -> None:
+    session.execute(_REMOVE_LABELS, {"of_run": run_id})
+    session.execute(_REMOVE_RUN, {"of_run": run_id})
+
+
+def _replace_sums(session: WriteSession, found: Mapping[str, Sequence[UsageSum]]) -> None:
+    fresh = [rows.sum_values(run_id, usage) for run_id, sums in found.items() for usage in sums]
+    if fresh:
+        session.execute(_REMOVE_SUMS, [{"of_run": run_id} for run_id, sums in found.items() if sums])
+        session.execute(_ADD_SUM, fresh)
 
 
 def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
     if fresh:
         session.execute(_ADD_RUN, [rows.run_values(run) for run in fresh])
+        _replace_sums(session, {run.summary.run_id: run.sums for run in fresh if run.sums is not None})
     labels = [label for run in fresh for label in rows.label_values(run.summary)]
     if labels:
         session.execute(_ADD_LABELS, labels)

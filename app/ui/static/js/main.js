@@ -11,6 +11,7 @@ import { address, interceptLinks, match, navigate } from "./lib/router.js";
 import { applyTheme, nextTheme, theme } from "./lib/theme.js";
 import { Empty, PageTitle } from "./parts/basics.js";
 import { Help } from "./parts/help.js";
+import { Conference, Conferences } from "./pages/conferences.js";
 import { Home } from "./pages/home.js";
 import { Inbox } from "./pages/inbox.js";
 import { Issue, Issues } from "./pages/issues.js";
@@ -30,6 +31,8 @@ const PAGES = [
   ["/plans", Plans, "Plans"],
   ["/plans/:id", Plan, "Plan"],
   ["/start", Start, "Start a run"],
+  ["/conferences", Conferences, "Conferences"],
+  ["/conferences/:id", Conference, "Conference"],
   ["/recipes", Recipes, "Recipes"],
   ["/agents", Agents, "Agents"],
   ["/issues", Issues, "Issues"],
@@ -44,6 +47,7 @@ const NAVIGATION = [
   ["/runs", "Runs"],
   ["/plans", "Plans"],
   ["/issues", "Issues"],
+  ["/conferences", "Conferences"],
   ["/recipes", "Recipes"],
   ["/agents", "Agents"],
 ];

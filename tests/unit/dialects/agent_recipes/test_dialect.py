@@ -98,16 +98,18 @@ def test_all_faults_of_a_text():
 def test_the_graph():
     """Steps, exits and restarts are its nodes, and each outcome is an edge."""
     document = recipe(steps={**RECIPE["steps"], "commit": recipe_harness.AGAIN})
-    graph = recipe_harness.DIALECT.graph(parsed(document))
+    graph = recipe_harness.DIALECT.graph(parsed(document).document, {})
 
-    assert graph["nodes"] == [
-        {"id": "review", "label": "review", "kind": "agent"},
-        {"id": "fix", "label": "fix", "kind": "agent"},
-        {"id": "commit", "label": "commit", "kind": "agent"},
-        {"id": "exit:user-provided-other", "label": "user-provided-other", "kind": "exit"},
-        {"id": "restart:small", "label": "small", "kind": "restart"},
+    assert [(node.id, node.label, node.kind) for node in graph.nodes] == [
+        ("(start)", "start", "start"),
+        ("review", "review", "agent"),
+        ("fix", "fix", "agent"),
+        ("commit", "commit", "agent"),
+        ("exit:user-provided-other", "user-provided-other", "end"),
+        ("restart:small", "small", "recipe"),
     ]
-    assert [(edge["source"], edge["label"], edge["target"]) for edge in graph["edges"]] == [
+    assert [(edge.source, edge.label, edge.target) for edge in graph.edges] == [
+        ("(start)", None, "review"),
         ("review", "no-issues", "commit"),
         ("review", "issues-found", "fix"),
         ("review", "other", "exit:user-provided-other"),
@@ -115,6 +117,7 @@ def test_the_graph():
         ("fix", "other", "exit:user-provided-other"),
         ("commit", "committed", "restart:small"),
         ("commit", "other", "exit:user-provided-other"),
+        ("restart:small", None, "review"),
     ]
 
 

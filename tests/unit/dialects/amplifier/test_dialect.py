@@ -109,25 +109,25 @@ def test_the_graph():
         },
         context={"l": [], "x": "y"},
     )
-    graph = recipe_harness.DIALECT.graph(parsed(document))
+    graph = recipe_harness.DIALECT.graph(parsed(document).document, {})
 
-    assert [(node["id"], node["kind"]) for node in graph["nodes"]] == [
-        ("scan", "group"),
-        ("one", "agent"),
-        ("two", "command"),
-        ("each", "agent"),
-        ("approval:look", "gate"),
-        ("approval:act", "gate"),
-        ("run", "recipe"),
+    assert [(node.id, node.kind, node.phase, node.group) for node in graph.nodes] == [
+        ("scan", "branch", "look", None),
+        ("one", "agent", "look", "scan"),
+        ("two", "command", "look", "scan"),
+        ("each", "agent", "look", None),
+        ("approval:look", "gate", "look", None),
+        ("approval:act", "gate", "act", None),
+        ("run", "recipe", "act", None),
     ]
-    assert [(edge["source"], edge["target"], edge["label"]) for edge in graph["edges"]] == [
-        ("scan", "one", "parallel"),
-        ("scan", "two", "parallel"),
-        ("scan", "each", "if {{x}} == 'y', for each {{l}}"),
-        ("each", "approval:look", ""),
-        ("approval:look", "approval:act", ""),
-        ("approval:act", "run", ""),
-    ]
+    assert {(edge.source, edge.target, edge.label, edge.kind) for edge in graph.edges} == {
+        ("scan", "one", "parallel", "branch"),
+        ("scan", "two", "parallel", "branch"),
+        ("scan", "each", "if {{x}} == 'y', for each {{l}}", "next"),
+        ("each", "approval:look", None, "next"),
+        ("approval:look", "approval:act", None, "next"),
+        ("approval:act", "run", None, "next"),
+    }
 
 
 # -- the bundled recipes

@@ -56,10 +56,6 @@ class Chores:
         """Return nothing."""
         return {}
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Return no graph."""
-        return {"nodes": [], "edges": []}
-
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the schema of anything."""
         return {}

@@ -1,33 +1,198 @@
 // @ts-check
 /**
- * What the page of a run shows, computed from the run's answer, its journal and its recipe's graph. Pure: no clock, no
- * network, no page.
+ * What the page of a run shows: a reducer over the run's answer, portions of its older steps, and its events. Pure: no
+ * clock, no network, no page. Steps that stay the same stay the same objects, so that only changed rows are drawn.
  */
 
-/** @typedef {{key: string, status: string, attempt: number, started_at: string, completed_at?: string, step_id?: string,
- *   phase?: string, tool?: string, agent_archetype?: string, agent_id?: string, gate_id?: string, output_slot?: string,
- *   output_preview?: string, error?: {code: string, message: string}, usage?: any, final?: boolean}} Step */
+/** @typedef {any} Step A step as the run's answer shows it. */
+/** @typedef {{run: any, finished: (Step | undefined)[], open: Step[]}} RunState
+ *   `finished`: steps that count by their number, with holes where none has been read. */
 
 /** States in which nothing of a run happens any more. */
 export const FINISHED = ["done", "failed", "cancelled"];
 
+/** States of a step that is not over. */
+const OPEN = ["running", "waiting", "pending", "queued"];
+
+/** Newest steps whose order is the one in which they began: those that run side by side end in any order. */
+const SORTED = 200;
+
+/** @param {Step} step */
+export function isOpen(step) {
+  return OPEN.includes(step.status) && !step.completed_at;
+}
+
+/** The name of a step's try within its run. @param {Step} step */
+export function nameOf(step) {
+  return `${step.key}\n${step.attempt || 1}`;
+}
+
+/**
+ * Return the state after an answer of the run.
+ * @param {RunState | null} before
+ * @param {any} run
+ * @returns {RunState}
+ */
+export function answered(before, run) {
+  const known = new Map([...(before?.finished || []), ...(before?.open || [])].filter(Boolean).map((step) => [nameOf(step), step]));
+  const open = run.steps.filter(isOpen).map((/** @type {Step} */ step) => same(known, step));
+  const newest = run.steps.filter((/** @type {Step} */ step) => !isOpen(step)).map((/** @type {Step} */ step) => same(known, step));
+  const count = Math.max(run.steps_total - open.length, newest.length);
+  const from = count - newest.length;
+  const finished = continues(before, newest, from) ? before.finished.slice(0, from) : [];
+  finished.length = from;
+  return { run, finished: [...finished, ...newest], open };
+}
+
+/**
+ * Whether the newest steps follow those that are known; after a resume some no longer count.
+ * @param {RunState | null} before @param {Step[]} newest @param {number} from
+ * @returns {before is RunState}
+ */
+function continues(before, newest, from) {
+  if (!before || before.finished.length > from + newest.length) return false;
+  const both = newest.slice(0, Math.max(0, before.finished.length - from));
+  return both.every((step, index) => {
+    const other = before.finished[from + index];
+    return !other || nameOf(other) === nameOf(step);
+  });
+}
+
+/** @param {Map<string, Step>} known @param {Step} step */
+function same(known, step) {
+  const before = known.get(nameOf(step));
+  return before && JSON.stringify(before) === JSON.stringify(step) ? before : step;
+}
+
+/**
+ * Return the state with a portion of its older steps.
+ * @param {RunState} state @param {number} from @param {Step[]} steps
+ * @returns {RunState}
+ */
+export function withOlder(state, from, steps) {
+  const finished = [...state.finished];
+  steps.forEach((step, index) => {
+    if (from + index < finished.length && !finished[from + index]) finished[from + index] = step;
+  });
+  return { ...state, finished };
+}
+
+/**
+ * Return the state after an event of the run. An event that says nothing new changes nothing.
+ * @param {RunState} state
+ * @param {{type: string, at: string, key: string | null, data: any}} event
+ * @returns {RunState}
+ */
+export function happened(state, event) {
+  const { type, data } = event;
+  switch (type) {
+    case "step.started":
+      return started(state, event);
+    case "step.finished":
+    case "step.failed":
+      return ended(state, event);
+    case "step.interrupted":
+    case "step.retrying":
+      return { ...state, open: state.open.filter((step) => step.key !== event.key) };
+    case "gate.opened":
+      return changed(state, event.key, { gate_id: data.gate_id });
+    case "run.started":
+    case "run.unpaused":
+    case "gate.decided":
+      return withStatus(state, event, "running");
+    case "run.paused":
+      return withStatus(state, event, "paused", { reason: data.reason, error: data.error || null });
+    case "run.waiting":
+      return withStatus(state, event, "waiting");
+    case "run.ended":
+      return withStatus(state, event, data.status, { error: data.error || null, ending: data.ending || state.run.ending, completed_at: event.at });
+    default:
+      return state;
+  }
+}
+
+/** @param {RunState} state @param {any} event @param {string} status @param {any} [others] @returns {RunState} */
+function withStatus(state, event, status, others = {}) {
+  if (FINISHED.includes(state.run.status) && !FINISHED.includes(status) && event.at <= state.run.updated_at) return state;
+  const open = FINISHED.includes(status) ? [] : state.open;
+  return { ...state, open, run: { ...state.run, status, ...others, updated_at: event.at } };
+}
+
+/** @param {RunState} state @param {any} event @returns {RunState} */
+function started(state, event) {
+  const step = { key: event.key, status: "running", attempt: event.data.attempt || 1, started_at: event.at };
+  if (event.data.step_id) Object.assign(step, { step_id: event.data.step_id });
+  if (event.data.phase) Object.assign(step, { phase: event.data.phase });
+  const name = nameOf(step);
+  if (state.open.some((each) => nameOf(each) === name) || isFinished(state, step)) return state;
+  return { ...state, open: [...state.open.filter((each) => each.key !== step.key), step] };
+}
+
+/** @param {RunState} state @param {any} event @returns {RunState} */
+function ended(state, event) {
+  const { data } = event;
+  const step = {
+    ...(state.open.find((each) => each.key === event.key) || { key: event.key, started_at: instant(event.at, -(data.duration_ms || 0)) }),
+    status: event.type === "step.failed" ? "failed" : data.status || "done",
+    attempt: data.attempt || 1,
+    completed_at: event.at,
+  };
+  if (data.step_id) step.step_id = data.step_id;
+  if (data.preview !== undefined) step.output_preview = data.preview;
+  if (data.error) step.error = data.error;
+  const open = state.open.filter((each) => each.key !== event.key);
+  if (isFinished(state, step)) return open.length === state.open.length ? state : { ...state, open };
+  const run = { ...state.run, steps_total: state.finished.length + 1 + open.length, updated_at: event.at };
+  return { run, open, finished: [...state.finished, step] };
+}
+
+/** Whether a step's try is among the newest finished ones: events may come twice, or after the answer that holds them. @param {RunState} state @param {Step} step */
+function isFinished(state, step) {
+  const name = nameOf(step);
+  return state.finished.slice(-2 * SORTED).some((each) => each && nameOf(each) === name);
+}
+
+/** @param {RunState} state @param {string | null} key @param {any} fields @returns {RunState} */
+function changed(state, key, fields) {
+  return { ...state, open: state.open.map((step) => (step.key === key ? { ...step, ...fields } : step)) };
+}
+
+/** @param {string} at @param {number} milliseconds */
+function instant(at, milliseconds) {
+  return new Date(Date.parse(at) + milliseconds).toISOString();
+}
+
+/**
+ * Return the rows of the list of steps: the older ones by their number, the newest in the order in which they began.
+ * @param {RunState} state
+ * @returns {(Step | undefined)[]}
+ */
+export function rows(state) {
+  const older = state.finished.slice(0, Math.max(0, state.finished.length - SORTED));
+  const newest = [...state.finished.slice(older.length).filter(Boolean), ...state.open];
+  const begun = newest.map((step, index) => ({ step, index, at: Date.parse(step.started_at) }));
+  begun.sort((one, other) => one.at - other.at || one.index - other.index);
+  return [...older, ...begun.map((each) => each.step)];
+}
+
 /**
  * Return one sentence that says how a run stands and what it waits for.
  * @param {any} run
+ * @param {Step[]} [steps]
  * @returns {string}
  */
-export function sentence(run) {
-  const open = run.steps.filter((/** @type {Step} */ step) => step.status === "running");
-  const names = open.map((/** @type {Step} */ step) => step.key).join(", ");
+export function sentence(run, steps = run.steps) {
+  const open = steps.filter(isOpen);
+  const names = listed(open.map((step) => step.key));
   switch (run.status) {
     case "pending":
       return run.holder ? `It waits for the workspace, which run ${run.holder} holds.` : "It waits for a free worker.";
     case "running":
       if (run.reason === "cancelling") return "It is being cancelled.";
       if (run.reason === "pausing") return `It pauses after ${names || "the step in progress"}.`;
-      return names ? `It works on ${names}.` : "It prepares its next step.";
+      return names ? `${open.every((step) => step.queued) ? "It is queued with" : "It works on"} ${names}.` : "It prepares its next step.";
     case "waiting":
-      return `It waits for an answer to ${names}, and uses no worker meanwhile.`;
+      return `It waits for ${open.some((step) => step.gate_id) ? "an answer to " : ""}${names || "an answer"}, and uses no worker meanwhile.`;
     case "paused":
       return run.error ? `It is parked: ${run.error.message}` : "A person paused it; it continues on request.";
     case "done":
@@ -39,19 +204,9 @@ export function sentence(run) {
   }
 }
 
-/**
- * Return the latest try of each step, in the order in which steps began.
- * @param {Step[]} steps
- * @returns {Step[]}
- */
-export function latest(steps) {
-  /** @type {Map<string, Step>} */
-  const found = new Map();
-  for (const step of steps) {
-    const before = found.get(step.key);
-    if (!before || step.attempt >= before.attempt) found.set(step.key, step);
-  }
-  return [...found.values()];
+/** @param {string[]} names */
+function listed(names) {
+  return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
 }
 
 /** States by how much they say of a node that several steps belong to. */
@@ -60,16 +215,16 @@ const WEIGHT = ["pending", "skipped", "done", "cancelled", "interrupted", "waiti
 /**
  * Return the state of each node of a graph: the weightiest of the steps whose key is the node's id, or begins with it.
  * @param {{nodes: {id: string}[]}} graph
- * @param {Step[]} steps
+ * @param {(Step | undefined)[]} steps
  * @returns {Map<string, {status: string, count: number}>}
  */
 export function nodeStates(graph, steps) {
   /** @type {Map<string, {status: string, count: number}>} */
   const states = new Map(graph.nodes.map((node) => [node.id, { status: "pending", count: 0 }]));
-  for (const step of latest(steps)) {
-    const node = nodeOf(states, step);
+  for (const step of steps) {
+    const node = step && nodeOf(states, step);
     const before = node && states.get(node);
-    if (!node || !before) continue;
+    if (!node || !before || !step) continue;
     const visits = node === step.key || step.key.includes("#") || step.key.includes("[") ? 1 : 0;
     const status = WEIGHT.indexOf(step.status) >= WEIGHT.indexOf(before.status) ? step.status : before.status;
     states.set(node, { status, count: before.count + visits });
@@ -84,28 +239,33 @@ function nodeOf(nodes, step) {
   return [...candidates, shorter].find((id) => nodes.has(id));
 }
 
+/** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
+const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
+
 /**
- * Return the beginning and the end of a run's timeline in milliseconds.
- * @param {Step[]} steps
- * @param {string} createdAt
- * @param {string | null | undefined} completedAt
+ * Return the beginning and the end of a run's timeline in milliseconds. Of a live run the end is ahead of now.
+ * @param {any} run
  * @param {number} now
+ * @returns {{from: number, to: number}}
  */
-export function span(steps, createdAt, completedAt, now) {
-  const ends = steps.map((step) => (step.completed_at ? Date.parse(step.completed_at) : now));
-  const from = Date.parse(createdAt);
-  return { from, to: Math.max(from + 1, completedAt ? Date.parse(completedAt) : now, ...ends) };
+export function span(run, now) {
+  const from = Date.parse(run.started_at || run.created_at);
+  if (run.completed_at) return { from, to: Math.max(from + 1, Date.parse(run.completed_at)) };
+  const seconds = Math.max(0, now - from) / 1000;
+  const whole = LENGTHS.find((length) => length >= seconds) || 86400 * Math.ceil(seconds / 86400);
+  return { from, to: from + 1000 * whole };
 }
 
 /**
- * Return where a step's bar begins and how long it is, in per cent of the timeline.
- * @param {Step} step
+ * Return where a bar begins and how long it is, in per cent of the timeline.
+ * @param {{started_at: string, completed_at?: string | null}} step
  * @param {{from: number, to: number}} range
  * @param {number} now
  */
 export function bar(step, range, now) {
   const whole = range.to - range.from;
-  const begin = Math.max(range.from, Date.parse(step.started_at));
-  const end = step.completed_at ? Date.parse(step.completed_at) : Math.max(now, begin);
-  return { left: (100 * (begin - range.from)) / whole, width: Math.max(0.4, (100 * (end - begin)) / whole) };
+  const begin = Math.min(range.to, Math.max(range.from, Date.parse(step.started_at)));
+  const end = Math.min(range.to, step.completed_at ? Date.parse(step.completed_at) : Math.max(now, begin));
+  const left = Math.min(99.4, (100 * (begin - range.from)) / whole);
+  return { left, width: Math.min(100 - left, Math.max(0.6, (100 * (end - begin)) / whole)) };
 }

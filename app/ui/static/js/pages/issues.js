@@ -17,7 +17,7 @@ export function Issues() {
         ${["open", "closed", "all"].map((each) => html`<option value=${each} selected=${each === status}>${each}</option>`)}</select></label>`} />
     <${Fault} error=${issues.error} retry=${issues.refresh} />
     ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" ? "No issue is open." : "No issue matches."} />`}
-    ${issues.data?.length > 0 && html`<div class="table-frame"><table><thead><tr><th>Status</th><th>Issue</th><th>Kind</th><th>Severity</th><th class="right">Changed</th></tr></thead><tbody>
+    ${issues.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>Status</th><th>Issue</th><th>Kind</th><th>Severity</th><th class="right">Changed</th></tr></thead><tbody>
       ${issues.data.map((/** @type {any} */ issue) => html`<tr key=${issue.issue_id} data-row><td><${Status} of=${issue.status} /></td>
         <td class="wide"><a class="row-link" href=${`/issues/${issue.issue_id}`}>${issue.title}</a></td><td>${issue.kind}</td><td>${issue.severity || "–"}</td>
         <td class="right"><${Ago} at=${issue.updated_at} /></td></tr>`)}</tbody></table></div>`}`;

@@ -14,7 +14,7 @@ export function Recipes() {
     <${Fault} error=${recipes.error} retry=${recipes.refresh} />
     ${chosen && html`<${Recipe} key=${chosen} id=${chosen} />`}
     ${recipes.data?.length === 0 && html`<${Empty} title="There is no recipe." command="control-room init" />`}
-    ${recipes.data?.length > 0 && html`<div class="table-frame"><table><thead><tr><th>State</th><th>Recipe</th><th>Language</th><th>From</th><th></th></tr></thead><tbody>
+    ${recipes.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Recipe</th><th>Language</th><th>From</th><th><span class="hidden">Start</span></th></tr></thead><tbody>
       ${recipes.data.map((/** @type {any} */ recipe) => html`<tr key=${`${recipe.layer}/${recipe.recipe_id}`} data-row>
         <td><${Status} of=${recipe.valid ? "valid" : "invalid"} note=${recipe.ready || !recipe.valid ? "" : "not ready"} /></td>
         <td class="wide"><a class="row-link" href=${`/recipes?recipe=${encodeURIComponent(recipe.recipe_id)}`}>${recipe.recipe_id}</a><div class="muted">${recipe.label}</div>
@@ -42,7 +42,7 @@ export function Agents() {
     <${PageTitle} title="Agents" lead="Roles that recipes name, the agents that play them, and what each is doing." />
     <${Fault} error=${agents.error} retry=${agents.refresh} />
     ${agents.data?.length === 0 && html`<${Empty} title="No agent is configured." command="control-room agents check" />`}
-    ${agents.data?.length > 0 && html`<div class="table-frame"><table><thead><tr><th>State</th><th>Agent</th><th>Role</th><th>Backend</th><th>Model</th><th>Tier</th><th>Works for</th></tr></thead><tbody>
+    ${agents.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>State</th><th>Agent</th><th>Role</th><th>Backend</th><th>Model</th><th>Tier</th><th>Works for</th></tr></thead><tbody>
       ${agents.data.map((/** @type {any} */ agent) => html`<tr key=${agent.id} data-row><td><${Status} of=${agent.state} /></td><td>${agent.id}</td><td>${agent.archetype}</td>
         <td>${agent.backend}</td><td>${agent.model || "default"}</td><td>${agent.tier}</td><td>${agent.run && html`<a href=${`/runs/${agent.run}`}>${agent.key}</a>`}</td></tr>`)}
     </tbody></table></div>`}

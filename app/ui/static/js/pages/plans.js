@@ -18,7 +18,7 @@ export function Plans() {
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="There is no plan." command=${'control-room plan create "Write scenes 21 and 22"'}>
       <p>Describe the work above, or from a terminal:</p></${Empty}>`}
-    ${plans.data?.length > 0 && html`<div class="table-frame"><table><thead><tr><th>Status</th><th>Plan</th><th>Tasks</th><th class="right">Changed</th></tr></thead>
+    ${plans.data?.length > 0 && html`<div class="table-frame" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>Status</th><th>Plan</th><th>Tasks</th><th class="right">Changed</th></tr></thead>
       <tbody>${plans.data.map((/** @type {any} */ plan) => html`<tr key=${plan.session_id} data-row>
         <td><${Status} of=${plan.status} /></td>
         <td class="wide"><a class="row-link" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a></td>
@@ -48,7 +48,7 @@ function NewPlan() {
   </form>`;
 }
 
-/** What can be ordered of a plan in each of its states. */
+/** What can be ordered of a plan in each of its states. @type {Record<string, string[][]>} */
 const ORDERS = {
   draft: [["approve", "Approve"]],
   approved: [["start", "Start"]],
@@ -72,7 +72,7 @@ export function Plan({ id }) {
   };
   return html`
     <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} /> ${planSentence(plan)}`}
-      actions=${html`${(ORDERS[plan.status] || []).map(([verb, label]) => html`<button type="button" class="primary" onClick=${() => setAsked(verb)}>${label}</button>`)}
+      actions=${html`${(ORDERS[String(plan.status)] || []).map(([verb, label]) => html`<button type="button" class="primary" onClick=${() => setAsked(verb)}>${label}</button>`)}
         <button type="button" class="quiet danger" onClick=${() => setAsked("delete")}>Delete</button>`} />
     <${Fault} error=${live.error} />
     ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
@@ -86,6 +86,7 @@ export function Plan({ id }) {
       <p>${WHAT[asked]}</p></${Confirm}>`}`;
 }
 
+/** What an order does. @type {Record<string, string>} */
 const WHAT = {
   approve: "An approved plan can be started.",
   start: "Tasks begin as soon as their dependencies are done.",

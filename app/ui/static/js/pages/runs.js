@@ -1,5 +1,5 @@
 // @ts-check
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 import { get, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
@@ -11,35 +11,62 @@ import { Confirm, Empty, Fault, PageTitle } from "../parts/basics.js";
 import { RunTable } from "../parts/run_rows.js";
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
-const PAGE = 50;
+const PAGE = 100;
+
+/** Rows before the end of the list at which the next page is read. */
+const AHEAD = 30;
 
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
   const filters = { status: query.get("status"), recipe_id: query.get("recipe_id"), label: query.get("label"), session_id: query.get("session_id") };
   const first = useLive(withQuery("/api/runs", { ...filters, limit: PAGE }));
-  const [more, setMore] = useState(/** @type {any[]} */ ([]));
+  const older = useOlder(filters, first.data);
   const [chosen, setChosen] = useState(new Set());
-  const runs = unique([...(first.data || []), ...more]).filter((run) => matches(run, query.get("q")));
+  const runs = unique([...(first.data || []), ...older.runs]).filter((run) => matches(run, query.get("q")));
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
     const next = new Set(chosen);
     if (on) next.add(id);
     else next.delete(id);
     setChosen(next);
   };
-  const loadMore = async () => {
-    const last = runs.at(-1);
-    if (last) setMore([...more, ...(await get(withQuery("/api/runs", { ...filters, limit: PAGE, cursor: last.run_id })))]);
-  };
   return html`
     <${PageTitle} title="Runs" actions=${html`<a class="button primary" href="/start">Start a run</a>`} />
     <${Filters} query=${query} />
-    <${Fault} error=${first.error} retry=${first.refresh} />
+    <${Fault} error=${first.error || older.error} retry=${first.refresh} />
     ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
-    ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} />`}
-    ${first.data?.length === PAGE && html`<p><button type="button" onClick=${loadMore}>Show older runs</button></p>`}
+    ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title="No run matches.">
       <p><a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.</p></${Empty}>`}`;
+}
+
+/**
+ * Older runs, a page at a time.
+ * @param {Record<string, string | null>} filters @param {any[] | null} newest
+ */
+function useOlder(filters, newest) {
+  const name = JSON.stringify(filters);
+  const kept = useRef({ name, runs: /** @type {any[]} */ ([]), busy: false, over: false });
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [, setRound] = useState(0);
+  if (kept.current.name !== name) kept.current = { name, runs: [], busy: false, over: false };
+  const read = async () => {
+    const here = kept.current;
+    const last = here.runs.at(-1) || newest?.at(-1);
+    if (here.busy || here.over || !last || (newest && newest.length < PAGE)) return;
+    here.busy = true;
+    try {
+      const page = await get(withQuery("/api/runs", { ...filters, limit: PAGE, cursor: last.run_id }));
+      here.runs = [...here.runs, ...page];
+      here.over = page.length < PAGE;
+      setError(null);
+    } catch (caught) {
+      setError(/** @type {Error} */ (caught));
+    }
+    here.busy = false;
+    setRound((round) => round + 1);
+  };
+  return { runs: kept.current.runs, error, read };
 }
 
 /** @param {{query: URLSearchParams}} props */

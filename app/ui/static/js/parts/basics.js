@@ -6,7 +6,7 @@ import { now } from "../lib/clock.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 
-/** Paths of the icons, drawn in a square of 16. */
+/** Paths of the icons, drawn in a square of 16. @type {Record<string, string>} */
 const ICONS = {
   pending: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 4.5V8l2.4 1.6",
   running: "M8 2a6 6 0 1 0 6 6",
@@ -23,7 +23,7 @@ const ICONS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
 };
 
-/** Words and icons of states that share another state's icon. */
+/** Words of states that share another state's icon and colour. @type {Record<string, string>} */
 const LIKE = {
   approved: "open", blocked: "pending", closed: "done", decided: "done", in_progress: "running",
   needs_scoping: "waiting", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done",
@@ -35,10 +35,10 @@ export function Icon({ name }) {
   return html`<svg class="icon icon-${LIKE[name] || name}" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg>`;
 }
 
-/** A state as an icon and a word, never colour alone. @param {{of: string, note?: string}} props */
-export function Status({ of, note }) {
+/** A state as an icon and a word, never colour alone. @param {{of: string, note?: string, word?: string}} props */
+export function Status({ of, note, word = of.replaceAll("_", " ") }) {
   return html`<span class="status status-${LIKE[of] || of}">
-    <${Icon} name=${of} /><span>${of.replaceAll("_", " ")}</span>${note && html`<span class="muted"> · ${note}</span>`}
+    <${Icon} name=${of} /><span>${word}</span>${note && html`<span class="muted"> · ${note}</span>`}
   </span>`;
 }
 

@@ -52,7 +52,7 @@ function place(graph) {
   drawn.setGraph({ rankdir: "TB", nodesep: 24, ranksep: 28, marginx: 8, marginy: 8 });
   drawn.setDefaultEdgeLabel(() => ({}));
   for (const node of graph.nodes) drawn.setNode(node.id, { ...NODE });
-  const flow = graph.edges.filter((edge) => isFlow(graph, edge));
+  const flow = graph.edges.filter((edge) => isFlow(edge));
   flow.forEach((edge, index) => {
     if (drawn.hasNode(edge.source) && drawn.hasNode(edge.target)) drawn.setEdge(edge.source, edge.target, { label: edge.label }, String(index));
   });
@@ -69,20 +69,16 @@ function place(graph) {
   };
 }
 
-/**
- * Whether an edge is a way that a run takes; edges of a pipeline that name a slot show what flows, and hide the way.
- * @param {{edges: any[]}} graph @param {any} edge
- */
-function isFlow(graph, edge) {
-  return edge.label === "next" || !graph.edges.some((each) => each.label === "next");
+/** Whether an edge is a way that a run takes; one that names a slot shows what flows. @param {any} edge */
+function isFlow(edge) {
+  return edge.kind !== "data";
 }
 
 /** @param {{points: {x: number, y: number}[], label?: string}} edge */
 function line(edge) {
   const [first, ...rest] = edge.points;
   const middle = edge.points[Math.floor(edge.points.length / 2)];
-  const label = edge.label === "next" ? "" : edge.label;
-  return { path: `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`, label, x: middle.x, y: middle.y };
+  return { path: `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`, label: edge.label, x: middle.x, y: middle.y };
 }
 
 /** @param {string} text @param {number} length */

@@ -1,43 +1,54 @@
 // @ts-check
+import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { Ago, Progress, Status, Took } from "./basics.js";
+import { Virtual } from "./virtual.js";
 
 /**
- * A table of runs.
- * @param {{runs: any[], chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void}} props
+ * A table of runs; only those near the view are in the page.
+ * @param {{runs: any[], chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void, onNear?: (first: number, last: number) => void, to?: string}} props
+ *   `to`: beginning of the address of a run's page.
  */
-export function RunTable({ runs, chosen, onChoose }) {
-  return html`<div class="table-frame"><table class="runs">
-    <thead><tr>
-      ${onChoose && html`<th><span class="hidden">Select</span></th>`}
-      <th>Status</th><th>Run</th><th>Recipe</th><th>Progress</th><th class="right">Duration</th><th class="right">Changed</th>
-    </tr></thead>
-    <tbody>${runs.map((run) => html`<${RunRow} key=${run.run_id} run=${run} chosen=${chosen} onChoose=${onChoose} />`)}</tbody>
-  </table></div>`;
+export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
+  return html`<div class=${`table runs ${onChoose ? "selectable" : ""}`} role="table" aria-label="Runs" aria-rowcount=${runs.length + 1}>
+    <div class="row head" role="row" aria-rowindex="1">
+      ${onChoose && html`<span role="columnheader"><span class="hidden">Select</span></span>`}
+      <span role="columnheader">Status</span><span role="columnheader">Run</span><span role="columnheader">Recipe</span><span role="columnheader">Progress</span>
+      <span role="columnheader" class="right">Tokens</span><span role="columnheader" class="right">Cost</span><span role="columnheader" class="right">Duration</span><span role="columnheader" class="right">Changed</span>
+    </div>
+    <${Virtual} items=${runs} name=${(/** @type {any} */ run) => run.run_id} depends=${[chosen]} onNear=${onNear}
+      row=${(/** @type {any} */ run) => html`<${RunRow} run=${run} to=${to} chosen=${chosen} onChoose=${onChoose} />`} />
+  </div>`;
 }
 
-/** @param {{run: any, chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void}} props */
-function RunRow({ run, chosen, onChoose }) {
+/** @param {{run: any, to: string, chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void}} props */
+function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
-  return html`<tr data-row>
-    ${onChoose && html`<td><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
-      onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></td>`}
-    <td><${Status} of=${run.status} note=${run.unreadable ? "unreadable" : run.error_code} /></td>
-    <td class="wide"><a class="row-link" href=${`/runs/${run.run_id}`}>${title}</a><div class="muted mono">${run.run_id}</div></td>
-    <td><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></td>
-    <td><${Progress} done=${run.current_step_index} total=${run.total_steps} /></td>
-    <td class="right"><${Took} from=${run.created_at} to=${run.completed_at} /></td>
-    <td class="right"><${Ago} at=${run.updated_at} /></td>
-  </tr>`;
+  return html`${onChoose && html`<span role="cell" class="check"><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
+      onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></span>`}
+    <span role="cell"><${Status} of=${run.status} note=${run.unreadable ? "unreadable" : ""} /></span>
+    <span role="cell" class="name"><a class="row-link cut" href=${to + run.run_id} title=${title}>${title}</a>
+      <span class="cut muted">${run.error_code ? html`<span class="wrong-text">${run.error_code}</span>` : run.live_step ? liveStep(run.live_step) : html`<span class="mono">${run.run_id}</span>`}</span></span>
+    <span role="cell" class="recipe cut"><a href=${`/runs?recipe_id=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a></span>
+    <span role="cell" class="progress-cell"><${Progress} done=${run.current_step_index} total=${run.total_steps} /></span>
+    <span role="cell" class="right number tokens">${format.number(format.tokens(run.usage))}</span>
+    <span role="cell" class="right number cost">${format.money(run.usage?.cost_usd)}</span>
+    <span role="cell" class="right took"><${Took} from=${run.started_at || run.created_at} to=${run.completed_at} /></span>
+    <span role="cell" class="right when"><${Ago} at=${run.updated_at} /></span>`;
+}
+
+/** @param {any} step */
+function liveStep(step) {
+  return html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}`;
 }
 
 /** Runs as short lines, for the home page. @param {{runs: any[]}} props */
 export function RunLines({ runs }) {
   return html`<ul class="lines">${runs.map(
-    (run) => html`<li key=${run.run_id}>
+    (run) => html`<li key=${run.run_id} data-row>
       <${Status} of=${run.status} note=${run.error_code} />
-      <a class="wide" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
-      <span class="muted">${run.recipe_id}</span>
+      <a class="wide row-link" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
+      <span class="muted">${run.live_step ? liveStep(run.live_step) : run.recipe_id}</span>
       <${Progress} done=${run.current_step_index} total=${run.total_steps} />
       <${Ago} at=${run.updated_at} />
     </li>`,

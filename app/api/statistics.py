@@ -1,0 +1,58 @@
+"""Routes of sums over all runs: how many there are, what waits, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from app.api import queries, responses
+from app.api.dependencies import ServicesDep
+from app.domain import plain
+from app.services import statistics
+
+router = APIRouter(prefix="/api", tags=["runs"])
+
+
+@router.get(
+    "/stats",
+    summary="Count runs, waits and spend",
+    responses=responses.whole(statistics.RunStats, meaning="Counts over all runs."),
+)
+async def show_stats(
+    services: ServicesDep,
+    query: Annotated[queries.StatsQuery, Query()],
+    if_none_match: responses.IfNoneMatch = None,
+) -> Response:
+    """Return counts over all runs. They are counted for all clients together, so that many may wait for changes."""
+
+    async def look() -> responses.Looked:
+        found = await services.statistics.stats(query.failed_since(), query.midnight())
+        return found.body, {}, found.etag
+
+    return await responses.looked(services, if_none_match, query.wait, look)
+
+
+@router.get(
+    "/usage",
+    summary="Add up tokens and cost",
+    responses=responses.whole(statistics.UsageShown, meaning="Sums of usage."),
+)
+async def show_usage(
+    services: ServicesDep,
+    query: Annotated[queries.UsageQuery, Query()],
+    if_none_match: responses.IfNoneMatch = None,
+) -> Response:
+    """Add up what calls of agents cost. Filters mean runs, as in the list of runs.
+
+    Runs that execute now and session plans count. What a deleted run cost goes with it.
+    """
+
+    async def look() -> responses.Looked:
+        body = plain.encode((await services.statistics.usage(query.query())).to_json())
+        headers: Mapping[str, str] = {}
+        return body, headers, f'"{plain.sha256(body)[:32]}"'
+
+    return await responses.looked(services, if_none_match, None, look)

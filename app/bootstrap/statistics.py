@@ -1,0 +1,30 @@
+"""Statistics: put together from the store, the engine and the disk."""
+
+from __future__ import annotations
+
+from app import clock, settings
+from app.bootstrap.platform import Store
+from app.domain import plans
+from app.engine import run_engine
+from app.services import statistics
+from app.storage.disk import disk_health
+
+_MOST_PLANS = 1000
+
+
+def statistics_of(
+    store: Store, engine: run_engine.RunEngine, time: clock.Clock, project: settings.ProjectSettings
+) -> statistics.Statistics:
+    """Return what counts and adds up over all runs of a project."""
+
+    async def questions() -> int:
+        found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
+        return sum(plan.tasks.get(plans.TaskState.NEEDS_SCOPING.value, 0) for plan in found)
+
+    return statistics.Statistics(
+        store=store,
+        engine=engine,
+        questions=questions,
+        space=lambda: disk_health.space(project.data_directory),
+        clock=time,
+    )

@@ -1,0 +1,42 @@
+"""The person's browser, opened at a page; where there is none, a line says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+
+_OPENING = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
+
+
+def open_page(page: str, announce: Callable[[str], None]) -> None:
+    """Open a page without waiting for the browser.
+
+    Args:
+        announce: Told in one line that no browser could be opened, perhaps from another thread.
+    """
+    if not _has_display(os.environ):
+        announce(f"no browser was opened, because this machine has no display; open {page} yourself")
+        return
+    threading.Thread(target=_open, args=(page, announce), name="open the browser", daemon=True).start()
+
+
+def _has_display(environ: Mapping[str, str]) -> bool:
+    return sys.platform != "linux" or any(environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _open(page: str, announce: Callable[[str], None]) -> None:
+    # A process of its own: some browsers are waited for, most complain on stderr, and Ctrl-C is meant for us alone.
+    # Isolated (-I), so that no file of the project is imported in place of a module.
+    opening = subprocess.run(  # noqa: S603 - this very interpreter
+        [sys.executable, "-I", "-c", _OPENING, page],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+    if opening.returncode != 0:
+        announce(f"no browser could be opened; open {page} yourself")

@@ -1,0 +1,109 @@
+"""The commands that count runs and add up what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import errors
+from app.cli import arguments, exit_codes, formats, options
+from app.cli.client import Answer, use_case
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.engine import run_sums, stores
+
+_STEP_MINUTES = 15
+_MOST_MINUTES = 14 * 60
+
+
+@use_case("GET /api/stats")
+async def show_stats(folder: FolderClient) -> Answer:
+    """Return counts over all runs."""
+    import json
+
+    shown: Answer = json.loads((await folder.application.statistics.stats()).body)
+    return shown
+
+
+@use_case("GET /api/usage")
+async def show_usage(
+    folder: FolderClient, by: run_sums.By, label_key: str | None, utc_offset: str, query: stores.RunQuery
+) -> Answer:
+    """Return sums of usage."""
+    from app.engine import run_sums
+
+    wanted = run_sums.UsageQuery(by=by, label_key=label_key, offset_minutes=_minutes(utc_offset), runs=query)
+    return (await folder.application.statistics.usage(wanted)).to_json()
+
+
+@click.command()
+@options.as_json
+@options.anywhere
+def stats(place: options.Place, as_json: bool) -> int:
+    """Count runs, what waits for you, and what was spent today (UTC)."""
+    return exit_codes.shown(place.ask(show_stats), as_json, _stats)
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(("recipe", "agent", "model", "label", "day")),
+    default="recipe",
+    show_default=True,
+    help="What sums are told by.",
+)
+@click.option("--label-key", metavar="NAME", help="Label whose values sums are told by, with --by label.")
+@click.option("--utc-offset", metavar="+HH:MM", default="+00:00", show_default=True, help="Local time zone, for days.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
+@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
+@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
+@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@options.as_json
+@options.anywhere
+def usage(
+    place: options.Place, as_json: bool, by: run_sums.By, label_key: str | None, utc_offset: str, **filters: Any
+) -> int:
+    """Add up the tokens and the cost of agents' calls. What deleted runs cost is not included."""
+    if (by == "label") != (label_key is not None):
+        raise errors.RequestInvalid("--label-key belongs to --by label: give both, or neither")
+    _minutes(utc_offset)
+    query = arguments.run_query(**filters)
+    found = place.ask(show_usage, by, label_key, utc_offset, query)
+    return exit_codes.shown(found, as_json, _usage)
+
+
+def _minutes(utc_offset: str) -> int:
+    hours, _, minutes = utc_offset[1:].partition(":")
+    formed = utc_offset[:1] in ("+", "-") and len(utc_offset) == 6 and (hours + minutes).isdecimal()
+    total = int(hours) * 60 + int(minutes) if formed else _MOST_MINUTES + 1
+    if total > _MOST_MINUTES or total % _STEP_MINUTES or int(minutes) > 59:
+        raise errors.RequestInvalid(f"--utc-offset: {utc_offset!r:.20} is not an offset such as +02:00")
+    return -total if utc_offset[0] == "-" else total
+
+
+def _stats(found: Mapping[str, Any]) -> str:
+    waits, today, pool = found["waits"], found["today"], found["pool"]
+    rows = [(name, str(count)) for name, count in found["runs"].items() if count]
+    rows += [(f"waiting for you: {name}", str(count)) for name, count in waits.items() if count]
+    rows += [(f"failed since {found['failed']['since']}", str(found["failed"]["count"]))]
+    rows += [(f"spent since {today['since']}", _spend(today))]
+    rows += [("slots", f"{pool['busy']} of {pool['slots']} busy, {pool['queued']} queued")]
+    return formats.table(("what", "count"), rows)
+
+
+def _spend(amounts: Mapping[str, Any]) -> str:
+    cost = "no price told" if amounts["cost_usd"] is None else f"{amounts['cost_usd']:.4f} USD"
+    unpriced = amounts["calls_without_price"]
+    more = f" and {unpriced} calls without a price" if unpriced and amounts["cost_usd"] is not None else ""
+    return f"{cost}{more}, {amounts['input_tokens']} tokens read, {amounts['output_tokens']} written"
+
+
+def _usage(found: Mapping[str, Any]) -> str:
+    names = ("runs", "calls", "input_tokens", "output_tokens", "cost_usd", "calls_without_price")
+    rows = [[row["name"] or "-", *(row[name] for name in names)] for row in found["rows"]]
+    rows.append(["total", *(found["total"][name] for name in names)])
+    return formats.table((found["by"], *names), rows)

@@ -1,0 +1,117 @@
+"""The answer to a gate: exactly what is decided on, the options, a message, and a confirmation."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from app import clock, errors, printable
+from app.cli import http_client, use_cases
+from app.cli.client import Answer
+from app.cli.top import columns
+from app.services import gates
+
+_SHOWN_CHARACTERS = 20_000
+
+
+class AnswerScreen(ModalScreen[None]):
+    """A gate to be answered; it stays open until the service has the answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "confirm", "Confirm"),
+        Binding("up", "move(-1)", "Option above"),
+        Binding("down", "move(1)", "Option below"),
+        Binding("pageup", "scroll(-1)", "Read", show=False),
+        Binding("pagedown", "scroll(1)", "Read", show=False),
+        Binding("escape", "dismiss", "Back"),
+    ]
+    AUTO_FOCUS = "#message"
+
+    def __init__(self, client: http_client.HttpClient, gate: Answer, decision: str | None) -> None:
+        """Args: decision: Option that is chosen at first; None: none."""
+        super().__init__()
+        self._client = client
+        self._gate = gate
+        self._decision = decision
+        # Sent again after a lost connection, the same answer counts once.
+        self._key = clock.RandomIds().token("top_")
+
+    def compose(self) -> ComposeResult:
+        """Show the question, its options, and room for a message."""
+        gate = self._gate
+        with Vertical(id="answer"):
+            yield Static(Text(columns.line(f"{gate['recipe_id']} · {gate['key']} · {gate['run_id']}")))
+            with VerticalScroll(id="prompt", can_focus=False):
+                yield Static(Text(_content(gate)))
+            yield OptionList(*(Option(Text(columns.line(option))) for option in gate["options"]), id="options")
+            yield Input(placeholder="message (optional)", max_length=gates.MESSAGE_CHARACTERS, id="message")
+            yield Static(id="told", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Choose the option that was asked for."""
+        options = self.query_one(OptionList)
+        options.can_focus = False
+        options.highlighted = self._gate["options"].index(self._decision) if self._decision is not None else None
+        self._tell()
+
+    def action_move(self, by: int) -> None:
+        """Choose another option."""
+        options = self.query_one(OptionList)
+        before = options.highlighted
+        options.highlighted = (0 if before is None else before + by) % len(self._gate["options"])
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll what is decided on."""
+        prompt = self.query_one("#prompt", VerticalScroll)
+        prompt.scroll_relative(y=by * max(1, prompt.size.height - 1), animate=False)
+
+    @on(OptionList.OptionHighlighted)
+    def _chosen(self, event: OptionList.OptionHighlighted) -> None:
+        self._decision = self._gate["options"][event.option_index]
+        self._tell()
+
+    @on(Input.Submitted)
+    def action_confirm(self) -> None:
+        """Send the answer."""
+        if self._decision is None:
+            self._tell("choose an option with the arrow keys first")
+            return
+        reply = gates.Reply(
+            decision=self._decision,
+            message=self.query_one(Input).value,
+            shown_sha256=self._gate["shown_sha256"],
+            idempotency_key=self._key,
+        )
+        self.run_worker(self._send(reply), exclusive=True)
+
+    async def _send(self, reply: gates.Reply) -> None:
+        try:
+            answered = await self._client.call(use_cases.answer_gate, self._gate["gate_id"], reply)
+        except errors.ControlRoomError as error:
+            self._tell(f"{error.message} [{error.code}]")
+            return
+        self.app.notify(columns.line(f"{answered['key']}: {answered['decision']}"), markup=False)
+        self.dismiss()
+
+    def _tell(self, fault: str | None = None) -> None:
+        hint = f"Enter answers {self._decision!r}, for good" if self._decision is not None else "choose an option"
+        self.query_one("#told", Static).update(Text(columns.line(fault or f"{hint}; Escape goes back")))
+
+
+def _content(gate: Answer) -> str:
+    """Return what is decided on, as text."""
+    parts = [str(gate["prompt"])]
+    parts += [f"{part['name']}:\n{part['text']}" for part in gate.get("shown") or ()]
+    text = printable.visible("\n\n".join(parts))
+    if len(text) <= _SHOWN_CHARACTERS:
+        return text
+    return f"{text[:_SHOWN_CHARACTERS]}…\n(cut here; `control-room gates show {gate['gate_id']}` shows all of it)"

@@ -1,0 +1,185 @@
+"""Columns: what a table shows of a gate or a run, and which columns a terminal has room for."""
+
+# Whatever a run or an agent wrote is on one line here, without characters that steer a terminal.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app import clock, printable
+from app.cli import formats
+
+Row = Mapping[str, Any]
+
+_LONGEST_CELL = 400
+_GAP = 2
+_LEAST = 8
+_UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
+_THOUSANDS = ((1_000_000, "M"), (1000, "k"))
+
+STATES = {
+    "pending": "○",
+    "running": "●",
+    "waiting": "?",
+    "paused": "‖",
+    "done": "✓",
+    "failed": "✗",
+    "cancelled": "–",
+}
+"""Sign of each state of a run; the word stands beside it."""
+
+LIVE = ("running", "waiting", "paused", "pending")
+"""States of runs that have not ended, in the order of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    """Its heading."""
+    width: int
+    """Characters that it takes."""
+    show: Callable[[Row, datetime], str]
+    """Returns the text of a cell."""
+    right: bool = False
+    """Whether the text stands at the right."""
+    grows: bool = False
+    """Whether it takes the room that remains; the last column does where none is chosen that grows."""
+
+
+GATES = (
+    Column(name="waits", width=5, show=lambda gate, now: age(gate.get("asked_at"), now), right=True),
+    Column(name="question", width=24, show=lambda gate, now: line(gate.get("prompt")), grows=True),
+    Column(name="recipe", width=20, show=lambda gate, now: line(gate.get("recipe_id"))),
+    Column(name="step", width=16, show=lambda gate, now: line(gate.get("key"))),
+    Column(name="options", width=16, show=lambda gate, now: line(" / ".join(map(str, gate.get("options") or ())))),
+    Column(name="run", width=22, show=lambda gate, now: line(gate.get("run_id"))),
+)
+"""Columns of open gates; the first ones are shown in the narrowest terminal."""
+
+RUNS = (
+    Column(name="state", width=11, show=lambda run, now: f"{STATES.get(run['status'], ' ')} {line(run['status'])}"),
+    Column(name="recipe", width=22, show=lambda run, now: line(run.get("recipe_id"))),
+    Column(name="steps", width=7, show=lambda run, now: _progress(run), right=True),
+    Column(name="cost", width=8, show=lambda run, now: money((run.get("usage") or {}).get("cost_usd")), right=True),
+    Column(name="time", width=5, show=lambda run, now: _duration(run, now), right=True),
+    Column(name="tokens", width=7, show=lambda run, now: tokens(run.get("usage") or {}), right=True),
+    Column(name="now", width=20, show=lambda run, now: _now(run)),
+    Column(name="quiet", width=5, show=lambda run, now: _quiet(run, now), right=True),
+    Column(name="run", width=22, show=lambda run, now: line(run.get("run_id"))),
+    Column(name="task", width=30, show=lambda run, now: line(run.get("description"))),
+)
+"""Columns of runs, likewise."""
+
+
+def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+    """Return the first columns, as many as fit, and at least two, each with its characters."""
+    taken = [sum(each.width + _GAP for each in columns[: count + 1]) for count in range(len(columns))]
+    count = max(2, sum(each <= width for each in taken))
+    grows = next((place for place, column in enumerate(columns[:count]) if column.grows), count - 1)
+    # In the narrowest terminal a growing column gives room instead.
+    rest = max(width - taken[count - 1], _LEAST - columns[grows].width)
+    return [(column, column.width + rest * (place == grows)) for place, column in enumerate(columns[:count])]
+
+
+def in_order(runs: Sequence[Row]) -> list[Row]:
+    """Return runs as the table has them: what has not ended first, each state newest first."""
+    live = [run for state in LIVE for run in runs if run["status"] == state]
+    return [*live, *(run for run in runs if run["status"] not in LIVE)]
+
+
+def line(text: object) -> str:
+    """Return a text on one line that steers no terminal."""
+    shown = "" if text is None else str(text)[:_LONGEST_CELL]
+    return " ".join(printable.one_line(shown).split())
+
+
+def age(instant: str | None, now: datetime) -> str:
+    """Return how long ago something was."""
+    return "" if not instant else seconds((now - clock.instant(instant)).total_seconds())
+
+
+def seconds(count: float) -> str:
+    """Return a duration in its largest unit."""
+    whole = max(0, int(count))
+    return next((f"{whole // size}{unit}" for unit, size in _UNITS if whole >= size), f"{whole}s")
+
+
+def money(amount: float | None) -> str:
+    """Return an amount in dollars; a dash where nobody told a price."""
+    return "-" if amount is None else f"${amount:.2f}" if amount >= 0.005 or not amount else "<$0.01"
+
+
+def tokens(usage: Row) -> str:
+    """Return the tokens of a call or a run, those that it read and wrote together."""
+    return short((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0))
+
+
+def short(count: int) -> str:
+    """Return a count with at most four digits."""
+    return next((f"{count / size:.1f}{unit}" for size, unit in _THOUSANDS if count >= size), str(count))
+
+
+def summary(stats: Row, gates: Sequence[Row], runs: Sequence[Row]) -> str:
+    """Return the three answers in one line: what waits, what runs, what it cost."""
+    if not stats:
+        return f"waiting: {_count(len(gates), 'gate')} · running: {sum(run['status'] == 'running' for run in runs)}"
+    return _summary(stats)
+
+
+def detail(run: Row) -> str:
+    """Return a run as text, with its steps."""
+    return printable.visible(formats.run(run))
+
+
+def _summary(stats: Row) -> str:
+    runs, waits, today, pool = (stats.get(name) or {} for name in ("runs", "waits", "today", "pool"))
+    kinds = (("gates", "gate"), ("questions", "plan question"), ("parked", "parked run"))
+    waiting = [_count(waits.get(name, 0), word) for name, word in kinds if waits.get(name)]
+    failed = (stats.get("failed") or {}).get("count", 0)
+    parts = [
+        f"waiting: {', '.join(waiting) or 'nothing'}",
+        f"running: {runs.get('running', 0)} of {pool.get('slots', '?')}, {pool.get('queued', 0)} queued",
+        f"today: {_spent(today)}, {tokens(today)} tokens",
+    ]
+    parts += [f"failed since yesterday: {failed}"] if failed else []
+    parts += ["DISK FULL"] if (stats.get("disk") or {}).get("is_full") else []
+    return " · ".join(parts)
+
+
+def _spent(sums: Row) -> str:
+    unpriced = sums.get("calls_without_price")
+    if not unpriced:
+        return money(sums.get("cost_usd") or 0)
+    return f"{money(sums.get('cost_usd'))} ({_count(unpriced, 'call')} without a price)"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _progress(run: Row) -> str:
+    done, total = run.get("current_step_index"), run.get("total_steps")
+    return "" if done is None else f"{done}/{'?' if total is None else total}"
+
+
+def _duration(run: Row, now: datetime) -> str:
+    if run.get("duration_ms") is not None:
+        return seconds(run["duration_ms"] / 1000)
+    ended = run.get("completed_at")
+    return age(run.get("started_at") or run["created_at"], clock.instant(ended) if ended else now)
+
+
+def _now(run: Row) -> str:
+    """Return what a run does or why it stopped."""
+    return line((run.get("live_step") or {}).get("key") or run.get("reason") or run.get("error_code"))
+
+
+def _quiet(run: Row, now: datetime) -> str:
+    """Return how long the running step has said nothing."""
+    step = (run["status"] == "running" and run.get("live_step")) or {}
+    return age(step.get("output_at") or step.get("started_at"), now)

@@ -1,0 +1,57 @@
+"""The command `top`."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import util
+
+import click
+
+from app import clock, errors
+from app.cli import exit_codes, options, terminal
+from app.cli.top import KEYS
+
+
+@click.command(epilog=f"\b\n{KEYS}")
+@options.anywhere
+def top(place: options.Place) -> int:
+    """Watch a service: what waits for you, what runs, and what it costs; answer gates there.
+
+    Needs the extra `top`. Without --server it finds the service of the project. After a lost connection it continues
+    by itself.
+    """
+    if util.find_spec("textual") is None:
+        raise errors.ConfigurationError(
+            "`control-room top` needs the package textual, which is not installed; "
+            'install it with: pip install "control-room[top]"',
+            code="textual_missing",
+        )
+    if not terminal.is_answered():
+        raise click.UsageError("`top` needs a terminal; `runs list` and `gates` print the same for programs.")
+    from app.cli import http_client
+    from app.cli.top import feeds, screen
+
+    source = feeds.Source(http_client.HttpClient(_server(place), place.settings().server.token), clock.SystemClock())
+    asyncio.run(screen.watch(source, _server(place)))
+    return exit_codes.ExitCode.DONE
+
+
+def _server(place: options.Place) -> str:
+    """Return the address of the service.
+
+    Raises:
+        errors.ConfigurationError: no service runs on the project.
+    """
+    if place.server is not None:
+        return place.server
+    from app.storage import data_directory
+
+    folder = place.settings().project.data_directory
+    service = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
+    url = (service or {}).get("url")
+    if not isinstance(url, str):
+        raise errors.ConfigurationError(
+            f"no service runs on {folder}; start one with `control-room serve`, or name one with --server",
+            code="no_service",
+        )
+    return url

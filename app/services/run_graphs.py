@@ -1,0 +1,125 @@
+"""Graphs of runs: the recipe as a run froze it, with the state of each node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.domain import graphs, library, plain, views
+from app.domain.records import Record
+from app.engine import ports
+from app.services import graph_trace
+from app.services.recipe_versions import RecipeVersion
+
+CACHED = 16
+"""Runs whose way through their graph is kept in memory."""
+
+PORTION = 500
+"""Steps that are traced before other requests have their turn."""
+
+SMALL = 200
+"""Nodes of a graph that is encoded at once; a larger one is encoded beside the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphAnswer:
+    """A run's graph as bytes."""
+
+    body: bytes
+    """JSON of a `graphs.Graph`."""
+    etag: str
+    """Entity tag: the quoted hash of the body."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Traced:
+    recipe_sha256: str
+    drawing: graphs.Drawing
+    trace: graph_trace.Trace
+    newest: Record | None = None
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RunGraphs:
+    """Show the graphs of runs; each answer costs what has happened since the last one."""
+
+    def __init__(self, drivers: Mapping[str, ports.Driver]) -> None:
+        self._drivers = drivers
+        self._traced: OrderedDict[str, _Traced] = OrderedDict()
+
+    async def answer(self, view: views.RunView) -> GraphAnswer:
+        """Return the graph of a run as it is."""
+        traced = await self._of(view)
+        async with traced.turn:
+            await _catch_up(traced, view)
+            is_small = len(traced.drawing.nodes) <= SMALL
+            body = _encoded(view, traced) if is_small else await asyncio.to_thread(_encoded, view, traced)
+        return GraphAnswer(body=body, etag=f'"{plain.sha256(body)[:32]}"')
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is kept of a run."""
+        self._traced.pop(run_id, None)
+
+    async def _of(self, view: views.RunView) -> _Traced:
+        start = view.start
+        traced = self._traced.get(start.run_id)
+        if traced is None or traced.recipe_sha256 != start.recipe_sha256:
+            drawing = await asyncio.to_thread(drawn, self._drivers.get(start.dialect), start.recipe, start.frozen)
+            traced = _Traced(recipe_sha256=start.recipe_sha256, drawing=drawing, trace=graph_trace.Trace(drawing))
+            self._traced[start.run_id] = traced
+        self._traced.move_to_end(start.run_id)
+        while len(self._traced) > CACHED:
+            self._traced.popitem(last=False)
+        return traced
+
+
+def drawn(driver: object, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
+    """Return the graph of a recipe; an empty one where its driver has none."""
+    return driver.graph(document, frozen) if isinstance(driver, ports.GraphedDriver) else graphs.EMPTY
+
+
+def of_recipe(
+    recipe: library.Recipe | None, driver: ports.Driver, recipe_version: RecipeVersion | None
+) -> graphs.Graph | None:
+    """Return the graph of a recipe without a run; None for one that cannot be parsed.
+
+    Args:
+        recipe_version: What runs of it would freeze; None for a recipe that cannot be started, whose flow can be shown.
+    """
+    if recipe is None:
+        return None
+    frozen = recipe_version.frozen()["frozen"] if recipe_version is not None else {}
+    drawing = drawn(driver, recipe.document, frozen)
+    return _graph(recipe.recipe_id, recipe.dialect, drawing, *graph_trace.untraced(drawing))
+
+
+async def _catch_up(traced: _Traced, view: views.RunView) -> None:
+    living = view.living()
+    added = traced.trace.added
+    # Records only come in behind the others, except where a resume has declared some dead.
+    if added and (len(living) < added or living[added - 1] is not traced.newest):
+        traced.trace = graph_trace.Trace(traced.drawing)
+    for position in range(traced.trace.added, len(living)):
+        traced.trace.add(living[position])
+        traced.newest = living[position]
+        if position % PORTION == PORTION - 1:
+            await asyncio.sleep(0)
+
+
+def _encoded(view: views.RunView, traced: _Traced) -> bytes:
+    shown = traced.trace.shown(view)
+    return plain.encode(_graph(view.start.recipe_id, view.start.dialect, traced.drawing, *shown).to_json())
+
+
+def _graph(
+    recipe_id: str,
+    dialect: str,
+    drawing: graphs.Drawing,
+    nodes: list[graphs.NodeShown],
+    edges: list[graphs.EdgeShown],
+) -> graphs.Graph:
+    is_cut = len(nodes) < len(drawing.nodes) or len(edges) < len(drawing.edges)
+    truncated = graphs.Truncated(nodes=len(drawing.nodes), edges=len(drawing.edges)) if is_cut else None
+    return graphs.Graph(recipe_id=recipe_id, dialect=dialect, nodes=nodes, edges=edges, truncated=truncated)

