@@ -28,6 +28,8 @@ PAGES = {
     "/inbox": "Inbox",
     "/runs": "Runs",
     "/plans": "Plans",
+    "/cost": "Cost",
+    "/cost?by=day&show=tokens": "Cost",
     "/issues": "Issues",
     "/conferences": "Conferences",
     "/recipes": "Recipes",
@@ -86,12 +88,28 @@ def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> N
     """The page of a failed run names the reason; once that is gone, a confirmed resume sends it on to its end."""
     scene = "Story/Scenes/SCN-the-arrival.md"
     run = page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})
-    page.open(f"/runs/{run['run_id']}").shows(re.compile("It failed: .+SCN-never"))
+    page.open(f"/runs/{run['run_id']}").shows(re.compile("Why it failed.+SCN-never"))
     project.write("Story/Scenes/SCN-never.md", "Never.")
     page.button("Resume").click()
     page.tab.locator("dialog").get_by_role("button", name="Resume").click()
 
     page.shows("It is done.")
+
+
+def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
+    """The page of costs adds up what was reported, and says of the rest that it is unknown."""
+    project.say("draft", text="It is dark.", usage={"input_tokens": 700, "output_tokens": 50, "cost_usd": 0.25})
+    project.say("polish", text="It was dark.", usage={"input_tokens": 90, "output_tokens": 10, "cost_usd": None})
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.open("/cost?by=recipe")
+    expect(page.tab.locator("tbody tr")).to_have_text(re.compile(r"draft\D*1\D*2\D*790\D*60\D*≥ \$0\.25\D*1 call"))
+    page.open("/cost?by=agent")
+
+    expect(page.tab.locator("tbody tr").first).to_contain_text("$0.25")
+    expect(page.tab.locator("tbody tr").last).to_contain_text("unknown")
+    expect(page.tab.locator("svg.chart")).to_contain_text("unknown")
 
 
 def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:

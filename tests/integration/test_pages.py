@@ -51,7 +51,10 @@ class Document(HTMLParser):
         self._in = None
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/runs/20260210T143000Z-k3x9af", "/inbox", "/start", "/plans/sp_x"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/runs", "/runs/20260210T143000Z-k3x9af", "/inbox", "/start", "/plans/sp_x", "/cost", "/conferences/x"],
+)
 async def test_every_page_has_one_document(service: served.Served, path: str) -> None:
     """A page's address can be loaded anew; its policy admits the import map by its hash, and nothing inline."""
     answer = await service.http.get(path)

@@ -12,6 +12,7 @@ import { applyTheme, nextTheme, theme } from "./lib/theme.js";
 import { Empty, PageTitle } from "./parts/basics.js";
 import { Help } from "./parts/help.js";
 import { Conference, Conferences } from "./pages/conferences.js";
+import { Cost } from "./pages/cost.js";
 import { Home } from "./pages/home.js";
 import { Inbox } from "./pages/inbox.js";
 import { Issue, Issues } from "./pages/issues.js";
@@ -33,6 +34,7 @@ const PAGES = [
   ["/start", Start, "Start a run"],
   ["/conferences", Conferences, "Conferences"],
   ["/conferences/:id", Conference, "Conference"],
+  ["/cost", Cost, "Cost"],
   ["/recipes", Recipes, "Recipes"],
   ["/agents", Agents, "Agents"],
   ["/issues", Issues, "Issues"],
@@ -46,6 +48,7 @@ const NAVIGATION = [
   ["/inbox", "Inbox"],
   ["/runs", "Runs"],
   ["/plans", "Plans"],
+  ["/cost", "Cost"],
   ["/issues", "Issues"],
   ["/conferences", "Conferences"],
   ["/recipes", "Recipes"],

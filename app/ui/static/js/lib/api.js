@@ -108,11 +108,11 @@ export async function remove(path) {
 /**
  * Return the path with a query made of the values that are not empty.
  * @param {string} path
- * @param {Record<string, string | number | null | undefined>} query
+ * @param {Record<string, string | number | string[] | null | undefined>} query
  */
 export function withQuery(path, query) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  const given = Object.entries(query).flatMap(([name, value]) => [value].flat().map((each) => [name, String(each ?? "")]));
+  const text = new URLSearchParams(given.filter(([, value]) => value !== "")).toString();
   return text ? `${path}?${text}` : path;
 }
 

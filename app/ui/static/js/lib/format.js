@@ -85,3 +85,12 @@ export function tokens(usage) {
 export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
+
+/** @param {number | null | undefined} count */
+export function bytes(count) {
+  if (count === null || count === undefined) return "unknown";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
+  const amount = count / 1024 ** power;
+  return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
+}

@@ -2,34 +2,48 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { Problem, reachable, request } from "./api.js";
+import { isLive, onEvents } from "./feed.js";
 
-/** Seconds that the service may hold a request until something changes. */
+/** Seconds that the service may hold a request until something changes, where no events arrive. */
 const WAIT = 20;
 
 /** Milliseconds between two tries while the service is away, at least and at most. */
 const RETRY = { first: 500, most: 8000 };
 
-/**
- * @template T
- * @typedef {{data: T | null, error: Error | null}} Live
- */
+/** Milliseconds between two answers of an address whose events come fast, and in which events come together. */
+const GAP = 1000;
+const TOGETHER = 30;
+
+/** Events that change what a run counts as, or what a step cost. @type {Concerns} */
+export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.note"].includes(event.type);
 
 /**
- * Show an address of the API and keep it up to date by long polls, only while the page is visible: browsers allow six
- * connections to a service, and hidden pages would use them up.
+ * @template T
+ * @typedef {{data: T | null, error: Error | null, of: string | null}} Live `of`: the address that it belongs to.
+ */
+
+const NOTHING = { data: null, error: null, of: null };
+
+/** @typedef {(event: import("./feed.js").RunEvent) => boolean} Concerns Whether an event may change an answer. */
+
+/**
+ * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event
+ * that concerns it; where no events arrive, by long polls.
  * @template T
  * @param {string | null} path None: nothing is asked.
- * @param {{pause?: number}} [options] `pause`: milliseconds between polls of an address that has no long poll.
+ * @param {{pause?: number, every?: number, on?: Concerns}} [options] `pause`: milliseconds between polls of what no event
+ *   tells of; `every`: the same of what has no long poll, where no events arrive; `on`: events that concern the address,
+ *   all by default.
  * @returns {Live<T> & {refresh: () => void}}
  */
-export function useLive(path, { pause = 0 } = {}) {
-  const [state, setState] = useState(/** @type {Live<T>} */ ({ data: null, error: null }));
+export function useLive(path, { pause = 0, every = 0, on = () => true } = {}) {
+  const [state, setState] = useState(/** @type {Live<T>} */ (NOTHING));
   const [round, setRound] = useState(0);
   useEffect(() => {
-    if (path === null) return undefined;
+    // What was shown of another address stays until its successor is there: a filter that changes lets nothing flicker.
+    if (path === null) return setState(NOTHING);
     const ended = new AbortController();
-    setState((before) => (round ? before : { data: null, error: null }));
-    follow(path, pause, ended.signal, setState);
+    keep(path, { pause, every, on }, ended.signal, setState);
     return () => ended.abort();
   }, [path, round]);
   return { ...state, refresh: () => setRound((count) => count + 1) };
@@ -38,34 +52,64 @@ export function useLive(path, { pause = 0 } = {}) {
 /**
  * @template T
  * @param {string} path
- * @param {number} pause
+ * @param {{pause: number, every: number, on: Concerns}} how
  * @param {AbortSignal} ended
  * @param {(state: Live<T>) => void} show
  */
-async function follow(path, pause, ended, show) {
+async function keep(path, { pause, every, on }, ended, show) {
   let etag = "";
   let delay = RETRY.first;
+  const news = new News(on, ended);
   while (!ended.aborted) {
     await visible(ended);
+    const byEvents = isLive.value && !pause;
+    const begun = performance.now();
+    news.forget();
     try {
-      const waits = etag && !pause;
-      const reply = await request("GET", waits ? waiting(path) : path, {
+      const reply = await request("GET", etag && !pause && !every && !byEvents ? waiting(path) : path, {
         headers: etag ? { "If-None-Match": etag } : {},
         signal: ended,
       });
       delay = RETRY.first;
       if (reply.status !== 304) {
         etag = reply.headers.get("ETag") || "";
-        show({ data: await reply.json(), error: null });
+        show({ data: await reply.json(), error: null, of: path });
       }
-      if (pause || !etag) await sleep(pause || WAIT * 250, ended);
+      if (byEvents) await news.come();
+      const rest = byEvents ? Math.max(TOGETHER, begun + GAP - performance.now()) : pause || every || (etag ? 0 : WAIT * 250);
+      if (rest) await sleep(rest, ended);
     } catch (error) {
       if (ended.aborted) return;
-      if (error instanceof Problem) show({ data: null, error });
+      if (error instanceof Problem) show({ data: null, error, of: path });
       etag = error instanceof Problem ? "" : etag;
       await sleep(delay, ended);
       delay = Math.min(2 * delay, RETRY.most);
     }
+  }
+}
+
+/** Whether something has happened that an answer does not hold yet. */
+class News {
+  /** @param {Concerns} on @param {AbortSignal} ended */
+  constructor(on, ended) {
+    this.is = false;
+    /** @type {(() => void) | null} */
+    this.heard = null;
+    const wake = () => {
+      this.is = true;
+      this.heard?.();
+    };
+    const stop = [onEvents((event) => (event === null || on(event)) && wake()), isLive.subscribe(wake)];
+    ended.addEventListener("abort", () => (stop.forEach((each) => each()), wake()), { once: true });
+  }
+
+  forget() {
+    this.is = false;
+  }
+
+  /** @returns {Promise<void>} */
+  come() {
+    return this.is ? Promise.resolve() : new Promise((resolve) => (this.heard = resolve));
   }
 }
 

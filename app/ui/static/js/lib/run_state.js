@@ -209,36 +209,6 @@ function listed(names) {
   return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
 }
 
-/** States by how much they say of a node that several steps belong to. */
-const WEIGHT = ["pending", "skipped", "done", "cancelled", "interrupted", "waiting", "running", "failed"];
-
-/**
- * Return the state of each node of a graph: the weightiest of the steps whose key is the node's id, or begins with it.
- * @param {{nodes: {id: string}[]}} graph
- * @param {(Step | undefined)[]} steps
- * @returns {Map<string, {status: string, count: number}>}
- */
-export function nodeStates(graph, steps) {
-  /** @type {Map<string, {status: string, count: number}>} */
-  const states = new Map(graph.nodes.map((node) => [node.id, { status: "pending", count: 0 }]));
-  for (const step of steps) {
-    const node = step && nodeOf(states, step);
-    const before = node && states.get(node);
-    if (!node || !before || !step) continue;
-    const visits = node === step.key || step.key.includes("#") || step.key.includes("[") ? 1 : 0;
-    const status = WEIGHT.indexOf(step.status) >= WEIGHT.indexOf(before.status) ? step.status : before.status;
-    states.set(node, { status, count: before.count + visits });
-  }
-  return states;
-}
-
-/** @param {Map<string, unknown>} nodes @param {Step} step */
-function nodeOf(nodes, step) {
-  const candidates = [step.key, step.key.replace(/#\d+$/, ""), step.step_id || "", step.key.replace(/\[\d+\]/g, "")];
-  const shorter = candidates[1].split(/[.:[#]/)[0];
-  return [...candidates, shorter].find((id) => nodes.has(id));
-}
-
 /** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
 const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
 

@@ -8,27 +8,37 @@ export const helpOpen = signal(false);
 
 /** Keys and what they do, as the help lists them. */
 export const KEYS = /** @type {const} */ ([
-  ["/", "Search"],
+  ["/", "Search; Enter goes to the first row"],
   ["j k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["g h", "Home"],
   ["g r", "Runs"],
   ["g i", "Inbox"],
   ["g p", "Plans"],
+  ["g c", "Cost"],
+  ["g s", "Start a run"],
   ["a d", "Approve or deny the chosen question"],
   ["?", "This help"],
 ]);
 
-const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans" };
+const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans", c: "/cost", s: "/start" };
 
 let going = false;
 
 /** Listen to the keys of the UI, wherever the person is not writing. */
 export function installShortcuts() {
   document.addEventListener("keydown", (event) => {
+    if (leavesSearch(event)) return;
     if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
     if (press(event.key)) event.preventDefault();
   });
+}
+
+/** From the search to the rows that it found, or back to the page. @param {KeyboardEvent} event */
+function leavesSearch(event) {
+  if (!(event.target instanceof HTMLElement) || event.target.id !== "search") return false;
+  if (event.key === "Escape") event.target.blur();
+  return ["Enter", "ArrowDown"].includes(event.key) && move(1);
 }
 
 /** @param {EventTarget | null} target */
@@ -71,10 +81,15 @@ function rows() {
 function move(by) {
   const all = rows();
   const at = all.findIndex((row) => row.contains(document.activeElement));
-  const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
-  const link = next?.querySelector(".row-link");
-  (link instanceof HTMLElement ? link : next)?.focus();
-  return Boolean(next);
+  if (at < 0) return focus(all.find((row) => row.getBoundingClientRect().top >= 0));
+  return focus(all[Math.min(all.length - 1, Math.max(0, at + by))]);
+}
+
+/** @param {HTMLElement | undefined} row */
+function focus(row) {
+  const link = row?.querySelector(".row-link");
+  (link instanceof HTMLElement ? link : row)?.focus();
+  return Boolean(row);
 }
 
 /** Press a decision's button of the question that has the focus, or of the first; it is confirmed there. @param {number} index */

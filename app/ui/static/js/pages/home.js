@@ -1,89 +1,81 @@
 // @ts-check
-import { html } from "../lib/html.js";
 import { withQuery } from "../lib/api.js";
-import { useLive } from "../lib/live.js";
 import * as format from "../lib/format.js";
-import { Empty, Fault, PageTitle, Section, Status } from "../parts/basics.js";
+import { html } from "../lib/html.js";
+import { aboutRuns, useLive } from "../lib/live.js";
+import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
 import { GateCard } from "../parts/gate_card.js";
+import { PlanLines, asksForPerson } from "../parts/plan_lines.js";
 import { RunLines } from "../parts/run_rows.js";
 
 const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
-/** Runs that the page looks at. */
-const NEWEST = 100;
+/** Rows of a part of the page; its heading leads to all. */
+const MOST = 10;
 const DAY = 24 * 3600 * 1000;
 
-/** Home: what waits for me, what runs, what failed. */
+/** Home: what waits for me, what runs, what failed, what today cost. */
 export function Home() {
-  const gates = useLive("/api/gates?limit=20");
+  const { since, today } = instants();
+  const live = useLive(withQuery("/api/stats", { since, today }), { on: aboutRuns });
+  const stats = live.data;
+  const { gates = 0, questions = 0, parked = 0 } = stats?.waits || {};
+  const busy = stats ? stats.runs.running + stats.runs.pending : 0;
+  const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
   const plans = useLive("/api/sessions?limit=100");
-  const runs = useLive(`/api/runs?limit=${NEWEST}`);
-  const failed = useLive(withQuery("/api/runs", { status: "failed", limit: 20, created_after: yesterday() }));
-  const parked = (runs.data || []).filter((/** @type {any} */ run) => run.status === "paused" && run.error_code);
-  const running = (runs.data || []).filter((/** @type {any} */ run) => ["running", "pending"].includes(run.status));
+  const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
+  const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
+  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
-  const waiting = (gates.data?.length || 0) + parked.length + asking.length;
+  const waiting = gates + parked + Math.max(questions, asking.length);
   return html`
-    <${PageTitle} title="Home" lead=${lead(waiting, running.length, failed.data?.length || 0)}
+    <${PageTitle} title="Home" lead=${stats && lead(waiting, busy, stats.failed.count)}
       actions=${html`<a class="button primary" href="/start">Start a run</a>`} />
-    <${Fault} error=${runs.error} retry=${runs.refresh} />
-    <${Section} title="Waiting for you" count=${waiting} actions=${html`<a href="/inbox">Inbox</a>`}>
-      ${waiting === 0 && runs.data && html`<p class="muted">Nothing waits for you.</p>`}
-      ${(gates.data || []).map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}
-      <${Plans} plans=${asking} />
-      ${parked.length > 0 && html`<${RunLines} runs=${parked} />`}
+    <${Fault} error=${live.error} retry=${live.refresh} />
+    ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
+    <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
+      ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
+      ${gates > 0 && (asked.data || []).map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
+      <${PlanLines} plans=${asking} />
+      ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
-    <${Section} title="Running now" count=${running.length} actions=${html`<a href="/runs?status=running">All running</a>`}>
-      ${runs.data?.length === NEWEST && html`<p class="muted">Among the newest ${NEWEST} runs.</p>`}
-      ${running.length > 0 && html`<${RunLines} runs=${running} />`}
-      ${running.length === 0 && runs.data && html`<${Empty} title="Nothing is running."
-        command=${EXAMPLE}>
-        <p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
+    <${Section} title="Running now" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
+      ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
+      ${busy === 0 && stats && html`<${Empty} title="Nothing is running." command=${EXAMPLE}><p><a href="/start">Start a run</a>, or from a terminal:</p></${Empty}>`}
     </${Section}>
-    <${Section} title="Failed runs of the last 24 hours" count=${failed.data?.length || 0} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
-      ${failed.data?.length > 0 ? html`<${RunLines} runs=${failed.data} />` : failed.data && html`<p class="muted">Nothing failed.</p>`}
-    </${Section}>
-    <${ServiceState} />`;
+    <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed</a>`}>
+      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">Nothing failed.</p>`}
+    </${Section}>`;
 }
 
-/** @param {{plans: any[]}} props */
-function Plans({ plans }) {
-  if (!plans.length) return null;
-  return html`<ul class="lines">${plans.map((plan) => html`<li key=${plan.session_id}>
-    <${Status} of=${plan.tasks.needs_scoping ? "needs_scoping" : plan.status} />
-    <a class="wide" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a>
-    <span class="muted">${plan.tasks.needs_scoping ? format.plural(plan.tasks.needs_scoping, "question") : "to approve"}</span>
-  </li>`)}</ul>`;
-}
-
-/** The pool and the disk. */
-function ServiceState() {
-  const ready = useLive("/readyz", { pause: 5000 });
-  const state = ready.data;
-  return html`<${Section} title="Service">
-    <dl class="facts">
-      <dt>State</dt><dd>${state ? state.status : "not ready"}</dd>
-      <dt>Workers</dt><dd class="number">${state ? `${state.running} of ${state.limit} busy` : "–"}</dd>
-      <dt>Queue</dt><dd class="number">${state ? format.plural(state.queued, "run") : "–"}</dd>
-      <dt>At rest</dt><dd class="number">${state ? format.plural(state.resting, "run") : "–"}</dd>
-    </dl>
-  </${Section}>`;
-}
-
-/** @param {any} plan */
-function asksForPerson(plan) {
-  return plan.status === "draft" || Boolean(plan.tasks.needs_scoping);
+/** The numbers of the page, each a link to what it counts. @param {{stats: any, waiting: number, busy: number}} props */
+function Figures({ stats, waiting, busy }) {
+  const { today, pool, disk } = stats;
+  const unknown = today.cost_usd === null;
+  return html`<dl class="figures">
+    <div><dt>Waiting for you</dt><dd><a href="/inbox">${format.number(waiting)}</a></dd></div>
+    <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending">${format.number(busy)}</a></dd>
+      <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
+    <div><dt>Failed, 24 hours</dt><dd><a href="/runs?status=failed">${format.number(stats.failed.count)}</a></dd></div>
+    <div><dt>Spent today</dt><dd><a href="/cost?days=1">${unknown ? (today.calls_without_price ? "unknown" : "–") : format.money(today.cost_usd)}</a></dd>
+      <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
+    <div class=${disk.is_full ? "wrong-text" : ""}><dt>Free disk</dt><dd>${format.bytes(disk.free_bytes)}</dd>
+      <dd class="muted">${disk.is_full ? "full: new runs are refused" : "new runs are accepted"}</dd></div>
+  </dl>`;
 }
 
 /** @param {number} waiting @param {number} running @param {number} failed */
 function lead(waiting, running, failed) {
   const waits = waiting ? `${format.plural(waiting, "thing")} ${waiting === 1 ? "waits" : "wait"} for you` : "Nothing waits for you";
-  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "no"} ${failed === 1 ? "failure" : "failures"} among runs of the last 24 hours.`;
+  return `${waits}; ${format.plural(running, "run")} in progress; ${failed || "no"} ${failed === 1 ? "failure" : "failures"} in the last 24 hours.`;
 }
 
-let since = "";
+/** @type {{since: string, today: string} | null} */
+let kept = null;
 
-/** The same instant for a page's life, so that polls have one address. */
-function yesterday() {
-  since = since || new Date(Date.now() - DAY).toISOString();
-  return since;
+/** The same instants for a page's life, so that its polls have one address. */
+function instants() {
+  const midnight = new Date();
+  midnight.setHours(0, 0, 0, 0);
+  kept = kept || { since: new Date(Date.now() - DAY).toISOString(), today: midnight.toISOString() };
+  return kept;
 }

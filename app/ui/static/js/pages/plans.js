@@ -78,7 +78,7 @@ export function Plan({ id }) {
     ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
     <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Made</dt><dd><${Ago} at=${plan.created_at} /> by ${plan.created_by}</dd>
       <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd></dl>
-    ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} states=${taskStates(plan)} onChoose=${jump} /></${Section}>`}
+    ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /></${Section}>`}
     <${Section} title="Tasks" count=${plan.tasks.length}><ol class="tasks">${plan.tasks.map(
       (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} index=${index} path=${path} />`,
     )}</ol></${Section}>
@@ -151,14 +151,9 @@ function planSentence(plan) {
 /** @param {any} plan */
 function taskGraph(plan) {
   return {
-    nodes: plan.tasks.map((/** @type {any} */ task) => ({ id: String(task.id), name: `${task.id}. ${task.description}`, label: task.description, kind: task.recipe_id || "task" })),
-    edges: plan.tasks.flatMap((/** @type {any} */ task) => task.deps.map((/** @type {number} */ dep) => ({ source: String(dep), target: String(task.id), label: "next" }))),
+    nodes: plan.tasks.map((/** @type {any} */ task) => ({ id: String(task.id), label: `${task.id}. ${task.description}`, kind: task.recipe_id || "task", status: task.status })),
+    edges: plan.tasks.flatMap((/** @type {any} */ task) => task.deps.map((/** @type {number} */ dep) => ({ source: String(dep), target: String(task.id), kind: "next" }))),
   };
-}
-
-/** @param {any} plan */
-function taskStates(plan) {
-  return new Map(plan.tasks.map((/** @type {any} */ task) => [String(task.id), { status: task.status, count: 1 }]));
 }
 
 /** @param {any[]} tasks @param {number} index @param {number} by */
@@ -169,7 +164,7 @@ function moved(tasks, index, by) {
   return ids;
 }
 
-/** @param {string} id */
-function jump(id) {
-  document.getElementById(`task-${id}`)?.focus();
+/** @param {any} node */
+function jump(node) {
+  document.getElementById(`task-${node.id}`)?.focus();
 }

@@ -1,11 +1,12 @@
 // @ts-check
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { get, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
+import { onEvents } from "../lib/feed.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
-import { FINISHED, answered, nodeStates, rows, sentence, withOlder } from "../lib/run_state.js";
+import { FINISHED, answered, happened, sentence, withOlder } from "../lib/run_state.js";
 import { address, setQuery } from "../lib/router.js";
 import { RunActions } from "../parts/actions.js";
 import { Ago, Fault, Id, PageTitle, Progress, Section, Status, Took } from "../parts/basics.js";
@@ -23,21 +24,22 @@ const PORTION = 200;
 /** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {{id: string}} props */
 export function Run({ id }) {
   const path = `/api/runs/${encodeURIComponent(id)}`;
-  const live = useLive(path);
-  const gates = useLive(live.data?.status === "waiting" ? withQuery("/api/gates", { run_id: id }) : null);
-  const [state, onNear] = useRunState(path, live.data);
+  const mine = (/** @type {any} */ event) => event.run_id === id;
+  const live = useLive(path, { on: mine });
+  const gates = useLive(live.data?.status === "waiting" ? withQuery("/api/gates", { run_id: id }) : null, { on: mine });
+  const [state, onNear] = useRunState(path, id, live.data);
   if (!state) return html`<${PageTitle} title="Run" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
-    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} /> ${sentence(run)}`}
+    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${run.status} /> ${stopped(run) ? STOPPED[run.status] : sentence(run, state.open)}`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now.</strong> The last known state is shown; it is tried again.</p>`}
     <${WhatHappened} run=${run} />
     ${gates.data?.map((/** @type {any} */ gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
     <${Facts} run=${run} />
-    <div class="beside"><${RecipeGraph} run=${run} state=${state} /><${Steps} state=${state} onNear=${onNear} /></div>
+    <div class="beside"><${RecipeGraph} path=${path} mine=${mine} /><${Steps} state=${state} onNear=${onNear} /></div>
     <${Outputs} run=${run} />
     <${Logs} path=${path} live=${!FINISHED.includes(run.status)} />
     <${Children} id=${id} />
@@ -46,10 +48,10 @@ export function Run({ id }) {
 
 /**
  * Keep what is known of a run over its answers, and read older steps when they come near.
- * @param {string} path @param {any} answer
+ * @param {string} path @param {string} id @param {any} answer
  * @returns {[import("../lib/run_state.js").RunState | null, (first: number, last: number) => void]}
  */
-function useRunState(path, answer) {
+function useRunState(path, id, answer) {
   const kept = useRef({ path, answer: /** @type {any} */ (null), state: /** @type {any} */ (null), asked: new Set() });
   const [, setRound] = useState(0);
   if (kept.current.path !== path) kept.current = { path, answer: null, state: null, asked: new Set() };
@@ -57,6 +59,16 @@ function useRunState(path, answer) {
     kept.current.state = answered(kept.current.state, answer);
     kept.current.answer = answer;
   }
+  useEffect(
+    () =>
+      onEvents((event) => {
+        const { state } = kept.current;
+        if (!state || event?.run_id !== id) return;
+        kept.current.state = happened(state, event);
+        if (kept.current.state !== state) setRound((round) => round + 1);
+      }),
+    [id],
+  );
   const onNear = async (/** @type {number} */ first, /** @type {number} */ last) => {
     const { state, asked } = kept.current;
     for (let index = first; state && index < Math.min(last, state.finished.length); index += 1) {
@@ -71,14 +83,23 @@ function useRunState(path, answer) {
   return [kept.current.state, onNear];
 }
 
+/** What is said of a run whose error stands below. @type {Record<string, string>} */
+const STOPPED = { failed: "It failed; the reason is below.", paused: "It is parked; the reason is below." };
+
+/** @param {any} run */
+function stopped(run) {
+  return Boolean(run.error) && run.status in STOPPED;
+}
+
 /** Why a run stopped, and what to do about it. @param {{run: any}} props */
 function WhatHappened({ run }) {
-  if (!run.error || !["failed", "paused"].includes(run.status)) return null;
+  if (!stopped(run)) return null;
   const { code, message, key } = run.error;
+  const next = run.status === "failed" ? "Once the cause is gone, Resume continues from there; finished steps are not repeated." : "Continue tries it again.";
   return html`<div class="fault" role="note">
     <strong>${run.status === "failed" ? "Why it failed" : "Why it is parked"}</strong>
     <p>${message} <code>${code}</code></p>
-    ${key && html`<p>At step <a href=${stepLink(key)}>${key}</a>. ${run.status === "failed" ? "Once the cause is gone, Resume continues from there." : "Continue tries it again."}</p>`}
+    <p>${key && html`At step <a href=${stepLink(key)}>${key}</a>. `}${next}</p>
   </div>`;
 }
 
@@ -100,13 +121,11 @@ function Facts({ run }) {
   </dl>`;
 }
 
-/** @param {{run: any, state: import("../lib/run_state.js").RunState}} props */
-function RecipeGraph({ run, state }) {
-  const recipe = useLive(`/api/recipes/${encodeURIComponent(run.recipe_id)}`, { pause: 3600_000 });
-  const graph = recipe.data?.graph;
-  const states = useMemo(() => (graph ? nodeStates(graph, rows(state)) : new Map()), [graph, state]);
-  if (!graph?.nodes?.length) return null;
-  return html`<${Section} title="Graph"><p class="muted">The recipe as its file is now.</p><${Graph} graph=${graph} states=${states} onChoose=${(/** @type {string} */ step) => setQuery({ step })} /></${Section}>`;
+/** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean}} props */
+function RecipeGraph({ path, mine }) {
+  const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
+  if (!graph.data?.nodes?.length) return null;
+  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
 }
 
 /** @param {{run: any}} props */

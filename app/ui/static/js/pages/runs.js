@@ -16,14 +16,18 @@ const PAGE = 100;
 /** Rows before the end of the list at which the next page is read. */
 const AHEAD = 30;
 
+/** Milliseconds without a key after which a search begins. */
+const TYPING = 250;
+
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { status: query.get("status"), recipe_id: query.get("recipe_id"), label: query.get("label"), session_id: query.get("session_id") };
-  const first = useLive(withQuery("/api/runs", { ...filters, limit: PAGE }));
-  const older = useOlder(filters, first.data);
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: query.get("label"), session_id: query.get("session_id") };
+  const path = withQuery("/api/runs", { ...filters, limit: PAGE });
+  const first = useLive(path);
+  const older = useOlder(filters, first.of === path ? first.data : null);
   const [chosen, setChosen] = useState(new Set());
-  const runs = unique([...(first.data || []), ...older.runs]).filter((run) => matches(run, query.get("q")));
+  const runs = unique([...(first.data || []), ...older.runs]);
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
     const next = new Set(chosen);
     if (on) next.add(id);
@@ -42,7 +46,7 @@ export function Runs() {
 
 /**
  * Older runs, a page at a time.
- * @param {Record<string, string | null>} filters @param {any[] | null} newest
+ * @param {Record<string, string | string[] | null>} filters @param {any[] | null} newest
  */
 function useOlder(filters, newest) {
   const name = JSON.stringify(filters);
@@ -53,7 +57,7 @@ function useOlder(filters, newest) {
   const read = async () => {
     const here = kept.current;
     const last = here.runs.at(-1) || newest?.at(-1);
-    if (here.busy || here.over || !last || (newest && newest.length < PAGE)) return;
+    if (here.busy || here.over || !newest || newest.length < PAGE || !last) return;
     here.busy = true;
     try {
       const page = await get(withQuery("/api/runs", { ...filters, limit: PAGE, cursor: last.run_id }));
@@ -71,12 +75,18 @@ function useOlder(filters, newest) {
 
 /** @param {{query: URLSearchParams}} props */
 function Filters({ query }) {
+  const timer = useRef(0);
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  const search = (/** @type {any} */ event) => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setQuery({ q: event.target.value.trim() }), TYPING);
+  };
   return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${query.get("q") || ""} onInput=${change("q")} /></label>
+    <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${query.get("q") || ""} onInput=${search} /></label>
     <label><span class="hidden">Status</span><select onChange=${change("status")}>
       <option value="">any status</option>
-      ${STATES.map((state) => html`<option value=${state} selected=${query.get("status") === state}>${state}</option>`)}
+      ${STATES.map((state) => html`<option value=${state} selected=${query.getAll("status").join() === state}>${state}</option>`)}
+      ${query.getAll("status").length > 1 && html`<option value="" selected>${query.getAll("status").join(" or ")}</option>`}
     </select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${change("recipe_id")} /></label>
     <label><span class="hidden">Label</span><input placeholder="Label key:value" value=${query.get("label") || ""} onChange=${change("label")} /></label>
@@ -96,14 +106,6 @@ function BulkBar({ chosen, onDone }) {
     ${order && html`<${Confirm} title=${`${order} ${format.plural(chosen.size, "run")}?`} confirm=${order} danger=${["cancel", "delete"].includes(order)}
       onConfirm=${act} onClose=${() => setOrder("")}><p>The order stops at the first run whose state does not allow it. Runs before that one have accepted it.</p></${Confirm}>`}
   </div>`;
-}
-
-/** @param {any} run @param {string | null} text */
-function matches(run, text) {
-  if (!text) return true;
-  const words = text.toLowerCase().split(/\s+/);
-  const whole = [run.run_id, run.recipe_id, run.description, ...Object.values(run.labels || {})].join(" ").toLowerCase();
-  return words.every((word) => whole.includes(word));
 }
 
 /** @param {any[]} runs */

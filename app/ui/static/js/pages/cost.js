@@ -1,0 +1,127 @@
+// @ts-check
+import { withQuery } from "../lib/api.js";
+import * as format from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { aboutRuns, useLive } from "../lib/live.js";
+import { address, setQuery } from "../lib/router.js";
+import { Empty, Fault, PageTitle, Section } from "../parts/basics.js";
+import { Bars, Columns } from "../parts/charts.js";
+
+/** By what sums are made, and how each is called. */
+const GROUPS = /** @type {const} */ ([
+  ["recipe", "Recipe"],
+  ["agent", "Agent"],
+  ["model", "Model"],
+  ["label", "Label"],
+  ["day", "Day"],
+]);
+
+/** Periods in days. */
+const PERIODS = /** @type {const} */ ([
+  ["1", "the last day"],
+  ["7", "the last 7 days"],
+  ["30", "the last 30 days"],
+  ["all", "all time"],
+]);
+
+const DAY = 24 * 3600 * 1000;
+
+/** Cost: tokens and money, by what was used for what. */
+export function Cost() {
+  const query = address.value.query;
+  const by = query.get("by") || "recipe";
+  const days = query.get("days") || "30";
+  const shows = query.get("show") === "tokens" ? "tokens" : "cost";
+  const key = query.get("key") || "";
+  const asks = by !== "label" || key;
+  const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
+  const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
+  return html`
+    <${PageTitle} title="Cost" lead="Tokens and money of runs, as providers reported them. A price that nobody reported is unknown, never zero." />
+    <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
+    <${Fault} error=${usage.error} retry=${usage.refresh} />
+    ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
+    ${usage.data && html`<${Total} total=${usage.data.total} /><${Sums} by=${by} rows=${usage.data.rows} shows=${shows} />`}`;
+}
+
+/** Midnight that many days ago, so that polls of a day have one address. @param {string} days */
+function since(days) {
+  if (!Number(days)) return "";
+  const today = new Date();
+  today.setHours(0, 0, 0, 0);
+  return new Date(today.getTime() - (Number(days) - 1) * DAY).toISOString();
+}
+
+/** Minutes from UTC as an interface writes them: days are those of the person who looks. */
+function offset() {
+  const minutes = -new Date().getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `${minutes < 0 ? "-" : "+"}${String(hours).padStart(2, "0")}:${String(rest).padStart(2, "0")}`;
+}
+
+/** @param {{by: string, days: string, shows: string, label: string}} props */
+function Choices({ by, days, shows, label }) {
+  const choose = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  return html`<form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <label>By <select onChange=${choose("by")}>${GROUPS.map(([name, word]) => html`<option value=${name} selected=${name === by}>${word}</option>`)}</select></label>
+    ${by === "label" && html`<label>Label <input id="search" placeholder="book" value=${label} onChange=${choose("key")} /></label>`}
+    <label>Runs of <select onChange=${choose("days")}>
+      ${PERIODS.map(([value, word]) => html`<option value=${value} selected=${value === days}>${word}</option>`)}</select></label>
+    <label>Charts show <select onChange=${choose("show")}>${[["cost", "money"], ["tokens", "tokens"]].map(([name, word]) => html`<option value=${name} selected=${name === shows}>${word}</option>`)}</select></label>
+  </form>`;
+}
+
+/** @param {{total: any}} props */
+function Total({ total }) {
+  return html`<dl class="figures">
+    <div><dt>Cost</dt><dd>${price(total)}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price</dd>`}</div>
+    <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
+    <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
+    <div><dt>Agent calls</dt><dd>${format.number(total.calls)}</dd></div>
+    <div><dt>Runs</dt><dd>${format.number(total.runs)}</dd></div>
+  </dl>`;
+}
+
+/** An amount, and that there is more where calls had no price. @param {any} sums */
+function price(sums) {
+  if (sums.cost_usd === null || sums.cost_usd === undefined) return sums.calls ? "unknown" : "–";
+  return `${sums.calls_without_price ? "≥ " : ""}${format.money(sums.cost_usd)}`;
+}
+
+/** @param {{by: string, rows: any[], shows: string}} props */
+function Sums({ by, rows, shows }) {
+  const word = GROUPS.find(([name]) => name === by)?.[1] || by;
+  const ordered = [...rows].sort((one, other) => (by === "day" ? compare(one.name, other.name) : weight(other, shows) - weight(one, shows)));
+  const bars = ordered.map((row) => ({
+    name: row.name || "none",
+    parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0],
+    text: shows === "tokens" ? format.number((row.input_tokens || 0) + (row.output_tokens || 0)) : price(row),
+    unknown: shows === "cost" && row.calls_without_price > 0,
+  }));
+  const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
+  if (!rows.length) return html`<${Empty} title="No run of this time called an agent."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
+  return html`<${Section} title=${label}><div class="halves">
+    <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
+      ${shows === "tokens" && html`<p class="legend"><span class="chart-key-0"></span> input <span class="chart-key-1"></span> output</p>`}</div>
+    <div class="table-frame" tabindex="0" role="group" aria-label=${label}><table><thead><tr><th>${word}</th><th class="right">Runs</th><th class="right">Calls</th><th class="right">Input</th><th class="right">Output</th><th class="right">Cost</th><th class="right" title="Calls whose price nobody reported">Unpriced</th></tr></thead>
+      <tbody>${ordered.map((row) => html`<tr key=${row.name} data-row><td>${named(by, row.name)}</td><td class="right number">${format.number(row.runs)}</td><td class="right number">${format.number(row.calls)}</td>
+        <td class="right number">${format.number(row.input_tokens)}</td><td class="right number">${format.number(row.output_tokens)}</td>
+        <td class="right number">${price(row)}</td><td class="right number">${row.calls_without_price ? format.plural(row.calls_without_price, "call") : ""}</td></tr>`)}</tbody>
+    </table></div></div></${Section}>`;
+}
+
+/** @param {string} by @param {string | null} name */
+function named(by, name) {
+  if (name === null || name === "") return html`<span class="muted">none</span>`;
+  return by === "recipe" ? html`<a class="row-link" href=${withQuery("/runs", { recipe_id: name })}>${name}</a>` : name;
+}
+
+/** @param {any} row @param {string} shows */
+function weight(row, shows) {
+  return shows === "tokens" ? (row.input_tokens || 0) + (row.output_tokens || 0) : row.cost_usd ?? (row.calls ? Number.MIN_VALUE : 0);
+}
+
+/** @param {string} one @param {string} other */
+function compare(one, other) {
+  return one < other ? -1 : Number(one > other);
+}

@@ -1,0 +1,232 @@
+"""What people do over several pages, and what may come in between."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser import service
+from tests.browser.pages import Page
+from tests.browser.test_pages import APPROVAL
+from tests.integration import served
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.slow
+
+HELD = """\
+name: held
+description: Wait for a file
+version: "1.0.0"
+steps:
+  - {id: before, type: bash, command: "echo ready"}
+  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done", timeout: 300}
+  - {id: after, type: bash, command: "echo over"}
+schema: "1.7"
+"""
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> \u202egnirts\u202c \x1b[31mred \x07 {{x}} ${y}"
+
+SHOUTING = """\
+name: shouting
+description: Print what no terminal should see
+version: "1.0.0"
+steps:
+  - id: markup
+    type: bash
+    command: "printf '<b>bold</b><img src=x onerror=alert(3)> \\\\033[31mred\\\\033[0m \\\\342\\\\200\\\\256rtl'"
+  - id: long
+    type: bash
+    command: "head -c 1048576 /dev/zero | tr '\\\\0' x"
+stages: []
+schema: "1.7"
+""".replace("stages: []\n", "")
+
+
+def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -> None:
+    """While the service is away a banner says so; after its restart the page continues, and no row is drawn anew."""
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    with service.serving(project) as running, chromium.new_context(base_url=running.address) as context:
+        page = Page(context)
+        run = page.api("POST", "/api/runs", {"recipe_id": "held"})
+        page.open(f"/runs/{run['run_id']}").shows("It works on hold.")
+        first = page.tab.locator(".steps [data-row]").first
+        expect(first).to_contain_text("before")
+        first.evaluate("row => { row.dataset.same = 'yes' }")
+        running.kill()
+        page.shows("The connection to the service is lost", within=".banner")
+        expect(first).to_contain_text("done")
+        running.start()
+
+        expect(page.tab.locator(".banner")).to_have_count(0)
+        page.shows("It works on hold.")
+        project.write("go", "")
+        page.shows("It is done.")
+        expect(page.tab.locator(".steps [data-row]")).to_have_count(3)
+        expect(first).to_have_attribute("data-same", "yes")
+
+
+def test_a_gate_is_denied(project: Project, page: Page) -> None:
+    """A denial is confirmed, ends the run, and its reason is on the run's page."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+    page.open(f"/runs/{run['run_id']}").shows("Go on?")
+    page.tab.get_by_label("Message (optional)").fill("not like this")
+    page.button("deny").click()
+    page.tab.locator("dialog").get_by_role("button", name="Back").click()
+    expect(page.tab.locator("[data-gate]")).to_have_count(1)
+    page.button("deny").click()
+    page.tab.locator("dialog").get_by_role("button", name="deny").click()
+
+    page.shows("Why it failed")
+    expect(page.tab.locator("[data-gate]")).to_have_count(0)
+
+
+def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> None:
+    """From the home page to an approval, a search, a run and a step, without a pointer."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    for number in range(3):
+        page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number}"})
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+    page.open("/")
+    press = page.tab.keyboard.press
+    press("g")
+    press("i")
+    page.shows("Go on?")
+    press("a")
+    page.tab.locator("dialog").wait_for()
+    press("Tab")
+    press("Enter")
+    page.shows("Nothing waits for you.")
+    press("g")
+    press("r")
+    expect(page.heading()).to_have_text("Runs")
+    press("/")
+    page.tab.keyboard.type("look 1")
+    expect(page.tab.locator(".runs [data-row]")).to_have_count(1)
+    press("Enter")
+    press("Enter")
+    page.tab.wait_for_url("**/runs/2*")
+    page.shows("look 1")
+    expect(page.tab.locator(".steps [data-row]")).to_have_count(1)
+    press("j")
+    press("Enter")
+    page.tab.locator(".drawer").wait_for()
+    press("Escape")
+    expect(page.tab.locator(".drawer")).to_have_count(0)
+    expect(page.tab.locator(".steps .row-link").first).to_be_focused()
+    press("?")
+    page.tab.locator("dialog").wait_for()
+    press("Escape")
+    expect(page.tab.locator("dialog")).to_have_count(0)
+    press("g")
+    press("p")
+    expect(page.heading()).to_have_text("Plans")
+
+    assert page.api("GET", f"/api/runs/{run['run_id']}?wait=20")["status"] == "done"
+
+
+def test_rows_are_walked_through(page: Page) -> None:
+    """`j` and `k` move from row to row, and the row that has the focus stays in view."""
+    for number in range(60):
+        page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number:02}"})
+    page.open("/runs")
+    expect(page.tab.locator(".runs .row-link").first).to_have_text("look 59")
+    for _ in range(50):
+        page.tab.keyboard.press("j")
+    expect(page.tab.locator(".row-link:focus")).to_have_text("look 10")
+    expect(page.tab.locator(".row-link:focus")).to_be_in_viewport()
+    page.tab.keyboard.press("k")
+
+    expect(page.tab.locator(".row-link:focus")).to_have_text("look 11")
+
+
+def test_hostile_texts_stay_texts_everywhere(project: Project, page: Page) -> None:
+    """Markup, escape codes, right-to-left marks and a line of 1 MB are shown as they are, on every page."""
+    project.write(".control-room/recipes/amplifier/shouting.yaml", SHOUTING)
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL.replace("Go on?", "<b>Go</b> on?"))
+    page.tab.on("dialog", lambda dialog: page.complaints.append(dialog.message))
+    labels = {"kind": HOSTILE[:60].replace("\x1b", "").replace("\x07", "").replace("\u202e", "").replace("\u202c", "")}
+    run = page.api("POST", "/api/runs", {"recipe_id": "shouting", "description": HOSTILE, "labels": labels})
+    page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": HOSTILE})
+    page.api("POST", "/api/issues", {"title": "<b>title</b>", "body": HOSTILE})
+    plan = page.api("POST", "/api/sessions", {"intent": HOSTILE, "tasks": [{"description": HOSTILE}]})
+    issue = page.api("GET", "/api/issues?limit=1")[0]["issue_id"]
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.tab.get_by_role("combobox").select_option(index=1)
+    page.tab.locator(".log").wait_for()
+    for address in (
+        f"/runs/{run['run_id']}?step=markup",
+        f"/runs/{run['run_id']}?step=long",
+        "/",
+        "/inbox",
+        "/runs",
+        "/issues",
+        f"/issues/{issue}",
+        "/plans",
+        f"/plans/{plan['session_id']}",
+    ):
+        page.open(address)
+        expect(page.tab.locator("#content")).to_contain_text(re.compile("<|xxx"))
+        assert page.tab.locator("#content :is(img, b, script)").count() == 0, address
+        assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), address
+
+
+def test_an_expired_sign_in_asks_again(chromium: Browser, project: Project) -> None:
+    """When a sign-in is over, the page leads to the token and back to where one was."""
+    token = "the-token-of-this-service"
+    with (
+        served.in_a_thread(project, api_token=token) as address,
+        chromium.new_context(base_url=address) as context,
+    ):
+        page = Page(context).open("/sign-in")
+        page.tab.locator("#token").fill(token)
+        page.button("Sign in").click()
+        page.shows("Waiting for you")
+        context.clear_cookies()
+        page.tab.get_by_role("link", name="Recipes", exact=True).click()
+        page.tab.wait_for_url("**/sign-in?**")
+        page.tab.locator("#token").fill(token)
+        page.button("Sign in").click()
+
+        page.tab.wait_for_url("**/recipes")
+        page.shows("quick")
+
+
+def test_another_origin_is_kept_out(chromium: Browser, project: Project) -> None:
+    """A page of another port can neither read the interface nor give orders."""
+    with (
+        served.in_a_thread(project) as address,
+        served.in_a_thread(Project(project.root / "other")) as other,
+        chromium.new_context(base_url=other) as context,
+    ):
+        page = Page(context).open("/")
+        send = """async ([address, method]) => {
+            const body = method === "POST" ? JSON.stringify({recipe_id: "quick"}) : undefined;
+            const sent = await fetch(address + "/api/runs", {method, body, mode: "no-cors"}).catch((error) => error);
+            return sent instanceof Error ? "refused" : sent.type;
+        }"""
+        answers = [page.tab.evaluate(send, [address, method]) for method in ("GET", "POST")]
+        listed = chromium.new_context(base_url=address).request.get("/api/runs").json()
+
+    assert set(answers) <= {"refused", "opaque"}
+    assert listed == []
+
+
+def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
+    """A plan is approved and started on its page, its question answered in place, and its runs are reached from it."""
+    tasks = [
+        {"description": "look around", "recipe_id": "quick"},
+        {"description": "look again", "recipe_id": "quick", "deps": [1]},
+    ]
+    plan = page.api("POST", "/api/sessions", {"intent": "Two looks", "tasks": tasks})
+    page.open(f"/plans/{plan['session_id']}")
+    page.button("Approve").click()
+    page.tab.locator("dialog").get_by_role("button", name="approve").click()
+    page.button("Start").click()
+    page.tab.locator("dialog").get_by_role("button", name="start").click()
+
+    page.shows("2 of 2 tasks done.")
+    page.tab.get_by_role("link", name="run", exact=True).first.click()
+    page.shows("It is done.")
