@@ -21,7 +21,8 @@ import uvicorn
 import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
-from app.api import connections, dependencies, http_protocol, service, ws_protocol
+from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
+from app.services import event_feeds
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -171,6 +172,9 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         runs=application.runs,
         gates=application.gates,
         statistics=application.statistics,
+        feed=event_feeds.FeedFollower(
+            application.store.feed, application.runs, clock.SystemClock(), clock.RandomIds(), streaming.server_sent
+        ),
         issues=application.issues,
         conversation_service=application.conversation_service,
         plans=application.plans,

@@ -14,6 +14,7 @@ from app import errors, telemetry
 from app.services import (
     conferences,
     conversations,
+    event_feeds,
     gates,
     health,
     inventory,
@@ -37,6 +38,8 @@ class Services:
     """Questions to people."""
     statistics: statistics.Statistics
     """Counts and sums over all runs."""
+    feed: event_feeds.FeedFollower
+    """Events of all runs."""
     issues: issues.Issues
     """What was found and written down."""
     conversation_service: conversations.ConversationService

@@ -17,9 +17,9 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.api import polling
-from app.domain import issues, plans, receipts, states
+from app.domain import events, issues, plans, receipts, states
 from app.engine import run_sums, stores
-from app.services import gate_inbox
+from app.services import event_feeds, gate_inbox
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -43,6 +43,7 @@ _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
 _Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")]
 _States = Annotated[list[states.RunState], BeforeValidator(_listed), Field(max_length=len(states.RunState))]
+_Types = Annotated[list[events.EventType], BeforeValidator(_listed), Field(max_length=len(events.EventType))]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -156,6 +157,30 @@ class UsageQuery(RunFilters):
         offset = (hours * 60 + minutes) * (-1 if sign == "-" else 1)
         return run_sums.UsageQuery(
             by=self.by, label_key=self.label_key, offset_minutes=offset, runs=stores.RunQuery(**fields)
+        )
+
+
+class FeedQuery(BaseModel):
+    """Which events of all runs a client wants."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: _Types | None = Field(None, description="Only events of this type; repeat it for several.")
+    run_id: _Plain | None = Field(None, description="Only events of this run.")
+    recipe_id: _Plain | None = Field(None, description="Only events of runs of this recipe.")
+    session_id: _Plain | None = Field(None, description="Only events of runs of this work session.")
+    label: _Label | None = Field(None, description="Only events of runs with this label, `name:value`.")
+    after: _Plain | None = Field(None, description="Same as `Last-Event-ID`, for clients that cannot set headers.")
+
+    def filter(self) -> event_feeds.FeedFilter:
+        """Return which events are meant."""
+        name, _, value = (self.label or "").partition(":")
+        return event_feeds.FeedFilter(
+            types=frozenset(wanted.value for wanted in self.type or ()),
+            run_id=self.run_id,
+            recipe_id=self.recipe_id,
+            session_id=self.session_id,
+            label=(name, value) if self.label is not None else None,
         )
 
 

@@ -20,6 +20,7 @@ from app.api import (
     definitions,
     document,
     errors,
+    feed,
     gates,
     gateway,
     guards,
@@ -75,6 +76,7 @@ def create(
     for router in (
         runs.router,
         statistics.router,
+        feed.router,
         run_parts.router,
         gates.router,
         issues.router,

@@ -24,7 +24,8 @@ ITEM_SCHEMA = {
 
 _SIGN_OF_LIFE = b": ping\n\n"
 _UNKNOWN = "unknown"
-_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""Headers of streams."""
 
 
 class EventStream(StreamingResponse):
@@ -33,7 +34,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
     def __init__(self, batches: AsyncGenerator[event_streams.Batch, None]) -> None:
-        super().__init__((), headers=_HEADERS)
+        super().__init__((), headers=HEADERS)
         self._batches = batches
 
     async def stream_response(self, send: Send) -> None:
@@ -46,7 +47,12 @@ class EventStream(StreamingResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def server_sent(event: events.Event) -> bytes:
-    """Write one event; JSON holds no line breaks, and a type with one comes from a file that was written by hand."""
+def server_sent(event: events.Event, cursor: str | None = None) -> bytes:
+    """Write one event; JSON holds no line breaks, and a type with one comes from a file that was written by hand.
+
+    Args:
+        cursor: Its id; None: its number.
+    """
     name = event.type if event.type.isprintable() else _UNKNOWN
-    return b"event: %b\ndata: %b\nid: %d\n\n" % (name.encode(), plain.encode(event.to_json()), event.seq)
+    place = str(event.seq) if cursor is None else cursor
+    return b"event: %b\ndata: %b\nid: %b\n\n" % (name.encode(), plain.encode(event.to_json()), place.encode())

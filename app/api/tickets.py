@@ -56,7 +56,8 @@ def is_stream(scope: Scope) -> bool:
     if scope["type"] != "http":
         return bool(scope["type"] == "websocket")
     path: str = scope["path"]
-    return scope["method"] == "GET" and path.startswith("/api/runs/") and path.endswith("/events")
+    of_run = path.startswith("/api/runs/") and path.endswith("/events")
+    return scope["method"] == "GET" and (of_run or path == "/api/events")
 
 
 def taken_out(scope: Scope) -> tuple[Scope, str | None]:
@@ -81,7 +82,7 @@ class Ticket(shapes.Shape):
     """A ticket for one stream."""
 
     ticket: str
-    """Sent once, as `?ticket=`, to `/ws` or a run's events."""
+    """Sent once, as `?ticket=`, to `/ws`, a run's events or those of all runs."""
     expires_at: shapes.Instant
     """When it becomes invalid."""
 

@@ -100,8 +100,8 @@ class UsageTally:
 
 
 def _amount(given: Any, *kinds: type) -> Any:
-    told = type(given) in kinds and 0 <= given <= _MOST
-    return given if told else None
+    is_amount = type(given) in kinds and 0 <= given <= _MOST
+    return given if is_amount else None
 
 
 def _quarter(at: str) -> str:

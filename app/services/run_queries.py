@@ -190,6 +190,11 @@ class RunQueries:
         """Wake every waiting poll and stream, because the service stops."""
         self._follower.release()
 
+    @property
+    def is_released(self) -> bool:
+        """Return whether the service stops, so that nobody waits any more."""
+        return self._follower.released
+
     async def released(self) -> None:
         """Wait until the service stops."""
         await self._follower.until_released()

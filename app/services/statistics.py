@@ -238,9 +238,9 @@ class Statistics:
             totals = await self._store.totals(since, aside)
             questions, has_space = await self._questions(), await self._store.has_space()
             free, needed = await asyncio.to_thread(self._space)
-            told = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
+            shown = None if free is None else free // FREE_STEP_BYTES * FREE_STEP_BYTES
             is_full = not has_space or (free is not None and free < needed)
-            disk = DiskState(free_bytes=told, needed_bytes=needed, is_full=is_full)
+            disk = DiskState(free_bytes=shown, needed_bytes=needed, is_full=is_full)
             now = self._clock.monotonic()
             counted = _Rows(
                 changes=changes,

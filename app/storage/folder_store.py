@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app import clock
-from app.engine import probes
+from app.engine import event_feed, probes
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
@@ -72,6 +72,7 @@ class FolderStore(DiskStore):
             clock=self._clock,
             probes=self._probes,
             throttle=WriteThrottle(_PAUSE_SECONDS),
+            feed=event_feed.EventFeed(self._clock.monotonic),
         )
         return context, identity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from app import clock
-from app.engine import probes
+from app.engine import event_feed, probes
 from app.storage import layout
 from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
@@ -73,6 +73,7 @@ class MemoryStore(DiskStore):
             probes=points,
             # No timer of the real world: in memory everything happens in the same order each time.
             throttle=WriteThrottle(math.inf),
+            feed=event_feed.EventFeed(self._clock.monotonic),
         )
         return context, _IDENTITY
 

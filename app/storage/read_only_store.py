@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app import clock
-from app.engine import probes
+from app.engine import event_feed, probes
 from app.storage.committer import FileCommitter
 from app.storage.data_directory import DataDirectory
 from app.storage.disk import disk_port
@@ -91,6 +91,7 @@ class ReadOnlyStore(DiskStore):
             clock=self._clock,
             probes=probes.NoProbes(),
             throttle=WriteThrottle(0.0),
+            feed=event_feed.EventFeed(self._clock.monotonic),
         )
         return context, self._directory.read_identity()
 

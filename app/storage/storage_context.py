@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app import clock
-from app.engine import probes, stores
+from app.engine import event_feed, probes, stores
 from app.storage.committer import Committer
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.disk_port import Disk
@@ -62,5 +62,7 @@ class StorageContext:
     """Named points for tests."""
     throttle: WriteThrottle
     """When projections are written; with infinite pauses they are written when somebody asks for them."""
+    feed: event_feed.EventFeed
+    """The newest events of all runs."""
     ended: dict[str, stores.RunSummary] = field(default_factory=dict)
     """Runs that have ended though their rows lag behind: shown as their journals have them until the row follows."""

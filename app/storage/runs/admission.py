@@ -17,7 +17,7 @@ from app.storage.disk import disk_port
 from app.storage.disk.worker_threads import FolderLock, Workers
 from app.storage.index import index_port
 from app.storage.index.index_port import IndexedRun
-from app.storage.runs import creation
+from app.storage.runs import creation, events_file
 from app.storage.runs.new_runs import NewRuns
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
@@ -229,6 +229,8 @@ class Admission:
                 await self._context.index.remove_run(start.run_id)
             raise errors.DiskFull(detail=fault.detail) from fault
         self._context.probes.reach("storage.create.after_row")
+        created = creation.created(start)
+        self._context.feed.publish(start, [created], len(events_file.encoded(created)))
 
 
 def _conflict(found: IndexedRun) -> errors.Conflict:

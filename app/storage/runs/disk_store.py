@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app import errors
 from app.domain import events, plain, receipts, records, runs
 from app.domain import unreadable as unreadables
-from app.engine import probes, run_sums, stores
+from app.engine import event_feed, probes, run_sums, stores
 from app.storage import layout
 from app.storage.committer import Committer, FileCommitter
 from app.storage.disk import disk_port, worker_threads
@@ -242,6 +242,11 @@ class DiskStore(abc.ABC):
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""
         return await self._parts.reconciliation.unread.count_by_status()
+
+    @property
+    def feed(self) -> event_feed.EventFeed:
+        """Return the newest events of all runs."""
+        return self._parts.context.feed
 
     @property
     def changes(self) -> int:

@@ -77,9 +77,7 @@ class FolderLog:
             control, "storage.decide", context, authority.control, context.disk.append_to(control), self._fold
         )
         self._events = EventQueue(self.run_id, opened.written, self.loaded.decisions.taken, opened.unwritten)
-        self._projections = Projections(
-            self.run_id, self._start.session_id, context, self._events, opened.proven, self._counted
-        )
+        self._projections = Projections(self.run_id, self._start, context, self._events, opened.proven, self._counted)
         # Every step comes this way several times, so they are handed on without a call of their own.
         self.add_event = self._projections.add_event
         self.refresh = self._projections.refresh
@@ -205,6 +203,8 @@ class FolderLog:
             await self._context.index.move_soon(transition)
         else:
             await self._context.index.move(transition)
+        if transition.to.finished:
+            self._projections.publish_ending()
 
     @property
     def has_owed_move(self) -> bool:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from app import clock, errors
-from app.domain import events, plain, records
+from app.domain import events, plain, records, runs
 from app.storage import layout
 from app.storage.disk.worker_threads import Workers
 from app.storage.index.index_port import ReceiptPlace
@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _FEW_BYTES = 16 * 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+_PUBLISHED_ELSEWHERE = frozenset({events.EventType.RUN_CREATED, events.EventType.RUN_ENDED})
 
 Snapshots = Callable[[], Mapping[str, plain.Json]]
 """Makes the files of a run's folder that are replaced as a whole."""
@@ -95,7 +97,7 @@ class Projections:
     def __init__(
         self,
         run_id: str,
-        session_id: str,
+        start: runs.RunStart,
         context: StorageContext,
         queue: EventQueue,
         proven: Iterable[str],
@@ -106,7 +108,11 @@ class Projections:
         self._context = context
         self._queue = queue
         self._complete = complete
-        self._files = ProjectionFiles(run_id, session_id, context)
+        self._files = ProjectionFiles(run_id, start.session_id, context)
+        self.start = start
+        """What the run began with, its present labels included."""
+        self._feed = context.feed
+        self._endings: list[events.Event] = []
         self._folder = layout.run_folder(run_id)
         self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
@@ -134,6 +140,8 @@ class Projections:
     ) -> events.Event:
         """Number an event and queue it."""
         event = self._queue.add(at or clock.stamp(self._context.clock.now()), type, key, data)
+        if self._feed.followers:
+            self._feed.stir(self)
         if self._timer is None and self._writing is None:
             self._write_soon()
         return event
@@ -177,9 +185,20 @@ class Projections:
         path = f"{self._folder}/{layout.EVENTS}"
         return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
+    def publish_ending(self) -> None:
+        """Tell those who follow all runs of the ending; whoever hears of it may look at the run's row next."""
+        endings, self._endings = self._endings, []
+        self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
+
+    async def write_events(self) -> None:
+        """Write queued events for those who follow all runs; what cannot be written waits."""
+        with contextlib.suppress(errors.Fault):
+            await self._flush(whole=False)
+
     def close(self) -> None:
         """Write nothing more."""
         if not self._closed:
+            self.publish_ending()
             self._context.throttle.open -= 1
         self._closed = True
         if self._timer is not None:
@@ -253,6 +272,10 @@ class Projections:
     async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
             self._queue.note_written()
+            # That a run was created is published where it is.
+            written = [event for event in load.events if event.type not in _PUBLISHED_ELSEWHERE]
+            self._feed.publish(self.start, written, len(load.event_lines))
+            self._endings += [event for event in load.events if event.type == events.EventType.RUN_ENDED]
         else:
             self._queue.put_back(load.events)
         if load.places is None:

@@ -1,0 +1,82 @@
+"""The route that streams the events of all runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
+
+from app.api import queries, streaming
+from app.api.dependencies import ServicesDep
+from app.api.responses import declared
+from app.domain import plain
+from app.services import event_feeds
+
+router = APIRouter(prefix="/api", tags=["runs"])
+
+_LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        description="Id of the last event seen; the stream continues after it. One that is not known any more is "
+        "answered by `event: reset`.",
+        max_length=200,
+    ),
+]
+
+
+class FeedStream(StreamingResponse):
+    """Send news until they end or the client goes away."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, news: AsyncGenerator[event_feeds.News, None]) -> None:
+        super().__init__((), headers=streaming.HEADERS)
+        self._news = news
+
+    async def stream_response(self, send: Send) -> None:
+        """Send one portion after the other, each as soon as the client has taken the one before."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._news) as found:
+            async for news in found:
+                await send({"type": "http.response.body", "body": _written(news), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _followed(
+    services: ServicesDep,
+    query: Annotated[queries.FeedQuery, Query()],
+    last_event_id: _LastEventId = None,
+) -> AsyncGenerator[event_feeds.News, None]:
+    return services.feed.follow(query.filter(), last_event_id if last_event_id is not None else query.after)
+
+
+@router.get(
+    "/events",
+    summary="Follow the events of all runs",
+    status_code=200,
+    response_class=FeedStream,
+    responses=declared(None, "request_invalid", meaning="Events, until the client goes away."),
+)
+async def follow_all(
+    following: Annotated[AsyncGenerator[event_feeds.News, None], Depends(_followed)],
+) -> Response:
+    """Stream events of all runs as Server-Sent Events, with the fields of a run's own stream; ids are opaque.
+
+    The stream is a hint: it tells each event at least once, keeps the newest 10,000 of an hour, and after
+    `event: reset` a client reads its lists again.
+    """
+    return FeedStream(following)
+
+
+def _written(news: event_feeds.News) -> bytes:
+    if news.reset is not None:
+        return b"event: reset\ndata: %b\nid: %b\n\n" % (plain.encode({"reason": news.reset}), news.cursor.encode())
+    if news.encoded:
+        return news.encoded
+    # An id without data moves the client's place and is no event.
+    return b": ping\nid: %b\n\n" % news.cursor.encode()

@@ -1,0 +1,140 @@
+"""The feed: the newest events of all runs, kept in memory for those who follow all of them."""
+
+# It costs a run one call for each write of its events, and one test for each event. Only while somebody follows are
+# events written out sooner than they would be.
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.domain.events import Event
+from app.domain.runs import RunStart, is_internal
+
+KEPT_EVENTS = 10_000
+"""Most events that are kept."""
+
+KEPT_BYTES = 16 * 2**20
+"""Most bytes of events that are kept."""
+
+KEPT_SECONDS = 3600.0
+"""Longest time that an event is kept."""
+
+STIR_SECONDS = 0.1
+"""Time that events wait for others before they are written out for those who follow."""
+
+
+class Source(Protocol):
+    """A run whose events wait to be written."""
+
+    async def write_events(self) -> None:
+        """Write them now; what cannot be written waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Events of one run that were written together."""
+
+    first: int
+    """Place of the first of them among all events of this process, from 1."""
+    events: Sequence[Event]
+    """The events."""
+    size_bytes: int
+    """Their length."""
+    written_at: float
+    """When they were written, in seconds of a clock that never runs backwards."""
+    recipe_id: str
+    """Recipe of the run."""
+    session_id: str
+    """Its work session."""
+    labels: Mapping[str, str]
+    """Its labels."""
+
+    @property
+    def last(self) -> int:
+        """Return the place of the last event."""
+        return self.first + len(self.events) - 1
+
+
+class EventFeed:
+    """Keep what was written of all runs, within bounds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._kept: deque[Portion] = deque()
+        self._count = self._bytes = 0
+        self._stirred: dict[Source, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
+        self.followers = 0
+        """How many follow; while nobody does, events are written when it suits their run."""
+        self.last = 0
+        """Place of the newest event."""
+
+    @property
+    def first(self) -> int:
+        """Return the place of the oldest event that is kept, or the next place."""
+        self._trim()
+        return self._kept[0].first if self._kept else self.last + 1
+
+    def publish(self, start: RunStart, events: Sequence[Event], size_bytes: int) -> None:
+        """Keep events that are written, and wake those who follow."""
+        if not events or is_internal(start.run_id):
+            return
+        portion = Portion(
+            first=self.last + 1,
+            events=events,
+            size_bytes=size_bytes,
+            written_at=self._monotonic(),
+            recipe_id=start.recipe_id,
+            session_id=start.session_id,
+            labels=start.labels,
+        )
+        self._kept.append(portion)
+        self.last = portion.last
+        self._count += len(events)
+        self._bytes += size_bytes
+        self._trim()
+        if self.followers:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def stir(self, source: Source) -> None:
+        """Let a run write its events in a moment, since somebody follows."""
+        self._stirred[source] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(STIR_SECONDS, self._write_out)
+
+    def behind(self, place: int) -> list[Portion]:
+        """Return what is kept behind a place, oldest first; the first portion may begin before it."""
+        found: list[Portion] = []
+        for portion in reversed(self._kept):
+            if portion.last <= place:
+                break
+            found.append(portion)
+        return found[::-1]
+
+    async def news(self) -> None:
+        """Wait for the next publication."""
+        await self._news.wait()
+
+    def _write_out(self) -> None:
+        self._timer = None
+        stirred, self._stirred = self._stirred, {}
+        for source in stirred:
+            task = asyncio.ensure_future(source.write_events())
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    def _trim(self) -> None:
+        oldest = self._monotonic() - KEPT_SECONDS
+        while self._kept and (
+            self._count > KEPT_EVENTS or self._bytes > KEPT_BYTES or self._kept[0].written_at < oldest
+        ):
+            gone = self._kept.popleft()
+            self._count -= len(gone.events)
+            self._bytes -= gone.size_bytes

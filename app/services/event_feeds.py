@@ -1,0 +1,154 @@
+"""Following all runs: portions of the feed for one client, filtered, from where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from app import clock
+from app.domain import events
+from app.engine import event_feed
+from app.services import aio, event_streams
+
+PAUSE_SECONDS = 0.1
+"""Time between two portions for one client, so that many small ones travel together."""
+
+MOST_AT_ONCE = 1000
+"""Events that one portion holds at most."""
+
+_SHARED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFilter:
+    """Which events a client wants; empty: all."""
+
+    types: frozenset[str] = frozenset()
+    """Only events of these types."""
+    run_id: str | None = None
+    """Only events of this run."""
+    recipe_id: str | None = None
+    """Only events of runs of this recipe."""
+    session_id: str | None = None
+    """Only events of runs of this work session."""
+    label: tuple[str, str] | None = None
+    """Only events of runs with this label."""
+
+    def means(self, portion: event_feed.Portion) -> bool:
+        """Return whether the run of a portion is among those that are wanted."""
+        wanted = (self.run_id, self.recipe_id, self.session_id)
+        found = (portion.events[0].run_id, portion.recipe_id, portion.session_id)
+        if any(value is not None and value != known for value, known in zip(wanted, found, strict=True)):
+            return False
+        return self.label is None or portion.labels.get(self.label[0]) == self.label[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What a client is sent next."""
+
+    cursor: str
+    """Where it is then."""
+    encoded: bytes = b""
+    """Events, written one after the other; nothing: a sign of life."""
+    reset: str | None = None
+    """Why the client must read its lists again; None: it need not."""
+
+
+class Releasing(Protocol):
+    """A service that says when it stops."""
+
+    @property
+    def is_released(self) -> bool:
+        """Return whether it stops."""
+
+    async def released(self) -> None:
+        """Wait until it stops."""
+
+
+Encode = Callable[[events.Event, str], bytes]
+"""Writes an event with its cursor."""
+
+
+class FeedFollower:
+    """Follow the feed on behalf of clients."""
+
+    def __init__(
+        self, feed: event_feed.EventFeed, runs: Releasing, time: clock.Clock, ids: clock.Ids, encode: Encode
+    ) -> None:
+        """Args: runs: Says when the service stops."""
+        self._feed = feed
+        self._runs = runs
+        self._clock = time
+        self._encode = encode
+        # A cursor of another process means nothing here.
+        self._process = ids.token("")[:16]
+        self._encoded: OrderedDict[tuple[int, int, FeedFilter], bytes] = OrderedDict()
+
+    async def follow(self, wanted: FeedFilter, cursor: str | None) -> AsyncGenerator[News, None]:
+        """Yield news from where the client was; one that falls too far behind is reset, and let go.
+
+        Args:
+            cursor: Where it was; None: now.
+        """
+        self._feed.followers += 1
+        try:
+            place = self._feed.last if cursor is None else self._place(cursor)
+            known = place is not None
+            place = self._feed.last if place is None else place
+            yield News(cursor=self._cursor(place), reset=None if known else "unknown_cursor")
+            async for news in self._continued(wanted, place):
+                yield news
+        finally:
+            self._feed.followers -= 1
+
+    async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[News, None]:
+        sent_at = self._clock.monotonic()
+        while not self._runs.is_released:
+            if place < self._feed.first - 1:
+                yield News(cursor=self._cursor(self._feed.last), reset="too_slow")
+                return
+            reached = min(self._feed.last, place + MOST_AT_ONCE)
+            encoded = self._written(wanted, place, reached)
+            place = reached
+            now = self._clock.monotonic()
+            if encoded or now - sent_at >= event_streams.SILENCE_SECONDS:
+                yield News(cursor=self._cursor(place), encoded=encoded)
+                sent_at = now
+            if place == self._feed.last:
+                silence = sent_at + event_streams.SILENCE_SECONDS - now
+                await aio.wait_first(self._feed.news(), self._clock.sleep(silence), self._runs.released())
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _written(self, wanted: FeedFilter, place: int, reached: int) -> bytes:
+        if place == reached:
+            return b""
+        key = place, reached, wanted
+        known = self._encoded.get(key)
+        if known is None:
+            # Clients at the same place with the same wishes share what is encoded.
+            known = self._encoded[key] = b"".join(self._events(wanted, place, reached))
+            while len(self._encoded) > _SHARED:
+                self._encoded.popitem(last=False)
+        return known
+
+    def _events(self, wanted: FeedFilter, place: int, reached: int) -> Iterator[bytes]:
+        for portion in self._feed.behind(place):
+            if not wanted.means(portion):
+                continue
+            for number, event in enumerate(portion.events, portion.first):
+                if place < number <= reached and (not wanted.types or event.type in wanted.types):
+                    yield self._encode(event, self._cursor(number))
+
+    def _cursor(self, place: int) -> str:
+        return f"{self._process}-{place}"
+
+    def _place(self, cursor: str) -> int | None:
+        process, _, number = cursor.partition("-")
+        if process != self._process or not (number.isascii() and number.isdecimal() and len(number) < 16):
+            return None
+        place = int(number)
+        return place if self._feed.first - 1 <= place <= self._feed.last else None

@@ -1,0 +1,110 @@
+"""Followers of all runs: what one client is sent, and when it is let go."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from app import clock
+from app.domain.events import Event
+from app.domain.runs import RunStart
+from app.engine import event_feed
+from app.services import event_feeds
+
+
+class Service:
+    """A service that stops when a test says so."""
+
+    def __init__(self) -> None:
+        self.stops = asyncio.Event()
+
+    @property
+    def is_released(self) -> bool:
+        """Return whether it stops."""
+        return self.stops.is_set()
+
+    async def released(self) -> None:
+        """Wait until it stops."""
+        await self.stops.wait()
+
+
+START = RunStart.from_json(
+    {
+        "run_id": "r1",
+        "recipe_id": "draft",
+        "dialect": "control_room",
+        "driver_version": 1,
+        "created_at": "",
+        "recipe": {},
+        "recipe_sha256": "",
+    }
+)
+
+
+def publish(feed: event_feed.EventFeed, *numbers: int) -> None:
+    """Publish events of these numbers."""
+    feed.publish(START, [Event(seq=number, at="", type="x", run_id="r1") for number in numbers], 1)
+
+
+@pytest.fixture
+def feed() -> event_feed.EventFeed:
+    """Give an empty feed."""
+    return event_feed.EventFeed(clock.SystemClock().monotonic)
+
+
+def follower(feed: event_feed.EventFeed, service: Service) -> event_feeds.FeedFollower:
+    """Return what follows for clients; an event is encoded as its number."""
+    return event_feeds.FeedFollower(
+        feed, service, clock.SystemClock(), clock.RandomIds(), lambda event, _: b"%d " % event.seq
+    )
+
+
+async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that takes events more slowly than they are kept is told so, and its stream ends."""
+    monkeypatch.setattr(event_feed, "KEPT_EVENTS", 3)
+    async with aclosing(follower(feed, Service()).follow(event_feeds.FeedFilter(), None)) as news:
+        first = await anext(news)
+        publish(feed, 1)
+        heard = await anext(news)
+        for number in range(2, 9):
+            publish(feed, number)
+        reset = [each async for each in news]
+
+    assert (first.encoded, first.reset, heard.encoded) == (b"", None, b"1 ")
+    assert [each.reset for each in reset] == ["too_slow"]
+    assert reset[0].cursor.endswith("-8")
+
+
+async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None:
+    """Fifty clients with the same wishes cost one encoding of each event, and nothing once they are gone."""
+    service, encoded = Service(), list[int]()
+
+    def encode(event: Event, _: str) -> bytes:
+        encoded.append(event.seq)
+        return b"x"
+
+    shared = event_feeds.FeedFollower(feed, service, clock.SystemClock(), clock.RandomIds(), encode)
+    streams = [shared.follow(event_feeds.FeedFilter(), None) for _ in range(50)]
+    for stream in streams:
+        await anext(stream)
+    followers = feed.followers
+    publish(feed, 1, 2, 3)
+    heard = [await anext(stream) for stream in streams]
+    for stream in streams:
+        await stream.aclose()
+
+    assert {news.encoded for news in heard} == {b"xxx"}
+    assert (encoded, followers, feed.followers) == ([1, 2, 3], 50, 0)
+
+
+async def test_a_stopping_service_ends_streams(feed: event_feed.EventFeed) -> None:
+    """A stream that waits ends when the service stops."""
+    service = Service()
+    async with asyncio.timeout(30), aclosing(follower(feed, service).follow(event_feeds.FeedFilter(), None)) as news:
+        await anext(news)
+        service.stops.set()
+        left = [each async for each in news]
+
+    assert left == []
