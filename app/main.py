@@ -22,7 +22,7 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
-from app.services import event_feeds
+from app.services import bulk, event_feeds
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -170,6 +170,7 @@ class _Server(uvicorn.Server):
 def _services(application: bootstrap.Application, server: settings.ServerSettings) -> dependencies.Services:
     return dependencies.Services(
         runs=application.runs,
+        bulk=bulk.BulkOrders(application.runs),
         gates=application.gates,
         statistics=application.statistics,
         feed=event_feeds.FeedFollower(

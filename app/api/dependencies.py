@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from app import errors, telemetry
 from app.services import (
+    bulk,
     conferences,
     conversations,
     event_feeds,
@@ -34,6 +35,8 @@ class Services:
 
     runs: runs.Runs
     """Runs."""
+    bulk: bulk.BulkOrders
+    """Orders to many runs."""
     gates: gates.Gates
     """Questions to people."""
     statistics: statistics.Statistics

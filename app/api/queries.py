@@ -99,6 +99,13 @@ class RunFilters(BaseModel):
         examples=["SCN-the-arrival"],
     )
 
+    def runs(self) -> stores.RunQuery:
+        """Return the question to the store."""
+        fields = {name: _as_asked(getattr(self, name)) for name in RunFilters.model_fields}
+        if fields["label"] is not None:
+            fields["label"] = tuple(fields["label"].split(":", 1))
+        return stores.RunQuery(**fields)
+
 
 class RunsQuery(RunFilters, _ListQuery):
     """Filters of the list of runs."""
@@ -149,15 +156,9 @@ class UsageQuery(RunFilters):
 
     def query(self) -> run_sums.UsageQuery:
         """Return the question to the store."""
-        own = ("by", "label_key", "utc_offset")
-        fields = {name: _as_asked(value) for name, value in self if name not in own}
-        if fields["label"] is not None:
-            fields["label"] = tuple(fields["label"].split(":", 1))
         sign, hours, minutes = self.utc_offset[0], int(self.utc_offset[1:3]), int(self.utc_offset[4:])
         offset = (hours * 60 + minutes) * (-1 if sign == "-" else 1)
-        return run_sums.UsageQuery(
-            by=self.by, label_key=self.label_key, offset_minutes=offset, runs=stores.RunQuery(**fields)
-        )
+        return run_sums.UsageQuery(by=self.by, label_key=self.label_key, offset_minutes=offset, runs=self.runs())
 
 
 class FeedQuery(BaseModel):

@@ -170,6 +170,16 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"run_id": _RUN, "recipe_id": "creative_draft_scene"},
     ),
     errors.Conflict(
+        "4 runs are meant, and 3 were expected; nothing was changed",
+        code="bulk_count_differs",
+        detail={"matched": 4, "expected": 3},
+    ),
+    errors.Conflict(
+        "more than 1000 runs are meant; narrow the filter, and repeat the order for the rest",
+        code="too_many_runs",
+        detail={"most": 1000},
+    ),
+    errors.Conflict(
         f"the idempotency key belongs to another request, which made run {_RUN}",
         code="idempotency_conflict",
         detail={"run_id": _RUN},

@@ -15,6 +15,7 @@ import app as program
 from app import clock, settings
 from app.api import (
     browser_sessions,
+    bulk,
     conferences,
     connections,
     definitions,
@@ -75,6 +76,7 @@ def create(
     )
     for router in (
         runs.router,
+        bulk.router,
         statistics.router,
         feed.router,
         run_parts.router,

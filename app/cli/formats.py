@@ -48,6 +48,15 @@ def run(detail: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
+    """Return what came of an order to many runs."""
+    if counted:
+        return f"{answer['matched']} runs are meant; repeat with --expected {answer['matched']} to give the order"
+    rows = [(one["run_id"], one["status"] or "deleted", "") for one in answer["done"]]
+    rows += [(one["run_id"], "refused", one["problem"]["detail"]) for one in answer["refused"]]
+    return table(("run_id", "status", "reason"), rows)
+
+
 def moved(told: Mapping[str, Any]) -> str:
     """Return where a run stands after an order."""
     reason = f" ({told['reason']})" if told.get("reason") else ""

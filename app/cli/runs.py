@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from app import printable
-from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
+from app.cli import arguments, bulk_orders, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Answer, Client
 
-_STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
 _KINDS = {"run": "runs", "receipts": "files of receipts", "plan": "plans", "issue": "issues"}
 _KINDS["conversation"] = "conversations"
 
@@ -24,7 +23,9 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--status", type=click.Choice(_STATES), multiple=True, help="Only runs in this state; repeatable.")
+@click.option(
+    "--status", type=click.Choice(bulk_orders.STATES), multiple=True, help="Only runs in this state; repeatable."
+)
 @click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
@@ -276,3 +277,6 @@ async def _follow_here(client: Client, moved: Answer, as_json: bool) -> int:
 
 def _moved(moved: Answer, as_json: bool) -> int:
     return exit_codes.shown(moved, as_json, formats.moved)
+
+
+runs.add_command(bulk_orders.bulk)

@@ -35,6 +35,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/runs",
         "GET /api/stats",
         "GET /api/usage",
+        "POST /api/runs/bulk",
         "GET /api/events",
         "GET /api/runs/{run_id}/graph",
         "GET /api/recipes/{recipe_id}/graph",

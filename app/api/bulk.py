@@ -1,0 +1,114 @@
+"""The route of orders to many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, model_validator
+from starlette.responses import Response
+
+from app import errors
+from app.api import queries, refusals, request_models, responses
+from app.api.dependencies import ServicesDep
+from app.domain import plain, shapes, states
+from app.services import bulk
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+_RunId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
+
+
+class BulkBody(BaseModel):
+    """An order to many runs: those named, or those of a filter with the number that you have seen."""
+
+    model_config = request_models.strict(
+        {"action": "cancel", "run_ids": ["20260210T143000Z-k3x9af"]},
+        {"action": "delete", "filter": {"status": ["failed"], "recipe_id": "draft"}, "dry_run": True},
+        {"action": "delete", "filter": {"status": ["failed"], "recipe_id": "draft"}, "expected": 3},
+    )
+
+    action: bulk.Action = Field(description="What is ordered.")
+    run_ids: Annotated[list[_RunId], Field(min_length=1, max_length=bulk.MOST_RUNS)] | None = Field(
+        None, description="Runs, by id."
+    )
+    filter: queries.RunFilters | None = Field(None, description="Runs, by the filters of the list of runs.")
+    expected: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Number of runs that you expect; another one is a 409. Needed with `filter`."
+    )
+    dry_run: bool = Field(False, description="Only count the runs.")
+
+    @model_validator(mode="after")
+    def _runs_are_chosen(self) -> BulkBody:
+        if (self.run_ids is None) == (self.filter is None):
+            raise ValueError("name the runs in `run_ids`, or choose them by `filter`")
+        if self.filter is not None and self.expected is None and not self.dry_run:
+            raise ValueError("`filter` needs `expected`: count the runs with `dry_run` first")
+        return self
+
+    def order(self) -> bulk.BulkOrder:
+        """Return the order."""
+        return bulk.BulkOrder(
+            action=self.action,
+            run_ids=None if self.run_ids is None else tuple(self.run_ids),
+            filter=None if self.filter is None else self.filter.runs(),
+            expected=self.expected,
+            dry_run=self.dry_run,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkDone(shapes.Shape):
+    """A run that took the order."""
+
+    run_id: shapes.RunId
+    """The run."""
+    status: states.RunState | None
+    """Its state then; null once it is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkRefused(shapes.Shape):
+    """A run that did not take the order."""
+
+    run_id: str
+    """The run."""
+    problem: Mapping[str, plain.Json]
+    """Why, as a problem document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkAnswer(shapes.Shape):
+    """What came of an order to many runs."""
+
+    matched: int
+    """Runs that were meant."""
+    done: Sequence[BulkDone]
+    """Runs that took it."""
+    refused: Sequence[BulkRefused]
+    """Runs that did not."""
+
+
+@router.post(
+    "/bulk",
+    summary="Cancel, pause, continue or delete many runs",
+    responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
+)
+async def order_many(services: ServicesDep, body: BulkBody) -> Response:
+    """Give one order to many runs. Each takes or refuses it by itself; the answer names both."""
+    outcome = await services.bulk.give(body.order())
+    answer = BulkAnswer(
+        matched=outcome.matched,
+        done=[BulkDone(run_id=run_id, status=status) for run_id, status in outcome.done],
+        refused=[BulkRefused(run_id=run_id, problem=_problem(error)) for run_id, error in outcome.refused],
+    )
+    return responses.as_json(answer)
+
+
+def _problem(error: errors.ControlRoomError | errors.Fault) -> Mapping[str, plain.Json]:
+    found = refusals.problem(error)
+    if found is None:
+        raise error
+    return found.to_json()

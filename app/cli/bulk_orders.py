@@ -1,0 +1,83 @@
+"""The command that gives one order to many runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import errors
+from app.cli import arguments, exit_codes, formats, options
+from app.cli.client import Access, Answer, use_case
+
+if TYPE_CHECKING:
+    from app.cli.folder_client import FolderClient
+    from app.engine import stores
+    from app.services import bulk as orders
+
+STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
+"""States of a run."""
+
+
+def _filter(query: stores.RunQuery) -> dict[str, Any]:
+    given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
+    changed = {name: value for name, value in given.items() if value not in (None, False) and name != "limit"}
+    if query.label is not None:
+        changed["label"] = ":".join(query.label)
+    return changed
+
+
+def _bulk_body(order: orders.BulkOrder) -> dict[str, Any]:
+    chosen = {} if order.filter is None else {"filter": _filter(order.filter)}
+    named = {} if order.run_ids is None else {"run_ids": list(order.run_ids)}
+    counted = {} if order.expected is None else {"expected": order.expected}
+    return {"action": order.action, "dry_run": order.dry_run, **chosen, **named, **counted}
+
+
+@use_case("POST /api/runs/bulk", Access.CHANGE, body=_bulk_body)
+async def give_order(folder: FolderClient, order: orders.BulkOrder) -> Answer:
+    """Give one order to many runs; only a service lets runs continue in its own pool."""
+    raise errors.RequestInvalid("an order to many runs needs the service: add --server", code="server_only")
+
+
+@click.command()
+@click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "delete")))
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
+@click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable.")
+@click.option("--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
+@click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan.")
+@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
+@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Number of runs that you expect.")
+@options.as_json
+@options.anywhere
+def bulk(
+    place: options.Place,
+    as_json: bool,
+    action: orders.Action,
+    run_ids: tuple[str, ...],
+    expected: int | None,
+    **filters: Any,
+) -> int:
+    """Give one order to many runs of a service, by id or by filter.
+
+    A filter without --expected only counts the runs.
+    """
+    from app.services import bulk as orders
+
+    wanted = any(filters.values())
+    if wanted == bool(run_ids):
+        raise errors.RequestInvalid("name the runs, or choose them by an option such as --status; not both")
+    order = orders.BulkOrder(
+        action=action,
+        run_ids=run_ids or None,
+        filter=arguments.run_query(**filters) if wanted else None,
+        expected=expected,
+        dry_run=wanted and expected is None,
+    )
+    found = place.ask(give_order, order)
+    exit_codes.shown(found, as_json, lambda answer: formats.bulk(answer, counted=order.dry_run))
+    return exit_codes.ExitCode.FAILED if found["refused"] else exit_codes.ExitCode.DONE

@@ -1,0 +1,122 @@
+"""Bulk orders: one order to many runs, chosen by their ids or by a filter whose count was seen before."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from app import errors
+from app.domain import states
+from app.engine import stores
+from app.services import requests, run_reader
+from app.services.runs import Runs
+
+Action: TypeAlias = Literal["cancel", "pause", "unpause", "resume", "delete"]
+"""What can be ordered of many runs."""
+
+MOST_RUNS = 1000
+"""Most runs of one order."""
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkOrder:
+    """An order to many runs."""
+
+    action: Action
+    """What is ordered."""
+    run_ids: tuple[str, ...] | None = None
+    """Runs; None: those of the filter."""
+    filter: stores.RunQuery | None = None
+    """Runs that are meant, if they are not named."""
+    expected: int | None = None
+    """How many runs the client expects; None: any number."""
+    dry_run: bool = False
+    """Whether runs are only counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkOutcome:
+    """What came of an order."""
+
+    matched: int
+    """Runs that were meant."""
+    done: tuple[tuple[str, states.RunState | None], ...] = ()
+    """Runs that took it, with their state then; None once deleted."""
+    refused: tuple[tuple[str, errors.ControlRoomError | errors.Fault], ...] = ()
+    """Runs that did not, with the reason."""
+
+
+class BulkOrders:
+    """Give orders to many runs."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._orders: Mapping[Action, Callable[[str], Awaitable[states.RunState | None]]] = {
+            "cancel": self._cancel,
+            "pause": self._pause,
+            "unpause": self._unpause,
+            "resume": self._resume,
+            "delete": self._delete,
+        }
+
+    async def give(self, order: BulkOrder) -> BulkOutcome:
+        """Give an order to each run that is meant; what one refuses keeps it from no other.
+
+        Raises:
+            errors.Conflict: `bulk_count_differs`, other than the expected number of runs is meant; `too_many_runs`.
+                Nothing was ordered.
+        """
+        run_ids = await self._meant(order)
+        if order.expected is not None and order.expected != len(run_ids):
+            message = f"{len(run_ids)} runs are meant, and {order.expected} were expected; nothing was changed"
+            facts = {"matched": len(run_ids), "expected": order.expected}
+            raise errors.Conflict(message, code="bulk_count_differs", detail=facts)
+        if order.dry_run:
+            return BulkOutcome(matched=len(run_ids))
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
+            async with turns:
+                try:
+                    return await self._orders[order.action](run_id)
+                except (errors.ControlRoomError, errors.Fault) as error:
+                    return error
+
+        found = dict(zip(run_ids, await asyncio.gather(*map(ordered, run_ids)), strict=True))
+        failed = (errors.ControlRoomError, errors.Fault)
+        return BulkOutcome(
+            matched=len(run_ids),
+            done=tuple((run_id, came) for run_id, came in found.items() if not isinstance(came, failed)),
+            refused=tuple((run_id, came) for run_id, came in found.items() if isinstance(came, failed)),
+        )
+
+    async def _meant(self, order: BulkOrder) -> list[str]:
+        if order.run_ids is not None:
+            return list(dict.fromkeys(order.run_ids))
+        wanted = dataclasses.replace(order.filter or stores.RunQuery(), limit=MOST_RUNS + 1, cursor=None)
+        found = [run.run_id for run in await self._runs.list_runs(wanted)]
+        if len(found) > MOST_RUNS:
+            message = f"more than {MOST_RUNS} runs are meant; narrow the filter, and repeat the order for the rest"
+            raise errors.Conflict(message, code="too_many_runs", detail={"most": MOST_RUNS})
+        return found
+
+    async def _cancel(self, run_id: str) -> states.RunState:
+        return (await self._runs.cancel(run_id)).status
+
+    async def _pause(self, run_id: str) -> states.RunState:
+        return (await self._runs.pause(run_id)).status
+
+    async def _unpause(self, run_id: str) -> states.RunState:
+        return (await self._runs.unpause(run_id)).status
+
+    async def _resume(self, run_id: str) -> states.RunState:
+        run_reader.check_run_id(run_id)
+        return (await self._runs.resume(run_id, requests.ResumeRequest())).status
+
+    async def _delete(self, run_id: str) -> None:
+        await self._runs.delete(run_id)
