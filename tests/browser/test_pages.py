@@ -96,6 +96,24 @@ def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> N
     page.shows("It is done.")
 
 
+def test_the_list_is_there_after_two_requests(page: Page) -> None:
+    """The first rows of the list cost one request, beside the stream that keeps it up to date."""
+    page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.tab.add_init_script(
+        "new MutationObserver((_, all) => document.querySelector('.runs [data-row]') && (all.disconnect(),"
+        " window.asked = performance.getEntriesByType('resource').map((each) => new URL(each.name).pathname)"
+        ".filter((path) => path.startsWith('/api/')))).observe(document, {childList: true, subtree: true})"
+    )
+    sent: list[str] = []
+    page.tab.on("request", lambda request: sent.append(request.url))
+    page.open("/runs")
+    page.tab.wait_for_function("window.asked")
+    asked = [url for url in sent if "/api/" in url]
+
+    assert set(page.tab.evaluate("window.asked")) <= {"/api/runs", "/api/events"}
+    assert len({url.split("?")[0] for url in asked}) == 2
+
+
 def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
     """The page of costs adds up what was reported, and says of the rest that it is unknown."""
     project.say("draft", text="It is dark.", usage={"input_tokens": 700, "output_tokens": 50, "cost_usd": 0.25})

@@ -1,9 +1,10 @@
 // @ts-check
 import { render } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 
 import { isSignedIn, reachable, signOut } from "./lib/api.js";
 import { startClock } from "./lib/clock.js";
+import { follow } from "./lib/feed.js";
 import { html } from "./lib/html.js";
 import { installShortcuts } from "./lib/shortcuts.js";
 import { watchService } from "./lib/live.js";
@@ -62,7 +63,8 @@ function App() {
     if (reachable.value !== "refused" || path === "/sign-in") return;
     navigate(`/sign-in?${new URLSearchParams({ to: path + window.location.search })}`, { replace: true });
   }, [reachable.value, path]);
-  useEffect(() => {
+  // Before anything is typed on the new page: the focus must not be taken from what a person has just chosen.
+  useLayoutEffect(() => {
     document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
     document.querySelector("h1")?.focus({ preventScroll: true });
   }, [path]);
@@ -108,5 +110,6 @@ interceptLinks();
 installShortcuts();
 startClock();
 watchService();
+follow();
 const root = document.getElementById("app");
 if (root) render(html`<${App} />`, root);

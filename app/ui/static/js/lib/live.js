@@ -14,6 +14,9 @@ const RETRY = { first: 500, most: 8000 };
 const GAP = 1000;
 const TOGETHER = 30;
 
+/** Milliseconds after which an address is read again without an event: runs of other processes are in none. */
+const UNHEARD = 20_000;
+
 /** Events that change what a run counts as, or what a step cost. @type {Concerns} */
 export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.note"].includes(event.type);
 
@@ -31,19 +34,19 @@ const NOTHING = { data: null, error: null, of: null };
  * that concerns it; where no events arrive, by long polls.
  * @template T
  * @param {string | null} path None: nothing is asked.
- * @param {{pause?: number, every?: number, on?: Concerns}} [options] `pause`: milliseconds between polls of what no event
- *   tells of; `every`: the same of what has no long poll, where no events arrive; `on`: events that concern the address,
- *   all by default.
+ * @param {{pause?: number, every?: number, on?: Concerns, long?: boolean}} [options] `pause`: milliseconds between polls of
+ *   what no event tells of; `every`: the same of what has no long poll, where no events arrive, and of what events tell
+ *   in part; `on`: events that concern the address, all by default; `long`: long polls always, at most once in a page.
  * @returns {Live<T> & {refresh: () => void}}
  */
-export function useLive(path, { pause = 0, every = 0, on = () => true } = {}) {
+export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
   const [state, setState] = useState(/** @type {Live<T>} */ (NOTHING));
   const [round, setRound] = useState(0);
   useEffect(() => {
     // What was shown of another address stays until its successor is there: a filter that changes lets nothing flicker.
     if (path === null) return setState(NOTHING);
     const ended = new AbortController();
-    keep(path, { pause, every, on }, ended.signal, setState);
+    keep(path, { pause, every, on, long }, ended.signal, setState);
     return () => ended.abort();
   }, [path, round]);
   return { ...state, refresh: () => setRound((count) => count + 1) };
@@ -52,17 +55,17 @@ export function useLive(path, { pause = 0, every = 0, on = () => true } = {}) {
 /**
  * @template T
  * @param {string} path
- * @param {{pause: number, every: number, on: Concerns}} how
+ * @param {{pause: number, every: number, on: Concerns, long: boolean}} how
  * @param {AbortSignal} ended
  * @param {(state: Live<T>) => void} show
  */
-async function keep(path, { pause, every, on }, ended, show) {
+async function keep(path, { pause, every, on, long }, ended, show) {
   let etag = "";
   let delay = RETRY.first;
   const news = new News(on, ended);
   while (!ended.aborted) {
     await visible(ended);
-    const byEvents = isLive.value && !pause;
+    const byEvents = isLive.value && !pause && !long;
     const begun = performance.now();
     news.forget();
     try {
@@ -75,7 +78,7 @@ async function keep(path, { pause, every, on }, ended, show) {
         etag = reply.headers.get("ETag") || "";
         show({ data: await reply.json(), error: null, of: path });
       }
-      if (byEvents) await news.come();
+      if (byEvents) await news.come(every || UNHEARD);
       const rest = byEvents ? Math.max(TOGETHER, begun + GAP - performance.now()) : pause || every || (etag ? 0 : WAIT * 250);
       if (rest) await sleep(rest, ended);
     } catch (error) {
@@ -107,9 +110,13 @@ class News {
     this.is = false;
   }
 
-  /** @returns {Promise<void>} */
-  come() {
-    return this.is ? Promise.resolve() : new Promise((resolve) => (this.heard = resolve));
+  /** Wait for news, or as long as is right without any. @param {number} milliseconds @returns {Promise<void>} */
+  come(milliseconds) {
+    if (this.is) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, milliseconds);
+      this.heard = () => (clearTimeout(timer), resolve());
+    });
   }
 }
 

@@ -21,7 +21,7 @@ export function Home() {
   const { gates = 0, questions = 0, parked = 0 } = stats?.waits || {};
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
   const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
-  const plans = useLive("/api/sessions?limit=100");
+  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });

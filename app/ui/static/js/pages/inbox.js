@@ -9,7 +9,7 @@ import { RunLines } from "../parts/run_rows.js";
 /** Inbox: every question to a person. */
 export function Inbox() {
   const gates = useLive("/api/gates?limit=100");
-  const plans = useLive("/api/sessions?limit=100");
+  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   const parked = useLive("/api/runs?status=paused&limit=100");
   const asking = (plans.data || []).filter(asksForPerson);
   const nothing = gates.data && plans.data && parked.data && !gates.data.length && !asking.length && !parked.data.length;

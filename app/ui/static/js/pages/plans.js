@@ -1,17 +1,19 @@
 // @ts-check
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
-import { newKey, patch, post, remove } from "../lib/api.js";
+import { newKey, patch, post, remove, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { navigate } from "../lib/router.js";
 import { Ago, Confirm, Empty, Fault, Id, PageTitle, Section, Status, announce } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
+import { Proposals, Review, Reviewer } from "../parts/reviews.js";
+import { TaskForm } from "../parts/task_form.js";
 
 /** All plans, and a new one from an intent. */
 export function Plans() {
-  const plans = useLive("/api/sessions?limit=100");
+  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   return html`
     <${PageTitle} title="Plans" lead="Work of several tasks. Each task becomes a run when the tasks that it depends on are done." />
     <${NewPlan} />
@@ -61,13 +63,15 @@ const ORDERS = {
 /** A plan: its tasks, their graph, questions answered in place. @param {{id: string}} props */
 export function Plan({ id }) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
-  const live = useLive(path);
+  const live = useLive(path, { long: true });
   const [asked, setAsked] = useState("");
+  const [adding, setAdding] = useState(false);
   const plan = live.data;
   if (!plan) return html`<${PageTitle} title="Plan" lead=${id} /><${Fault} error=${live.error} retry=${live.refresh} />`;
   const order = async (/** @type {string} */ verb) => {
     await (verb === "delete" ? remove(path) : post(`${path}/${verb}`));
     announce(`${verb}: accepted`);
+    live.refresh();
     if (verb === "delete") navigate("/plans");
   };
   return html`
@@ -77,11 +81,12 @@ export function Plan({ id }) {
     <${Fault} error=${live.error} />
     ${plan.error && html`<p class="fault"><strong>${plan.error.code}</strong> ${plan.error.message}</p>`}
     <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Made</dt><dd><${Ago} at=${plan.created_at} /> by ${plan.created_by}</dd>
-      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd></dl>
+      <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><${Reviewer} plan=${plan} /></dl>
+    <${Proposals} plan=${plan} path=${path} onDone=${live.refresh} />
     ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /></${Section}>`}
-    <${Section} title="Tasks" count=${plan.tasks.length}><ol class="tasks">${plan.tasks.map(
-      (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} index=${index} path=${path} />`,
-    )}</ol></${Section}>
+    <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button type="button" onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(
+      (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} index=${index} path=${path} onDone=${live.refresh} />`,
+    )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}</${Section}>
     ${asked && html`<${Confirm} title=${`${asked} this plan?`} confirm=${asked} danger=${asked === "delete"} onConfirm=${() => order(asked)} onClose=${() => setAsked("")}>
       <p>${WHAT[asked]}</p></${Confirm}>`}`;
 }
@@ -95,31 +100,58 @@ const WHAT = {
   delete: "The plan is removed. Its runs, receipts and issues are kept.",
 };
 
-/** @param {{plan: any, task: any, index: number, path: string}} props */
-function Task({ plan, task, index, path }) {
+/** The task that a button has just moved: the button keeps the focus where the task goes. */
+const moving = { task: 0, by: 0 };
+
+/** States of a task that has not begun, and can be edited. */
+const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
+
+/** @param {{plan: any, task: any, index: number, path: string, onDone: () => void}} props */
+function Task({ plan, task, index, path, onDone }) {
   const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [mode, setMode] = useState("");
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (moving.task !== task.id) return;
+    const wanted = [...(card.current?.querySelectorAll("[data-move]") || [])].filter((each) => each instanceof HTMLButtonElement && !each.disabled);
+    const button = wanted.find((each) => each.getAttribute("data-move") === String(moving.by)) || wanted[0];
+    if (button instanceof HTMLElement) button.focus();
+    moving.task = 0;
+  }, [index]);
   const act = (/** @type {() => Promise<unknown>} */ order) => async () => {
     try {
       await order();
       setError(null);
+      onDone();
     } catch (caught) {
       setError(/** @type {Error} */ (caught));
     }
   };
-  const move = (/** @type {number} */ by) => act(() => patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision }));
-  return html`<li class="card task" id=${`task-${task.id}`} data-row tabindex="-1">
+  const move = (/** @type {number} */ by) =>
+    act(async () => {
+      await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
+      Object.assign(moving, { task: task.id, by });
+      announce(`Task ${task.id} is now number ${index + by + 1}`);
+    });
+  if (mode === "edit") return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setMode("")} onDone=${onDone} /></li>`;
+  const steps = [[-1, "up", "↑", index === 0], [1, "down", "↓", index === plan.tasks.length - 1]];
+  return html`<li class="card task" id=${`task-${task.id}`} data-row tabindex="-1" ref=${card}>
     <header><${Status} of=${task.status} /> <strong>${task.id}. ${task.description}</strong>
-      <span class="push"><button type="button" class="quiet small" aria-label=${`Move task ${task.id} up`} onClick=${move(-1)} disabled=${index === 0}>↑</button>
-      <button type="button" class="quiet small" aria-label=${`Move task ${task.id} down`} onClick=${move(1)} disabled=${index === plan.tasks.length - 1}>↓</button></span></header>
+      <span class="push">${steps.map(([by, word, sign, off]) => html`<button type="button" class="quiet small" data-move=${by} aria-label=${`Move task ${task.id} ${word}`} onClick=${move(Number(by))} disabled=${off}>${sign}</button>`)}</span></header>
     <p class="muted">${task.recipe_id || "no recipe yet"}${task.deps.length > 0 && ` · after ${task.deps.join(", ")}`}
       ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}</p>
     ${task.error && html`<p class="fault"><strong>${task.error.code}</strong> ${task.error.message}</p>`}
     ${task.status === "needs_scoping" && html`<${Question} task=${task} path=${path} />`}
+    <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
     <div class="actions">
       ${task.status === "failed" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`))}>Retry</button>`}
       ${task.status === "blocked" && plan.status === "running" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/force-start`))}>Start now</button>`}
+      ${EDITABLE.includes(task.status) && html`<button type="button" class="quiet" onClick=${() => setMode("edit")}>Edit</button>
+        <button type="button" class="quiet danger" onClick=${() => setMode("delete")}>Remove</button>`}
     </div>
+    ${mode === "delete" && html`<${Confirm} title=${`Remove task ${task.id}?`} confirm="Remove" danger=${true} onClose=${() => setMode("")}
+      onConfirm=${async () => (await remove(withQuery(`${path}/tasks/${task.id}`, { revision: plan.revision })), onDone())}><p>A task that others come after cannot be removed.</p></${Confirm}>`}
   </li>`;
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { get, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
@@ -75,14 +75,21 @@ function useOlder(filters, newest) {
 
 /** @param {{query: URLSearchParams}} props */
 function Filters({ query }) {
+  const asked = query.get("q") || "";
+  const [text, setText] = useState(asked);
   const timer = useRef(0);
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  // What is being written wins over the address, which follows it.
   const search = (/** @type {any} */ event) => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setQuery({ q: event.target.value.trim() }), TYPING);
+    setText(event.target.value);
+    timer.current = setTimeout(() => ((timer.current = 0), setQuery({ q: event.target.value.trim() })), TYPING);
   };
+  useEffect(() => {
+    if (!timer.current && text.trim() !== asked) setText(asked);
+  }, [asked]);
   return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${query.get("q") || ""} onInput=${search} /></label>
+    <label><span class="hidden">Search</span><input id="search" type="search" placeholder="Search text or id" value=${text} onInput=${search} /></label>
     <label><span class="hidden">Status</span><select onChange=${change("status")}>
       <option value="">any status</option>
       ${STATES.map((state) => html`<option value=${state} selected=${query.getAll("status").join() === state}>${state}</option>`)}
