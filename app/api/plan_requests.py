@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
@@ -20,6 +20,9 @@ TaskNumber = Annotated[int, _documented("integer", minimum=requests.TASK_IDS[0],
 """Number of a task."""
 
 _Intent = Annotated[str, _documented("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
+Switch = Literal["on", "off"]
+"""Whether something is done."""
+
 _Description = Annotated[str, _documented("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
 _WORDS: dict[str, Any] = {"type": "string", "maxLength": requests.DOD_CHARACTERS}
 _CHECKS: dict[str, Any] = {"type": "array", "items": {"type": "object"}, "maxItems": task_checks.MOST_CHECKS}
@@ -43,7 +46,8 @@ _ARGS = (
     'may be an output of an earlier task: `{"$task": 1, "output": "edited_draft"}`.'
 )
 _DEPS = "Tasks that must be done before."
-_DOD = "When it is done: words for people, or checks as recipes have them, which the run must pass beside its own."
+_DOD = "When it is done: words, which are reviewed, or checks as recipes have them, which the run must pass."
+_REVIEW = "Whether definitions of done in words are reviewed when a task's run is done."
 _QUESTION = "What must be answered before it is started."
 
 
@@ -127,6 +131,7 @@ class PlanBody(BaseModel):
     )
     parent_run_id: str | None = Field(None, description="Run that asks; the depth of nested runs is limited.")
     runs_above: request_models.RunsAbove = None
+    review: Switch = Field("on", description=_REVIEW)
 
     def plan(self, idempotency_key: str | None) -> requests.NewPlan:
         """Return the plan that the body and its header describe."""
@@ -135,13 +140,14 @@ class PlanBody(BaseModel):
 
 
 class OrderBody(RevisedBody):
-    """Another order of the tasks."""
+    """Another order of the tasks, or whether they are reviewed."""
 
-    model_config = request_models.strict({"order": [2, 1, 3], "revision": 1})
+    model_config = request_models.strict({"order": [2, 1, 3], "revision": 1}, {"review": "off"})
 
-    order: Annotated[list[TaskNumber], Field(min_length=1, max_length=requests.TASKS)] = Field(
-        description="The numbers of all tasks, none before one that it depends on."
+    order: Annotated[list[TaskNumber], Field(min_length=1, max_length=requests.TASKS)] | None = Field(
+        None, description="The numbers of all tasks, none before one that it depends on."
     )
+    review: Switch | None = Field(None, description=_REVIEW)
 
 
 class NewTaskBody(RevisedBody, TaskBody):

@@ -294,6 +294,8 @@ _ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     ),
     errors.Conflict("task 1 is done and can no longer be changed", code="task_begun", detail={"task": 1}),
     errors.Conflict("task 1 is needed by 2 and 3", code="task_needed", detail={"task": 1, "needed_by": [2, 3]}),
+    errors.NotFound(f"the plan {_PLAN} has no proposal 9", code="proposal_not_found", detail={"proposal": 9}),
+    errors.Conflict("proposal 1 is dismissed", code="proposal_decided", detail={"proposal": 1, "status": "dismissed"}),
     errors.Conflict(f"the plan {_PLAN} has 200 tasks, and cannot have more", code="too_many_tasks"),
     errors.Unavailable(f"the planner broke over {_PLAN}; see the log", code="planner_broken"),
     # -- the service

@@ -18,6 +18,9 @@ router = APIRouter(prefix="/api/sessions", tags=["plans"])
 SessionId = Annotated[str, Path(description="Id of the plan.", examples=["sp_5h2m9q0x7c1v8b3n"])]
 """A plan's id in a path."""
 
+ProposalId = Annotated[int, Path(description="Number of the proposal.", examples=[1], ge=1, le=999_999)]
+"""A proposal's number in a path."""
+
 IfMatch = Annotated[
     str | None,
     Header(alias="If-Match", description="Expected ETag; a stale one is rejected with 409.", max_length=100),
@@ -35,6 +38,12 @@ CHANGED = (*refusals.WRITE, "plan_not_found", "plan_changed", "plan_damaged", "w
 
 TASK = (*refusals.RECIPE, "tasks_invalid")
 """Codes of every request that contains tasks."""
+
+PROPOSAL = ("proposal_not_found", "proposal_decided")
+"""Codes of every decision on a proposal."""
+
+EDIT = (*TASK, "task_not_found", "task_begun", "task_needed", "too_many_tasks")
+"""Codes of the edit that a proposal is."""
 
 ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
 """What an answer that shows a plan carries."""
@@ -128,12 +137,13 @@ async def show_plan(
     return shown(plan)
 
 
-@router.patch("/{session_id}", summary="Reorder the tasks", responses=moved(*_ORDER))
+@router.patch("/{session_id}", summary="Change a plan", responses=moved(*_ORDER))
 async def reorder_plan(
     services: ServicesDep, session_id: SessionId, body: plan_requests.OrderBody, if_match: IfMatch = None
 ) -> Response:
-    """Change the order of tasks. A task must come after its dependencies."""
-    return shown(await services.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
+    """Change the order of tasks, or whether they are reviewed. A task must come after its dependencies."""
+    revision = body.seen(queries.revision(if_match))
+    return shown(await services.plans.edit(session_id, revision, order=body.order, review=body.review))
 
 
 @router.delete(
@@ -185,6 +195,24 @@ async def resume_plan(
 ) -> Response:
     """Continue a paused plan."""
     return shown(await services.plans.resume(session_id, seen(body, if_match)))
+
+
+@router.post(
+    "/{session_id}/proposals/{proposal_id}/accept", summary="Accept a proposal", responses=moved(*PROPOSAL, *EDIT)
+)
+async def accept_proposal(
+    services: ServicesDep, session_id: SessionId, proposal_id: ProposalId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
+    """Make a change that the chief has proposed. It is the ordinary edit, with its refusals."""
+    return shown(await services.plans.accept(session_id, proposal_id, seen(body, if_match)))
+
+
+@router.post("/{session_id}/proposals/{proposal_id}/dismiss", summary="Dismiss a proposal", responses=moved(*PROPOSAL))
+async def dismiss_proposal(
+    services: ServicesDep, session_id: SessionId, proposal_id: ProposalId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
+    """Dismiss a change that the chief has proposed. The plan stays as it is."""
+    return shown(await services.plans.dismiss(session_id, proposal_id, seen(body, if_match)))
 
 
 def seen(body: plan_requests.RevisedBody | None, if_match: str | None) -> int | None:

@@ -312,9 +312,7 @@ def _application(
         planner.check()
         store.read_faults.refuse()
 
-    plans, planner = planning_of(
-        use_cases, store, engine, definitions, run_listeners, platform, equipment.masker, performing
-    )
+    plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
     return Application(
         runs=use_cases,
         gates=_gates(use_cases, store, engine, platform, equipment.masker),

@@ -22,11 +22,10 @@ from app.services.plans import (
     planner,
     plans,
     repository,
+    reviews,
     run_outputs,
     scoping,
-    settling,
     task_checks,
-    waiting,
 )
 
 KINDS = tuple(
@@ -37,6 +36,8 @@ KINDS = tuple(
         plan_operations.TakeTasks,
         plan_operations.ReadOutputs,
         plan_operations.CheckTask,
+        plan_operations.StartReview,
+        plan_operations.ReadReview,
     )
 )
 """Operations of plans."""
@@ -72,7 +73,6 @@ def planning_of(
     kept: Store,
     engine: run_engine.RunEngine,
     reference: Definitions,
-    begun: runs.RunStartedListeners,
     platform: Platform,
     masker: plain.Masker,
     performing: PlanPerformers,
@@ -85,43 +85,56 @@ def planning_of(
     chief = adopt_tasks.Chief(
         runs=use_cases, library=reference.definition_cache.library, catalogue=reference.catalogue, scoper=scoper
     )
-    known = facts.Facts(runs=use_cases, store=kept, engine=engine)
+    known = facts.Facts(runs=use_cases, store=kept, engine=engine, scoper=scoper)
     own_runs = plan_runs.PlanRuns(store=kept, engine=engine, clock=platform.clock)
-    given = plan_inputs.PlanInputs(
-        repository=plan_repository, scoper=scoper, facts=known, engine=engine, clock=platform.clock
+    given = plan_inputs.PlanInputs(repository=plan_repository, facts=known, engine=engine, clock=platform.clock)
+    maker = making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids)
+    outputs = run_outputs.RunOutputs(runs=use_cases, store=kept)
+    reviewing = reviews.Reviews(
+        runs=use_cases,
+        outputs=outputs,
+        library=reference.definition_cache.library,
+        catalogue=reference.catalogue,
+        repository=plan_repository,
+        maker=maker,
     )
     working = planner.Planner(
         repository=plan_repository,
         plan_runs=own_runs,
         inputs=given,
         engine=engine,
-        started_listeners=begun,
+        facts=known,
+        runs=use_cases,
         clock=platform.clock,
     )
-    performing.performer = _performer(use_cases, kept, reference, chief, performing)
+    performing.performer = _performer(use_cases, kept, reference, chief, outputs, reviewing, performing)
     performing.inputs = given
     answered = plans.Plans(
         repository=plan_repository,
-        maker=making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids),
+        maker=maker,
         chief=chief,
         plan_runs=own_runs,
-        settler=settling.Settler(facts=known, scoper=scoper, runs=use_cases),
+        facts=known,
         planner=working,
-        waiter=waiting.Waiter(
-            repository=plan_repository, planner=working, facts=known, runs=use_cases, clock=platform.clock
-        ),
+        reviews=reviewing,
     )
     return answered, working
 
 
 def _performer(
-    use_cases: runs.Runs, kept: Store, reference: Definitions, chief: adopt_tasks.Chief, performing: PlanPerformers
+    use_cases: runs.Runs,
+    kept: Store,
+    reference: Definitions,
+    chief: adopt_tasks.Chief,
+    outputs: run_outputs.RunOutputs,
+    reviewing: reviews.Reviews,
+    performing: PlanPerformers,
 ) -> performers.PlanPerformer:
-    outputs = run_outputs.RunOutputs(runs=use_cases, store=kept)
     return performers.PlanPerformer(
         runs=use_cases,
         chief=chief,
         outputs=outputs,
         checks=task_checks.TaskChecks(outputs=outputs, performers=lambda: performing.performers),
         drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
+        reviews=reviewing,
     )

@@ -57,7 +57,7 @@ class _Told:
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._status = ""
-        self._tasks: dict[int, tuple[str, str | None]] = {}
+        self._tasks: dict[int, tuple[str, str | None, str | None]] = {}
         self._begun = False
         self._last = ""
         self.remarks: set[str] = set()
@@ -83,13 +83,13 @@ class _Told:
         self._status = plan["status"]
 
     def _show_task(self, task: Answer) -> None:
-        status, run_id = task["status"], task["run_id"]
+        status, run_id, review = task["status"], task["run_id"], (task.get("review") or {}).get("status")
         if status == "running" and run_id is None:
             # The run is about to be made; then there is more to tell.
             return
         # What stood so from the beginning is told by the plan's own line, unless it goes on.
-        fresh = self._tasks.get(task["id"]) != (status, run_id) and (self._begun or status == "running")
-        self._tasks[task["id"]] = (status, run_id)
+        fresh = self._tasks.get(task["id"]) != (status, run_id, review) and (self._begun or status == "running")
+        self._tasks[task["id"]] = (status, run_id, review)
         if fresh:
             self._say(plan_formats.change(task), plan_formats.failure(task))
 
@@ -102,7 +102,7 @@ class _Told:
 
 async def _waiting(client: Client, plan: Answer) -> list[Answer]:
     """Return the runs of a plan if all of them wait for people, and for nothing that comes by itself."""
-    begun = [task["run_id"] for task in plan["tasks"] if task["status"] == "running"]
+    begun = [plan_formats.deciding_run(task) for task in plan["tasks"] if task["status"] == "running"]
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:
         return []

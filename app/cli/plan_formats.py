@@ -61,7 +61,7 @@ def standing(found: Plan) -> str:
 def change(task: Task) -> str:
     """Return what has become of a task, on one line; what it asks is told when the plan rests."""
     told = {
-        "running": f"run {task['run_id']}",
+        "running": _under_way(task),
         "done": took(task),
         "failed": _error(task),
         "blocked": after(task),
@@ -86,6 +86,18 @@ def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
             yield f"task {task['id']} asks: {_clipped(question(task), longest)}"
         elif task["status"] == "failed":
             yield failure(task)
+    yield from (_proposed(each) for each in proposals(found))
+
+
+def deciding_run(task: Task) -> Any:
+    """Return the run that decides about a task next: that of its review, once there is one."""
+    review = task.get("review") or {}
+    return review["run_id"] if review.get("status") in ("running", "waiting") else task["run_id"]
+
+
+def proposals(found: Plan) -> list[Mapping[str, Any]]:
+    """Return the changes that the chief proposes and nobody has decided on."""
+    return [each for each in found.get("proposals") or () if each["status"] == "open"]
 
 
 def failure(task: Task) -> str:
@@ -99,7 +111,8 @@ def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
     Args:
         gates: Open gates of its runs.
     """
-    return [*map(formats.answer_command, gates[:_HINTS]), *_next_commands(found)]
+    accepts = [_command(found, "accept", each["id"]) for each in proposals(found)[:_HINTS]]
+    return [*map(formats.answer_command, gates[:_HINTS]), *_next_commands(found), *accepts]
 
 
 def _next_commands(found: Plan) -> list[str]:
@@ -157,7 +170,8 @@ def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))
-    parts.append(printable.block([*remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
+    reviewed = (f"task {task['id']} is done: {_verdict(task['review'])}" for task in _reviewed(found))
+    parts.append(printable.block([*reviewed, *remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
     parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates)))
     return "\n\n".join(part for part in parts if part)
 
@@ -170,6 +184,8 @@ def _heading(found: Plan) -> str:
         if found["labels"]
         else []
     )
+    reviewer = found.get("reviewer")
+    labels += [f"review: {_reviewer(reviewer)}"] if reviewer else []
     return printable.block(
         [f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more, *labels]
     )
@@ -192,8 +208,43 @@ def _checklist(tasks: Sequence[Task]) -> str:
     return formats.table(names, rows)
 
 
+def _reviewer(reviewer: Mapping[str, Any]) -> str:
+    tasks = ", ".join(map(str, reviewer["tasks"]))
+    if reviewer["by"] == "chief":
+        return f"{reviewer['agent_id']} judges whether these tasks are done: {tasks}"
+    return f"a person is asked at a gate whether these tasks are done: {tasks} ({reviewer['why']})"
+
+
+def _under_way(task: Task) -> str:
+    run_id = deciding_run(task)
+    if run_id == task["run_id"]:
+        return f"run {run_id}"
+    return f"review {run_id}{' waits for a person' if task['review']['status'] == 'waiting' else ''}"
+
+
+def _reviewed(found: Plan) -> list[Task]:
+    return [task for task in found["tasks"] if task["status"] == "done" and task.get("review")]
+
+
+def _verdict(review: Mapping[str, Any]) -> str:
+    usage = review["usage"] or {}
+    tokens = [
+        f"{usage[name]} {name.replace('_', ' ')}" for name in ("input_tokens", "output_tokens") if usage.get(name)
+    ]
+    tokens += [f"{usage['cost_usd']} USD"] if usage.get("cost_usd") else []
+    parts = [review["why"] or "", review["evidence"] or "", ", ".join(tokens)]
+    return "; ".join([f"{review['verdict']}, by the {review['by']}", *(formats.cell(part) for part in parts if part)])
+
+
+def _proposed(each: Mapping[str, Any]) -> str:
+    what = {"add_task": "a further task", "edit_task": "another task {task}", "remove_task": "no task {task}"}
+    fields = formats.cell(", ".join(f"{name}: {value}" for name, value in each["fields"].items()))
+    change = what.get(each["kind"], each["kind"]).format(task=each["task"])
+    return f"proposal {each['id']}, after task {each['after_task']}: {change}; {fields or formats.cell(each['why'])}"
+
+
 def _waits(found: Plan, gate: Gate) -> str:
-    task = next((task["id"] for task in found["tasks"] if task["run_id"] == gate["run_id"]), None)
+    task = next((task["id"] for task in found["tasks"] if gate["run_id"] in (task["run_id"], deciding_run(task))), None)
     who = f"run {gate['run_id']}" if task is None else f"task {task}"
     return f"{who} waits at the gate {gate['key']}: {_clipped(gate['prompt'], QUESTION_CHARACTERS)}"
 

@@ -36,6 +36,7 @@ def plan() -> None:
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of its runs; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Priority of its runs; higher goes first.")
+@click.option("--no-review", "review", flag_value="off", help="Do not review definitions of done in words.")
 @click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same key returns the same plan.")
 @detach
 @options.as_json
@@ -119,6 +120,32 @@ def follow(place: options.Place, as_json: bool, session_id: str) -> int:
 def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
     """Reorder the tasks: list all their numbers, each after its dependencies."""
     return changed(place, lambda client: client.call(use_cases.reorder_tasks, session_id, tasks, revision), as_json)
+
+
+@plan.command()
+@click.argument("session_id")
+@click.argument("review", type=click.Choice(("on", "off")), metavar="on|off")
+@revision
+@options.as_json
+@options.anywhere
+def review(place: options.Place, as_json: bool, session_id: str, review: str, revision: int | None) -> int:
+    """Review definitions of done in words, or not; a review that has started continues."""
+    return changed(place, lambda client: client.call(use_cases.set_review, session_id, review, revision), as_json)
+
+
+def _add_decision(name: str, decide: UseCase[[str, int, int | None], Answer], meaning: str) -> None:
+    @plan.command(name, help=meaning)
+    @click.argument("session_id")
+    @click.argument("proposal_id", type=click.IntRange(1), metavar="PROPOSAL")
+    @revision
+    @options.as_json
+    @options.anywhere
+    def decided(place: options.Place, as_json: bool, session_id: str, proposal_id: int, revision: int | None) -> int:
+        return changed(place, lambda client: client.call(decide, session_id, proposal_id, revision), as_json)
+
+
+_add_decision("accept", use_cases.accept_proposal, "Make a change that the chief has proposed.")
+_add_decision("dismiss", use_cases.dismiss_proposal, "Dismiss a change that the chief has proposed.")
 
 
 def _add_move(name: str, move: UseCase[[str, int | None], Answer], meaning: str, *, follows: bool = False) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app.cli.client import Access, Answer, use_case
+from app.cli.client import Access, Answer, UseCase, use_case
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -312,34 +312,39 @@ async def wait_for_plan(folder: FolderClient, session_id: str, wait: float, unle
     return (await application.plans.show(session_id)).to_json()
 
 
-@use_case("POST /api/sessions/{session_id}/approve", Access.CHANGE)
-async def approve_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
-    """Approve a draft."""
-    return (await folder.application.plans.approve(session_id, revision)).to_json()
+def _plan_move(verb: str) -> UseCase[[str, int | None], Answer]:
+    async def move(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
+        plan: plans.Plan = await getattr(folder.application.plans, verb)(session_id, revision)
+        return plan.to_json()
+
+    return use_case(f"POST /api/sessions/{{session_id}}/{verb}", Access.CHANGE)(move)
 
 
-@use_case("POST /api/sessions/{session_id}/start", Access.CHANGE)
-async def start_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
-    """Start or continue a plan."""
-    return (await folder.application.plans.start(session_id, revision)).to_json()
-
-
-@use_case("POST /api/sessions/{session_id}/pause", Access.CHANGE)
-async def pause_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
-    """Start no further task."""
-    return (await folder.application.plans.pause(session_id, revision)).to_json()
-
-
-@use_case("POST /api/sessions/{session_id}/resume", Access.CHANGE)
-async def resume_plan(folder: FolderClient, session_id: str, revision: int | None) -> Answer:
-    """Continue a paused plan."""
-    return (await folder.application.plans.resume(session_id, revision)).to_json()
+approve_plan, start_plan = _plan_move("approve"), _plan_move("start")
+pause_plan, resume_plan = _plan_move("pause"), _plan_move("resume")
 
 
 @use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
 async def reorder_tasks(folder: FolderClient, session_id: str, order: Sequence[int], revision: int | None) -> Answer:
     """Reorder the tasks of a plan."""
-    return (await folder.application.plans.reorder(session_id, order, revision)).to_json()
+    return (await folder.application.plans.edit(session_id, revision, order=order)).to_json()
+
+
+@use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
+async def set_review(folder: FolderClient, session_id: str, review: str, revision: int | None) -> Answer:
+    """Say whether words of done are reviewed."""
+    return (await folder.application.plans.edit(session_id, revision, review=review)).to_json()
+
+
+def _proposal_move(verb: str) -> UseCase[[str, int, int | None], Answer]:
+    async def move(folder: FolderClient, session_id: str, proposal_id: int, revision: int | None) -> Answer:
+        plan: plans.Plan = await getattr(folder.application.plans, verb)(session_id, proposal_id, revision)
+        return plan.to_json()
+
+    return use_case(f"POST /api/sessions/{{session_id}}/proposals/{{proposal_id}}/{verb}", Access.CHANGE)(move)
+
+
+accept_proposal, dismiss_proposal = _proposal_move("accept"), _proposal_move("dismiss")
 
 
 @use_case("POST /api/sessions/{session_id}/tasks", Access.CHANGE)

@@ -141,6 +141,8 @@ class CheckEvidence(Operation):
     """File in the workspace that they are quoted from."""
     receipt_id: str | None = None
     """Receipt that must be one of the session's; None where a file is quoted."""
+    text: str | None = None
+    """Text that the words are quoted from, where `path` names what is in no file; None: the file is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar
 
 from app import clock, errors
-from app.domain import plain, task_graphs
+from app.domain import plain, task_graphs, task_reviews
 from app.domain.plans import Plan, PlanState, Scoping, Task, TaskState
+
+_T = TypeVar("_T")
+_State = TypeVar("_State", bound=StrEnum)
 
 _LONG_AGO = "1970-01-01T00:00:00.000Z"
 _PRIORITIES = range(-100, 101)
@@ -109,6 +113,9 @@ def _plan(reader: _Reader) -> dict[str, Any]:
         "parent_run_id": parent_run_id,
         "runs_above": reader.take("runs_above", _number(0), 0 if parent_run_id is None else 1),
         "request_sha256": reader.take("request_sha256", _text),
+        "review": reader.take("review", _switch),
+        "reviewer": reader.take("reviewer", _reviewer),
+        "proposals": reader.take("proposals", proposals, ()),
     }
     return fields | {"other": reader.rest()}
 
@@ -138,6 +145,7 @@ def _task(reader: _Reader) -> dict[str, Any]:
         "ended_at": reader.take("ended_at", _instant),
         "idempotency_key": reader.take("idempotency_key", _text),
         "request_sha256": reader.take("request_sha256", _text),
+        "review": reader.take("review", review),
     }
     return fields | {"other": reader.rest()}
 
@@ -196,8 +204,8 @@ def _priority(value: Any) -> int:
     return value
 
 
-def _state(kind: type[PlanState] | type[TaskState]) -> Callable[[Any], PlanState | TaskState]:
-    def read_state(value: Any) -> PlanState | TaskState:
+def _state(kind: type[_State]) -> Callable[[Any], _State]:
+    def read_state(value: Any) -> _State:
         names = [state.value for state in kind]
         return kind(value) if value in names else _refuse(f"must be one of {', '.join(names)}")
 
@@ -209,12 +217,68 @@ def _scopings(value: Any) -> tuple[Scoping, ...]:
 
 
 def _scoping(value: Mapping[str, Any]) -> Scoping:
-    asked_by = value.get("asked_by")
     return Scoping(
         question=_text(value.get("question")),
         answer=_text(value.get("answer")),
-        asked_by=None if asked_by is None else _text(asked_by),
+        asked_by=_maybe(_text, value.get("asked_by")),
     )
+
+
+def _switch(value: Any) -> str:
+    return str(value) if value in (task_reviews.ON, task_reviews.OFF) else _refuse("must be on or off")
+
+
+def _reviewer(value: Any) -> task_reviews.Reviewer:
+    found = _object(value)
+    return task_reviews.Reviewer(
+        by=_text(found.get("by")),
+        agent_id=_maybe(_text, found.get("agent_id")),
+        why=_maybe(_text, found.get("why")),
+        tasks=_numbers(found.get("tasks") or []),
+    )
+
+
+def review(value: Any) -> task_reviews.Review:
+    """Read a task's review.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    found = _object(value)
+    texts = {name: _maybe(_text, found.get(name)) for name in ("run_id", "gate_id", "by", "why", "evidence")}
+    return task_reviews.Review(
+        status=_state(task_reviews.ReviewState)(found.get("status")),
+        number=_number(1)(found.get("number", 1)),
+        verdict=_maybe(_state(task_reviews.Verdict), found.get("verdict")),
+        usage=_maybe(_object, found.get("usage")),
+        **texts,
+    )
+
+
+def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
+    """Read proposals.
+
+    Raises:
+        ValueError: they have another form.
+    """
+    return tuple(_proposal(_object(each)) for each in _list(value))
+
+
+def _proposal(value: Mapping[str, Any]) -> task_reviews.Proposal:
+    return task_reviews.Proposal(
+        id=_number(1)(value.get("id")),
+        after_task=_number(1)(value.get("after_task")),
+        kind=_state(task_reviews.ProposalKind)(value.get("kind")).value,
+        task=_maybe(_number(1), value.get("task")),
+        fields=_object(value.get("fields") or {}),
+        why=_text(value.get("why") or ""),
+        status=_state(task_reviews.ProposalState)(value.get("status") or task_reviews.ProposalState.OPEN.value),
+        problem=_maybe(_text, value.get("problem")),
+    )
+
+
+def _maybe(read: Callable[[Any], _T], value: Any) -> _T | None:
+    return None if value is None else read(value)
 
 
 def _instant(value: Any) -> str:

@@ -66,3 +66,27 @@ class ReadOutputs(operations.Operation):
 
     wanted: tuple[Mapping[str, plain.Json], ...]
     """What is read: `{run_id, task}` with `output` or `path`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartReview(operations.Operation):
+    """Start the run that reviews a finished task, or find it by its key; the output is `{"run_id"}`."""
+
+    kind: ClassVar[str] = "plan_start_review"
+    idle: ClassVar[bool] = True
+
+    plan: plain.Json
+    """The plan with this task alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadReview(operations.Operation):
+    """Read what a review's run has decided; the output is `{"review", "proposals"}`."""
+
+    kind: ClassVar[str] = "plan_read_review"
+    idle: ClassVar[bool] = True
+
+    session_id: str
+    """The plan."""
+    run_id: str
+    """Run of the review."""

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from app.domain import plain, shapes
+from app.domain import plain, shapes, task_reviews
 from app.domain.records import Failure
 
 BY_CHIEF = "chief"
@@ -76,14 +76,14 @@ class TaskState(StrEnum):
     A person answers it. A crash here changes nothing.
     """
     RUNNING = "running"
-    """Its run is accepted, or about to be.
+    """Its run is accepted, or about to be; or the run is done and its review has no verdict yet.
 
-    Its run takes it out, by ending. A crash here loses nothing: the same run is found by its key.
+    Its run takes it out, by ending, or its review. A crash here loses nothing: the same runs are found by their keys.
     """
     DONE = "done"
     """Its run has ended well, its definition of done included. Final."""
     FAILED = "failed"
-    """Its run has failed, was cancelled or deleted, or could not be started; `error` tells.
+    """Its run has failed, was cancelled or deleted, or could not be started, or it is not done; `error` tells.
 
     A person takes it out, by a retry, or by sending its run on. A crash here changes nothing.
     """
@@ -147,7 +147,7 @@ class Task:
     deps: tuple[int, ...] = ()
     """Tasks that must be done before."""
     dod: str | tuple[Mapping[str, plain.Json], ...] = ""
-    """When it is done: words for people, or checks as recipes have them, which its run must pass beside its own."""
+    """When it is done: words, which are reviewed, or checks as recipes have them, which its run must pass."""
     scoping_question: str | None = None
     """What must be known, or was asked last."""
     asked_by: str | None = None
@@ -176,6 +176,8 @@ class Task:
     """Key under which a repetition of the request that added it finds it."""
     request_sha256: str | None = None
     """Hash of that request."""
+    review: task_reviews.Review | None = shapes.omitted()
+    """Review of its definition of done in words; None before its run is done, and where none is made."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 
@@ -190,13 +192,20 @@ class Task:
         return () if isinstance(self.dod, str) else self.dod
 
     @property
+    def deciding_run_id(self) -> str | None:
+        """Return the run that decides about it next: that of its review, once there is one."""
+        review = self.review
+        is_reviewed = review is not None and review.status is not task_reviews.ReviewState.DONE
+        return (review.run_id if review is not None and is_reviewed else None) or self.run_id
+
+    @property
     def begun(self) -> bool:
         """Tell whether its run goes on or has ended well, so that it is no more changed."""
         return self.status in (TaskState.RUNNING, TaskState.DONE)
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the task as the file of its plan holds it."""
-        return _written(self) | {"scoping_before": [dataclasses.asdict(each) for each in self.scoping_before]}
+        return _written(self)
 
 
 @shapes.open_ended
@@ -242,6 +251,12 @@ class Plan:
     """How many runs are above its own, so that runs cannot start runs without end."""
     request_sha256: str | None = None
     """Hash of the request that made it under an idempotency key."""
+    review: Annotated[str, Literal["on", "off"]] | None = shapes.omitted()
+    """Whether definitions of done in words are reviewed; None, as in plans of 0.1.0: they are not."""
+    reviewer: task_reviews.Reviewer | None = shapes.omitted()
+    """Who will review, as announced; None where nothing is to be reviewed."""
+    proposals: tuple[task_reviews.Proposal, ...] = shapes.omitted(())
+    """Changes that the chief has proposed."""
     other: Mapping[str, plain.Json] = shapes.internal(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 
@@ -249,6 +264,10 @@ class Plan:
     def highest_task_id(self) -> int:
         """Return the highest number that a task has or had; 0 where there was none."""
         return max(self.last_task_id, *(task.id for task in self.tasks), 0)
+
+    def reviews(self, task: Task) -> bool:
+        """Return whether a task's definition of done is in words that are reviewed."""
+        return self.review == task_reviews.ON and isinstance(task.dod, str) and bool(task.dod.strip())
 
     def task(self, task_id: int) -> Task | None:
         """Return a task by its number, or None."""
@@ -261,7 +280,7 @@ class Plan:
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the plan as its file holds it."""
-        return _written(self) | {"tasks": [task.to_json() for task in self.tasks]}
+        return _written(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,11 +344,26 @@ def _beginning(text: str | None) -> str | None:
 
 def _written(value: Any) -> dict[str, plain.Json]:
     # Ours come first, in the order in which they are declared.
-    names = [each.name for each in dataclasses.fields(value) if each.name != "other"]
-    skipped = ("tasks", "scoping_before")
-    own = {name: [] if name in skipped else _plain(getattr(value, name)) for name in names}
+    own = {
+        each.name: _plain(getattr(value, each.name)) for each in shapes.published(type(value)) if _is_set(value, each)
+    }
     return own | {name: each for name, each in plain.plain(value.other).items() if name not in own}
 
 
+def _is_set(value: Any, each: dataclasses.Field[Any]) -> bool:
+    # Journals of before a field was added are compared with what is asked now.
+    return not (shapes.is_omitted(each) and getattr(value, each.name) == each.default)
+
+
 def _plain(value: Any) -> plain.Json:
-    return value.value if isinstance(value, StrEnum) else plain.plain(value)
+    match value:
+        case StrEnum():
+            return value.value
+        case shapes.Shape() | Task():
+            return value.to_json()
+        case Scoping():
+            return dataclasses.asdict(value)
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return plain.plain(value)

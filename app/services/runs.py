@@ -59,7 +59,8 @@ class Runs(RunQueries):
         super().__init__(store=store, engine=engine, dialects=dialects, clock=clock)
         self._starter = starter
         self._conversation_binding = binding
-        self._started_listeners = started_listeners or RunStartedListeners()
+        self.started_listeners = started_listeners or RunStartedListeners()
+        """Told of every run that begins or is resumed."""
 
     async def start(self, request: StartRequest, own: RecipeVersion | None = None) -> Started:
         """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
@@ -85,7 +86,7 @@ class Runs(RunQueries):
         if created.existed:
             return await self._found(created.run_id)
         status = await self._engine.submit(created.run_id)
-        self._started_listeners.tell(start)
+        self.started_listeners.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
 
     async def start_child(self, call: ports.Call) -> str:
@@ -172,7 +173,7 @@ class Runs(RunQueries):
         how = run_engine.Resume(from_key=request.from_key, overrides=overrides)
         with faults.as_errors():
             await self._conversation_binding.resume(run_id, view, how)
-        self._started_listeners.tell(view.start)
+        self.started_listeners.tell(view.start)
         return await self._reader.moved(run_id)
 
     async def delete(self, run_id: str) -> None:

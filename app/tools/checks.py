@@ -144,8 +144,12 @@ class EvidencePerformer:
         assert isinstance(operation, operations.CheckEvidence)
         if operation.receipt_id is not None:
             return await self._receipt(call, operation.receipt_id)
-        root, path, quote = self._workspaces.of(call.run).place, operation.path or "", operation.quote or ""
-        output = await self._threads.look(operation, lambda: _looked_up(root, path, quote))
+        path, quote, text = operation.path or "", operation.quote or "", operation.text
+        if text is None:
+            root = self._workspaces.of(call.run).place
+            output = await self._threads.look(operation, lambda: _looked_up(root, path, quote))
+        else:
+            output = await asyncio.to_thread(_quoted, text, path, quote)
         return records.Result(output=output, summary=plain.preview(f"quoted from {path}"))
 
     async def _receipt(self, call: ports.Call, receipt_id: str) -> records.Result:
@@ -171,6 +175,10 @@ def _looked_up(root: Root, path: str, quote: str) -> dict[str, plain.Json]:
             raise
         reported = f"The file that the evidence quotes cannot be read: {failure.message}"
         raise _rejected(failure.code, reported, **(failure.detail | {"form": "file", "path": path})) from failure
+    return _quoted(text, path, quote)
+
+
+def _quoted(text: str, path: str, quote: str) -> dict[str, plain.Json]:
     if not quotes.holds(text, quote):
         reported = f"The words that the evidence quotes do not stand in {path!r:.200}: {plain.preview(quote)!r}."
         found = quotes.beginning(text, quote)

@@ -221,7 +221,10 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path, sample: int) -> None:
         {"id": 1, "description": "small task: the gate", "deps": [], "dod": "It is.", "args": {"words": "gate"}},
         {"id": 2, "description": "small task: the way", "deps": [1], "dod": "It is.", "args": {"words": "way"}},
     ]
-    replies.write_text(json.dumps({"chief": json.dumps({"tasks": tasks}), "*": "Kael stands before the gate."}))
+    evidence = 'Evidence: "Kael stands before the gate" (Story/SCN-gate.md)'
+    verdict = {"verdict": "met", "why": "He does.", "evidence": evidence}
+    said = {"chief": json.dumps({"tasks": tasks}), "review": json.dumps(verdict), "*": "Kael stands before the gate."}
+    replies.write_text(json.dumps(said))
     chosen = settings.load(project=project.path, home=tmp_path)
     asked = plan_requests.NewPlan(intent="two small tasks: gate and way")
     report = crashtest.crashtest(chosen, asked, extent(sample=sample, seed=7, replies=replies), lambda line: None)
@@ -238,7 +241,7 @@ def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> N
     task = {"id": 1, "description": "small task: the gate", "args": {"words": "gate"}, "deps": [], "dod": "It is."}
     quoted = 'Evidence: "Kael stands before the gate." (Story/SCN-gate.md)'
     replies.write_text(json.dumps({"chief": json.dumps({"tasks": [task]}), "*": quoted}))
-    plan = plan_requests.NewPlan(intent="a small task")
+    plan = plan_requests.NewPlan(intent="a small task", review="off")
     round_ = conferences.NewConference(message="Is it quiet?", agents=["writer"], allowed_tools=[])
     paths = {}
     for name, asked in (("plan", plan), ("conference", round_)):

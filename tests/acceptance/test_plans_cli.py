@@ -191,9 +191,11 @@ def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[st
     session = created.stdout.split()[1]
     shown = asked("show", session, *place)
     plan("answer", session, "2", "At the gate, too", "--arg", "words=gate", *place)
-    plan("approve", session, *place)
+    approved = plan("approve", session, *place)
+    plan("review", session, "off", *place)
     started = plan("start", session, *place)
 
+    assert "review: chief-test judges whether these tasks are done: 1, 2" in approved.stdout
     assert "the chief splits the intent into tasks, in run" in created.stdout
     assert f"control-room plan approve {session}" in created.stderr
     assert (shown["created_by"], shown["status"], len(shown["tasks"])) == ("chief", "draft", 2)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from app.domain import operations, plans, states
+from app.domain import operations, plans, states, task_reviews
 from tests.architecture import sources
 
 GLOSSARY = sources.ROOT / "docs" / "reference" / "glossary.md"
@@ -51,7 +51,13 @@ def test_every_table_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "moves"), [("run", states.MOVES), ("session plan", plans.PLAN_MOVES), ("task", plans.TASK_MOVES)]
+    ("what", "moves"),
+    [
+        ("run", states.MOVES),
+        ("session plan", plans.PLAN_MOVES),
+        ("task", plans.TASK_MOVES),
+        ("review", task_reviews.REVIEW_MOVES),
+    ],
 )
 def test_the_drawing_of_states_is_the_table(what: str, moves: Mapping[str, frozenset[str]]) -> None:
     """docs/reference/states.md draws exactly the moves that the engine allows."""

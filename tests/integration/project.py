@@ -5,6 +5,7 @@ recipes for every ending.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ class Project:
         self._replies[key] = {"key": key} | entry
         entries = sorted(self._replies.values(), key=lambda one: one["key"] == "*")
         self.write(".control-room/replies.json", json.dumps(entries))
+
+    def propose(self, session_id: str, *fields: Mapping[str, Any]) -> None:
+        """Write a draft of one task, for which further tasks are proposed."""
+        proposals = [
+            {"id": number, "after_task": 1, "kind": "add_task", "fields": {"description": "Look on"} | dict(each)}
+            for number, each in enumerate(fields, 1)
+        ]
+        plan = {"session_id": session_id, "tasks": [{"id": 1, "description": "Look"}], "proposals": proposals}
+        self.write(f".control-room/sessions/{session_id}/plan.json", json.dumps(plan))
 
     def _write_agents(self) -> None:
         agents = [

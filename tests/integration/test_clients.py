@@ -103,6 +103,7 @@ def make_project(folder: Path) -> Project:
     project = Project(folder / "project")
     project.write(".control-room/recipes/amplifier/asking.yaml", ASKING)
     project.say("draft", hang=True)
+    project.propose("sp_proposed", {}, {"dod": "Seen"})
     return project
 
 
@@ -204,6 +205,11 @@ async def tell_of_plans(ask: Recorder) -> None:
         await ask("delete_plan", session, 1)
     ask.answers.append(("refused", refused.value.code))
     await ask("delete_plan", session, plan["revision"])
+    await ask("set_review", "sp_proposed", "on", None)
+    await ask("accept_proposal", "sp_proposed", 2, None)
+    proposed = await ask("dismiss_proposal", "sp_proposed", 1, None)
+    assert [each["status"] for each in proposed["proposals"]] == ["dismissed", "accepted"]
+    assert proposed["reviewer"]["tasks"] == [2]
 
 
 PARTS = (tell_of_definitions, tell_of_runs, tell_of_people, tell_of_plans)

@@ -92,6 +92,7 @@ def test_every_operation_can_be_called_with_a_generated_client(package: ModuleTy
     """A client that is generated from the published document parses what every operation answers."""
     project = conferring.made(tmp_path)
     project.write(".control-room/recipes/amplifier/asks.yaml", RECIPE)
+    project.propose("sp_proposed", {}, {})
     with served.in_a_thread(project) as address:
         client = Generated(package, address)
         run_id = _a_run(client)
@@ -204,6 +205,9 @@ def _plans(client: Generated) -> None:
     while shown.status.value == "running":
         shown = client.call("show_plan", **plan, wait=5.0)
     client.call("delete_plan", **plan)
+    client.call("accept_proposal", session_id="sp_proposed", proposal_id=1)
+    proposed = client.call("dismiss_proposal", session_id="sp_proposed", proposal_id=2)
+    assert [each.status.value for each in proposed.proposals] == ["accepted", "dismissed"]
 
 
 def _operations(found: ModuleType) -> Iterator[tuple[str, ModuleType]]:

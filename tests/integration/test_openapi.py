@@ -69,6 +69,8 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "POST /api/sessions/{session_id}/start",
         "POST /api/sessions/{session_id}/pause",
         "POST /api/sessions/{session_id}/resume",
+        "POST /api/sessions/{session_id}/proposals/{proposal_id}/accept",
+        "POST /api/sessions/{session_id}/proposals/{proposal_id}/dismiss",
         "POST /api/sessions/{session_id}/tasks",
         "PATCH /api/sessions/{session_id}/tasks/{task_id}",
         "DELETE /api/sessions/{session_id}/tasks/{task_id}",

@@ -177,7 +177,7 @@ async def test_agents_see_their_task_alone(tmp_path: Path) -> None:
     ]
     async with served.in_process(project) as plain:
         service = Planned(project, plain.http, chores.Toolbox())
-        plan = await service.plan(*tasks, intent="A book about light")
+        plan = await service.plan(*tasks, intent="A book about light", review="off")
         await service.do(plan, "answer", 2, answer="No, it is dark.")
         await service.do(plan, "approve")
         await service.do(plan, "start")
@@ -885,7 +885,7 @@ async def test_a_key_makes_one_plan(service: Planned) -> None:
 
 async def test_a_key_adds_one_task(service: Planned) -> None:
     """The same task under the same key is there once, whatever becomes of it and of its plan; another is a 409."""
-    plan = await service.plan(*sweeping(1))
+    plan = await service.plan(*sweeping(1), review="off")
     address, more = f"/api/sessions/{plan['session_id']}/tasks", {"description": "sweep more", "revision": 1}
 
     async def ask(key: str, **fields: Any) -> httpx.Response:

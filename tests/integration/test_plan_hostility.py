@@ -459,7 +459,7 @@ def changed_attributes(folder: Path, how: str) -> bool:
 async def test_a_folder_that_cannot_be_written(service: Planned) -> None:
     """While a plan's folder is read-only its changes are refused and it stands still; writable again, it goes on."""
     service.toolbox.hold(1)
-    plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+    plan = await service.started(task("sweep the hall"), task("paint the hall", 1), review="off")
     await service.toolbox.begun(1)
     before = await service.comes_to(plan, "running", "blocked")
     folder = service.file(plan).parent

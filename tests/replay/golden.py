@@ -27,6 +27,7 @@ from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 from tests.unit.flows.conference import round_table
 from tests.unit.flows.decomposition import splitting
+from tests.unit.flows.review import reviewing
 from tests.unit.flows.session_plan import scripted
 
 FOLDER = Path(__file__).parent
@@ -208,6 +209,10 @@ def _split(said: Any, corrected: Any = None, tier: Any = "t3", **facts: Any) -> 
     )
 
 
+def _review(*said: Any, **facts: Any) -> Callable[[Path], reviewing.Reviewed]:
+    return lambda project: reviewing.Reviewed(project.parent, *said, **facts)
+
+
 NOT_FOUND = splitting.Tool(step_decisions.failed("tool_timeout", "It took too long."))
 
 DECOMPOSITIONS: Mapping[str, Callable[[Path], Recordable]] = {
@@ -269,6 +274,14 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "orchestrate/names": lambda project: shows.names(),
     "session_plan/tasks": lambda project: scripted.Scripted(scripted.DRAFT, *scripted.CHANGES, *scripted.DELETED),
     "session_plan/chief": lambda project: scripted.Scripted(scripted.ASKED, *scripted.FOUND, *scripted.DELETED),
+    "session_plan/reviewed": lambda project: scripted.Scripted(scripted.IN_WORDS, *scripted.REVIEWS, *scripted.DELETED),
+    "review/met": _review({"text": reviewing.said(), **COST}),
+    "review/corrected": _review("Gladly!", reviewing.said("not_met"), tier="t5"),
+    "review/unsure": _review(
+        reviewing.said("unsure", None, proposals=[{"kind": "remove_task", "task": 2, "why": "x"}])
+    ),
+    "review/broken_chief": _review({"error": {"code": "agent_error", "message": "no credit"}}),
+    "review/person": _review(decision="not_met", person="no chief may judge"),
     "session_plan/continued": lambda project: scripted.Scripted(scripted.DRAFT, {"kind": "continue"}),
 }
 """Every run that is recorded, and how it was made."""

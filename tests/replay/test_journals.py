@@ -18,6 +18,7 @@ from app.flows import registry as flows
 from tests.replay import golden
 from tests.unit.dialects import prompting
 from tests.unit.engine import logs
+from tests.unit.flows.review import reviewing
 from tests.unit.flows.session_plan import scripted
 
 DRIVERS = {**registry.DIALECTS, **flows.DRIVERS}
@@ -31,6 +32,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "decomposition": {"args": {"intent": "Something else"}},
     "prompt": {"args": prompting.ARGS | {"text": "Something else."}},
     "orchestrate": {"args": {"who": "else", "on": True}},
+    "review": {"args": {**reviewing.ARGS, "person": None, "description": "Something else", "outputs": []}},
     "session_plan": {"args": {"plan": dataclasses.replace(scripted.DRAFT, intent="something else").to_json()}},
 }
 """A fact of the start that each dialect's operations hold, changed."""

@@ -56,7 +56,7 @@ def read(
         errors.InputRefused: with every flaw found and its path, in the order in which they can be seen: the JSON, its
             schema, the dependencies, the size.
     """
-    value = json_text.read(_inside(reply), exact=exact)
+    value = json_text.read(inside(reply), exact=exact)
     _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value, as_first=not exact))
     drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
@@ -85,7 +85,7 @@ def kept(slot: str) -> tuple[TaskDraft, ...]:
     return tuple(_draft(task) for task in json.loads(slot)["tasks"])
 
 
-def _inside(reply: str) -> str:
+def inside(reply: str) -> str:
     """Return what the first fenced block holds; the whole reply where there is none."""
     if reply.lstrip().startswith(("{", "[")):
         return reply

@@ -21,6 +21,7 @@ from app.domain import (
     runs,
     states,
     task_outputs,
+    task_reviews,
 )
 from app.engine import ports
 from app.flows.session_plan import merging, rules, transitions
@@ -31,6 +32,10 @@ NAME = "session_plan"
 
 MOST_INPUTS = 500
 """Inputs after which a plan continues in a new journal."""
+
+
+MOST_PROPOSALS = 50
+"""Most proposals that a plan keeps."""
 
 
 class SessionPlan:
@@ -106,6 +111,10 @@ class _Course:
         self.plan = rules.settled(self.plan, facts)
         for task in rules.to_check(self.plan, facts):
             await self._check(task, number)
+        for task, review in rules.reviewed(self.plan, facts):
+            await self._read_review(task, review, number)
+        for task in rules.to_review(self.plan, facts) if value["limit"] > 0 else ():
+            await self._start_review(task, number)
         for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
@@ -128,6 +137,38 @@ class _Course:
             # A retry looks again, as after a check that failed.
             error = {**error, "code": rules.DOD_FAILED, "detail": {"code": error["code"]}}
         self.plan = transitions.checked(self.plan, task.id, error, record.completed_at)
+
+    async def _start_review(self, task: plans.Task, number: int) -> None:
+        key = f"review{task.id}.{task.attempt}.{1 if task.review is None else task.review.number}"
+        record = await self._ctx.perform(key, plan_operations.StartReview(plan=_frame(self.plan, task)))
+        if record.done:
+            run_id = (await self._output(record))["run_id"]
+            self.plan = transitions.review_begun(self.plan, task.id, run_id, record.completed_at)
+        else:
+            self._note_unreviewed(task, task.review, _error(record), record.completed_at)
+
+    async def _read_review(self, task: plans.Task, review: task_reviews.Review, number: int) -> None:
+        asked = plan_operations.ReadReview(session_id=self.plan.session_id, run_id=review.run_id or "")
+        record = await self._ctx.perform(f"verdict{task.id}.{task.attempt}.{review.number}#{number}", asked)
+        if not record.done:
+            self._note_unreviewed(task, review, _error(record), record.completed_at)
+            return
+        output = await self._output(record)
+        found = plan_files.review({**output["review"], "number": review.number, "run_id": review.run_id})
+        error = None if found.verdict is task_reviews.Verdict.MET else _not_met(task, found)
+        self.plan = transitions.reviewed(self.plan, task.id, found, error, record.completed_at)
+        new = plan_files.proposals([{**each, "id": 1, "after_task": task.id} for each in output["proposals"]])
+        kept = task_reviews.numbered(self.plan.proposals, new, MOST_PROPOSALS)
+        self.plan = dataclasses.replace(self.plan, proposals=kept)
+
+    def _note_unreviewed(
+        self, task: plans.Task, review: task_reviews.Review | None, error: Mapping[str, plain.Json], at: str
+    ) -> None:
+        known = review or task_reviews.Review(status=task_reviews.ReviewState.FAILED)
+        failed = dataclasses.replace(known, status=task_reviews.ReviewState.FAILED, run_id=None, gate_id=None)
+        # A retry reviews again, as after a verdict.
+        why = {**error, "code": rules.REVIEW_FAILED, "detail": {"code": error["code"], "run_id": known.run_id}}
+        self.plan = transitions.reviewed(self.plan, task.id, failed, why, at)
 
     async def _begin(self, limit: int, at: str) -> None:
         unbegun = rules.unbegun(self.plan)
@@ -220,19 +261,29 @@ def sha256(plan: plans.Plan | None) -> str | None:
 
 def _frame(plan: plans.Plan, *tasks: plans.Task) -> dict[str, plain.Json]:
     alone = tuple(dataclasses.replace(task, deps=()) for task in tasks)
-    return dataclasses.replace(plan, tasks=alone).to_json()
+    return dataclasses.replace(plan, tasks=alone, reviewer=None, proposals=()).to_json()
 
 
 def _fact(value: Mapping[str, Any]) -> RunFact:
     status = value["status"]
     return RunFact(
-        status=None if status is None else states.RunState(status), error=value["error"], ended_at=value["ended_at"]
+        status=None if status is None else states.RunState(status),
+        error=value["error"],
+        ended_at=value["ended_at"],
+        gate_id=value.get("gate_id"),
     )
 
 
 def _error(record: records.Record) -> Mapping[str, plain.Json]:
     assert record.error is not None
     return {**record.error.to_json(), "key": None}
+
+
+def _not_met(task: plans.Task, review: task_reviews.Review) -> Mapping[str, plain.Json]:
+    by = "the chief" if review.by == plans.BY_CHIEF else "a person"
+    message = f"task {task.id} is not done, as {by} has found: {review.why or 'no reason was given'}"
+    detail = {"run_id": review.run_id, "evidence": review.evidence}
+    return errors.RunFailed(message, code=rules.NOT_MET, detail=detail).to_json()
 
 
 def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:

@@ -11,8 +11,10 @@ from app.domain.plans import Plan, Task, TaskState
 
 T = TypeVar("T", Plan, Task)
 
-_PLAN_ASIDE = frozenset({"session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id"})
-_PROTECTED = ("status", "run_id", "earlier_runs", "attempt")
+_PLAN_ASIDE = frozenset(
+    ("session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id", "reviewer", "proposals")
+)
+_PROTECTED = ("status", "run_id", "earlier_runs", "attempt", "review")
 """Fields of a begun task that no edit changes."""
 
 

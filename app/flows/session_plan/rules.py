@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app import errors
-from app.domain import plain, plans, states, task_outputs
+from app.domain import plain, plans, states, task_outputs, task_reviews
 
 RUN_DELETED = "run_deleted"
 """Code of a task whose run was deleted before it had ended."""
@@ -22,13 +22,19 @@ RUN_DELETED = "run_deleted"
 DOD_FAILED = "task_dod_failed"
 """Code of a task whose run is done and does not pass the task's own checks."""
 
+NOT_MET = "task_not_met"
+"""Code of a task whose run is done, and which a review found not to be."""
+
+REVIEW_FAILED = "task_review_failed"
+"""Code of a task whose run is done, and whose review came to no verdict."""
+
 OUTPUT_INVALID = "task_output_invalid"
 """Code of a task whose argument names an output in a form that does not exist."""
 
 OUTPUT_MISSING = "task_output_missing"
 """Code of a task whose argument names an output that an earlier task has not left."""
 
-T = TypeVar("T", plans.Plan, plans.Task)
+T = TypeVar("T", plans.Plan, plans.Task, task_reviews.Review)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,8 @@ class RunFact:
     """Why it failed: `{code, message, key, detail}`."""
     ended_at: str | None = None
     """When it had ended."""
+    gate_id: str | None = None
+    """Gate at which it asks a person; only of runs that review."""
 
 
 def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
@@ -51,7 +59,7 @@ def settled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
     Args:
         runs: What is known of runs, by their ids; a task whose run is not among them stays as it is.
     """
-    begun = [_with_outcome(task, runs) for task in plan.tasks]
+    begun = [_with_outcome(task, runs, is_reviewed=plan.reviews(task)) for task in plan.tasks]
     done = {task.id for task in begun if task.status is plans.TaskState.DONE}
     tasks = tuple(_replaced(task, status=_status(task, done)) for task in begun)
     found = plan if tasks == plan.tasks else dataclasses.replace(plan, tasks=tasks)
@@ -109,8 +117,34 @@ def unbegun(plan: plans.Plan) -> list[plans.Task]:
 def to_check(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
     """Return the tasks whose run is done, and whose own checks are still to be held against it."""
     running = (task for task in plan.tasks if task.checks and task.status is plans.TaskState.RUNNING)
-    facts = ((task, runs.get(task.run_id or "")) for task in running)
-    return [task for task, fact in facts if fact is not None and fact.status is states.RunState.DONE]
+    return [task for task in running if _is_done(runs, task.run_id)]
+
+
+def to_review(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
+    """Return the tasks whose run is done, and whose review is still to be started."""
+    return [task for task in plan.tasks if _awaits_review(plan, task) and _is_done(runs, task.run_id)]
+
+
+def reviewed(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[tuple[plans.Task, task_reviews.Review]]:
+    """Return the tasks whose review has ended, and whose verdict is still to be read."""
+    running = ((task, task.review) for task in plan.tasks if task.status is plans.TaskState.RUNNING)
+    found = [(task, review) for task, review in running if review is not None and is_under_way(review)]
+    return [(task, review) for task, review in found if _is_done(runs, review.run_id)]
+
+
+def is_under_way(review: task_reviews.Review) -> bool:
+    """Tell whether the run of a review still decides about its task."""
+    return review.run_id is not None and review.status is not task_reviews.ReviewState.DONE
+
+
+def _awaits_review(plan: plans.Plan, task: plans.Task) -> bool:
+    awaits = task.review is None or task.review.status is task_reviews.ReviewState.PENDING
+    return task.status is plans.TaskState.RUNNING and awaits and plan.reviews(task)
+
+
+def _is_done(runs: Mapping[str, RunFact], run_id: str | None) -> bool:
+    fact = runs.get(run_id or "")
+    return fact is not None and fact.status is states.RunState.DONE
 
 
 def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Reference, plain.Object]:
@@ -183,22 +217,56 @@ _LIVING = frozenset({plans.TaskState.RUNNING, plans.TaskState.PENDING, plans.Tas
 _OVER = frozenset({plans.TaskState.DONE, plans.TaskState.FAILED})
 
 
-def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact]) -> plans.Task:
+def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed: bool) -> plans.Task:
     """Return a task as its run has it; one without a run, or whose run is not told of, as it is."""
-    if task.status is plans.TaskState.DONE or task.run_id is None or task.run_id not in runs:
+    if task.status is plans.TaskState.DONE or task.run_id is None:
+        return task
+    if task.review is not None and is_under_way(task.review):
+        # Its own run has ended and decides no more.
+        return _with_review(task, task.review, runs)
+    if task.run_id not in runs:
         return task
     fact = runs[task.run_id]
-    if fact.status is states.RunState.DONE and task.checks:
-        # Its checks decide, and once they have failed only a retry looks again.
-        is_checked = task.status is plans.TaskState.FAILED and (task.error or {}).get("code") == DOD_FAILED
-        return task if is_checked else _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
     if fact.status is states.RunState.DONE:
-        return _replaced(task, status=plans.TaskState.DONE, error=None, ended_at=fact.ended_at)
+        return _with_done_run(task, fact, is_checked=bool(task.checks) or is_reviewed)
     if fact.status is None and task.status is plans.TaskState.FAILED:
         return task
     if fact.status is not None and not fact.status.finished:
         return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
     return _replaced(task, status=plans.TaskState.FAILED, error=_why(task.run_id, fact), ended_at=fact.ended_at)
+
+
+def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plans.Task:
+    code = (task.error or {}).get("code") if task.status is plans.TaskState.FAILED else None
+    if code in (NOT_MET, REVIEW_FAILED) or (is_checked and code == DOD_FAILED):
+        # Only a retry looks again.
+        return task
+    if is_checked:
+        return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
+    return _replaced(task, status=plans.TaskState.DONE, error=None, ended_at=fact.ended_at, review=None)
+
+
+def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[str, RunFact]) -> plans.Task:
+    fact = runs.get(review.run_id or "")
+    if fact is None or (fact.status is None and task.status is plans.TaskState.FAILED):
+        return task
+    if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
+        failed = _replaced(review, status=task_reviews.ReviewState.FAILED, gate_id=None)
+        why = _why_unreviewed(review.run_id or "", fact)
+        return _replaced(
+            task, status=plans.TaskState.FAILED, error=why, ended_at=fact.ended_at or task.ended_at, review=failed
+        )
+    waits = fact.status is states.RunState.WAITING
+    state = task_reviews.ReviewState.WAITING if waits else task_reviews.ReviewState.RUNNING
+    under_way = _replaced(review, status=state, gate_id=fact.gate_id if waits else None)
+    return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, review=under_way)
+
+
+def _why_unreviewed(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+    outcome = "was deleted" if fact.status is None else f"is {fact.status}"
+    reason = f": {fact.error['message']}" if fact.error is not None else ""
+    message = f"its review {run_id} {outcome}{reason}; retry the task to have it reviewed again"
+    return errors.RunFailed(message, code=REVIEW_FAILED, detail={"run_id": run_id}).to_json()
 
 
 def _status(task: plans.Task, done: Container[int]) -> plans.TaskState:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from app import errors
-from app.domain import plain, plans
+from app.domain import plain, plans, task_reviews
 from app.flows.session_plan import rules
 
 _AT_WORK = (plans.PlanState.RUNNING, plans.PlanState.FAILED, plans.PlanState.DONE)
@@ -92,7 +92,8 @@ def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Pl
     if fresh or task.run_id is None or task.asks or not rules.is_ready(plan, task):
         renewed = dataclasses.replace(without_run(task), status=plans.TaskState.PENDING, error=None, ended_at=None)
         return _with(plan, dataclasses.replace(renewed, started_at=None), at, plans.PlanState.RUNNING)
-    again = dataclasses.replace(task, status=plans.TaskState.RUNNING, error=None, ended_at=None)
+    review = task_reviews.after_retry(task.review) if plan.reviews(task) else None
+    again = dataclasses.replace(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, review=review)
     return _with(plan, again, at, plans.PlanState.RUNNING)
 
 
@@ -149,6 +150,36 @@ def checked(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json] | No
     return _with(plan, dataclasses.replace(task, status=status, error=error, ended_at=at), at)
 
 
+def review_begun(plan: plans.Plan, task_id: int, run_id: str, at: str) -> plans.Plan:
+    """Note the run that reviews a task.
+
+    Raises:
+        errors.NotFound: `task_not_found`.
+        errors.WrongState: it does not run.
+    """
+    task = rules.the_task(plan, task_id)
+    _is(plan, task, plans.TaskState.RUNNING, "reviewed")
+    number = 1 if task.review is None else task.review.number
+    review = task_reviews.Review(status=task_reviews.ReviewState.RUNNING, number=number, run_id=run_id)
+    return _with(plan, dataclasses.replace(task, review=review), at)
+
+
+def reviewed(
+    plan: plans.Plan, task_id: int, review: task_reviews.Review, error: Mapping[str, plain.Json] | None, at: str
+) -> plans.Plan:
+    """Note what came of a task's review.
+
+    Args:
+        error: Why the task has failed; None: it is done.
+
+    Raises:
+        errors.NotFound, errors.WrongState: as `checked`.
+    """
+    return checked(
+        plan.with_task(dataclasses.replace(rules.the_task(plan, task_id), review=review)), task_id, error, at
+    )
+
+
 def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Plan:
     """Take over what the chief made of a plan's intent.
 
@@ -202,15 +233,15 @@ def expect_rest(plan: plans.Plan) -> None:
         raise _wrong(plan, f"the plan {plan.session_id} is running; only one that rests is deleted: pause it first")
     for task in plan.tasks:
         if task.status is plans.TaskState.RUNNING:
-            told = f"task {task.id} of the plan {plan.session_id} runs; only a plan that rests is deleted"
-            raise _wrong_task(plan, task, f"{told}: let the run {task.run_id} end, or cancel it")
+            message = f"task {task.id} of the plan {plan.session_id} runs; only a plan that rests is deleted"
+            raise _wrong_task(plan, task, f"{message}: let the run {task.deciding_run_id} end, or cancel it")
 
 
 def without_run(task: plans.Task) -> plans.Task:
     """Return a task whose present run is one of its earlier ones."""
     if task.run_id is None:
         return task
-    return dataclasses.replace(task, run_id=None, earlier_runs=(*task.earlier_runs, task.run_id))
+    return dataclasses.replace(task, run_id=None, earlier_runs=(*task.earlier_runs, task.run_id), review=None)
 
 
 def _with(plan: plans.Plan, task: plans.Task, at: str, status: plans.PlanState | None = None) -> plans.Plan:

@@ -1,14 +1,18 @@
-"""Facts: what a plan must know of its runs, read and waited for."""
+"""Facts: what a plan must know of its runs, read and waited for; and plans as their runs have them now."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 
 from app import errors
 from app.domain import operations, plans, states
 from app.engine import run_engine, stores
 from app.flows.session_plan import rules
+from app.services.plans.scoping import Scoper, is_unscoped
+from app.services.requests import ResumeRequest
 from app.services.runs import Runs
 
 _DELETED = rules.RunFact(status=None)
@@ -19,8 +23,9 @@ _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, state
 class Facts:
     """Look at the runs of plans."""
 
-    def __init__(self, *, runs: Runs, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
+    def __init__(self, *, runs: Runs, store: stores.RunStore, engine: run_engine.RunEngine, scoper: Scoper) -> None:
         self._runs = runs
+        self._scoper = scoper
         self._store = store
         self._engine = engine
 
@@ -33,10 +38,30 @@ class Facts:
             endings: What was heard from the engine; a row may lag behind that.
         """
         found: dict[str, rules.RunFact] = {}
+        endings = endings or {}
         for task in plan.tasks:
-            if task.run_id is not None and task.status is not plans.TaskState.DONE:
-                found[task.run_id] = await self.of_run(task.run_id, task, (endings or {}).get(task.run_id))
+            if task.run_id is None or task.status is plans.TaskState.DONE:
+                continue
+            found[task.run_id] = await self.of_run(task.run_id, task, endings.get(task.run_id))
+            if task.review is not None and rules.is_under_way(task.review):
+                run_id = task.review.run_id or ""
+                found[run_id] = await self.of_review(run_id, endings.get(run_id))
         return found
+
+    async def of_review(self, run_id: str, ending: rules.RunFact | None = None) -> rules.RunFact:
+        """Return where the run of a review stands, with the gate at which it asks."""
+        fact = await self.of_run(run_id, ending=ending)
+        gates = self._engine.open_gates(run_id) if fact.status is states.RunState.WAITING else ()
+        return dataclasses.replace(fact, gate_id=gates[0].gate_id) if gates else fact
+
+    async def review_differs(self, run_id: str, known: rules.RunFact) -> None:
+        """Wait until the run of a review stands otherwise, or until that cannot be known."""
+        with contextlib.suppress(errors.StorageFault):
+            while True:
+                number = self.number(run_id)
+                if await self.of_review(run_id) != known:
+                    return
+                await self.changed(run_id, number)
 
     async def of_run(
         self, run_id: str, task: plans.Task | None = None, ending: rules.RunFact | None = None
@@ -66,6 +91,34 @@ class Facts:
         if task is not None and task.status is plans.TaskState.FAILED and task.ended_at == row.completed_at:
             return rules.RunFact(status=status, error=task.error, ended_at=task.ended_at)
         return await self._seen(run_id)
+
+    async def settled(self, plan: plans.Plan) -> plans.Plan:
+        """Return a plan as its runs have it, before a change is judged by that."""
+        return rules.settled(await self.scoped(rules.settled(plan, await self.of(plan))), {})
+
+    async def scoped(self, plan: plans.Plan) -> plans.Plan:
+        """Return a plan with recipe and arguments of the tasks that nobody has looked at yet."""
+        await self._scoper.settle()
+        for task in plan.tasks:
+            if is_unscoped(task):
+                plan = plan.with_task(await asyncio.to_thread(self._scoper.scoped, plan, task))
+        return plan
+
+    async def sent_on(self, run_id: str) -> bool:
+        """Send a failed run on, if nobody else has; false if there is nothing of it to go on from.
+
+        Raises:
+            errors.ControlRoomError: it cannot be sent on.
+        """
+        fact = await self.of_run(run_id)
+        if fact.status is not None and (not fact.status.finished or fact.status is states.RunState.DONE):
+            # One that is done has failed the checks or the review of its task, which are made again.
+            return True
+        try:
+            await self._runs.resume(run_id, ResumeRequest())
+        except (errors.NotFound, errors.JournalCorrupt):
+            return False
+        return True
 
     async def ending(self, run_id: str) -> rules.RunFact:
         """Wait until a run has ended, and return how.

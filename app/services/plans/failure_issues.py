@@ -46,4 +46,6 @@ def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Is
 def _body(task: plans.Task, told: str, error: dict[str, Any]) -> str:
     where = f" at the step {error['key']}" if error.get("key") else ""
     by = f"Its run {task.run_id} failed{where}" if task.run_id else "No run could be made for it"
+    if error.get("code") in (rules.NOT_MET, rules.REVIEW_FAILED):
+        by = f"Its run {task.run_id} is done, but the task is not"
     return f"{told}\n\n{by}: {error.get('message')} ({error.get('code')})"

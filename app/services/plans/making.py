@@ -143,6 +143,7 @@ def _frame(session_id: str, new: NewPlan, at: str) -> plans.Plan:
         labels=dict(new.labels),
         priority=new.priority,
         parent_run_id=new.parent_run_id,
+        review=new.review,
         request_sha256=new.sha256() if new.idempotency_key else None,
     )
 

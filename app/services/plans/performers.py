@@ -11,6 +11,7 @@ from app.engine import ports
 from app.services.plans import tasks
 from app.services.plans.adopt_tasks import Chief
 from app.services.plans.drafts import Drafts
+from app.services.plans.reviews import Reviews
 from app.services.plans.run_outputs import RunOutputs
 from app.services.plans.task_checks import TaskChecks
 from app.services.runs import Runs
@@ -19,8 +20,18 @@ from app.services.runs import Runs
 class PlanPerformer:
     """Start the runs of tasks and of the chief, and read what the chief has made."""
 
-    def __init__(self, *, runs: Runs, chief: Chief, outputs: RunOutputs, drafts: Drafts, checks: TaskChecks) -> None:
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        chief: Chief,
+        outputs: RunOutputs,
+        drafts: Drafts,
+        checks: TaskChecks,
+        reviews: Reviews,
+    ) -> None:
         self._checks = checks
+        self._reviews = reviews
         self._runs = runs
         self._drafts = drafts
         self._outputs = outputs
@@ -33,10 +44,14 @@ class PlanPerformer:
             return await self._read(operation)
         if isinstance(operation, plan_operations.CheckTask):
             return await self._checks.perform(call, operation)
+        if isinstance(operation, plan_operations.ReadReview):
+            return await self._verdict(operation)
         plan = plan_files.from_json(operation.plan)
         match operation:
             case plan_operations.StartTask():
                 return await _started(lambda: self._start(plan))
+            case plan_operations.StartReview():
+                return await _started(lambda: self._reviews.start(plan))
             case plan_operations.AskChief():
                 return await _started(lambda: self._chief.start(plan))
             case plan_operations.TakeTasks():
@@ -50,6 +65,13 @@ class PlanPerformer:
     async def _read(self, asked: plan_operations.ReadOutputs) -> records.Result:
         values = [await self._outputs.wanted(each) for each in asked.wanted]
         return records.Result(output={"values": values}, summary=f"{len(values)} outputs of earlier tasks")
+
+    async def _verdict(self, asked: plan_operations.ReadReview) -> records.Result:
+        try:
+            found = await self._reviews.read(asked.session_id, asked.run_id)
+        except errors.InputRefused as error:
+            return _failed(error)
+        return records.Result(output=found, summary=f"review {asked.run_id}")
 
     async def _take(self, plan: plans.Plan, run_id: str) -> records.Result:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from app.engine import ports, run_engine
 from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
-from app.services.plans.scoping import Scoper
+from app.services.plans.scoping import is_unscoped
 
 FIRST_PAUSE_SECONDS = 1.0
 """Time after which a plan is tried again that could not go on; it doubles from try to try."""
@@ -51,6 +51,8 @@ class Waiting:
     """Ends that came meanwhile."""
     rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Runs that are watched for coming to rest, because tasks lack capacity."""
+    reviews: list[asyncio.Task[None]] = field(default_factory=list)
+    """Changes of reviews that are watched for."""
     resting: frozenset[str] = frozenset()
     """Those of them that waited for a person at the last look."""
     fault: errors.ControlRoomError | errors.Fault | None = None
@@ -64,13 +66,11 @@ class PlanInputs:
         self,
         *,
         repository: PlanRepository,
-        scoper: Scoper,
         facts: Facts,
         engine: run_engine.RunEngine,
         clock: clock.Clock,
     ) -> None:
         self._repository = repository
-        self._scoper = scoper
         self._facts = facts
         self._engine = engine
         self._clock = clock
@@ -178,18 +178,15 @@ class PlanInputs:
         if begins:
             for run_id in running(plan):
                 await self._facts.take_up(run_id)
-        settled, unscoped = rules.settled(plan, facts), [task for task in plan.tasks if is_unscoped(task)]
+        settled, unscoped = rules.settled(plan, facts), any(is_unscoped(task) for task in plan.tasks)
         limit = self._engine.status().limit + len(waiting.resting) if begins else 0
         chief = _asks_chief(plan, facts, begins)
-        to_check = bool(rules.to_check(settled, facts))
-        to_begin = begins and bool(rules.startable(settled, limit) or rules.unbegun(settled))
-        if settled == plan and not (unscoped or to_begin or to_check or chief):
-            self._watch(plan, waiting)
+        to_check = bool(rules.to_check(settled, facts) or rules.reviewed(settled, facts))
+        ready = rules.startable(settled, limit) or rules.unbegun(settled) or rules.to_review(settled, facts)
+        if settled == plan and not (unscoped or (begins and ready) or to_check or chief):
+            self._watch(plan, waiting, facts)
             return None
-        scoped: plain.Json = None
-        if unscoped:
-            await self._scoper.settle()
-            scoped = (await asyncio.to_thread(self._scoped, plan, unscoped)).to_json()
+        scoped: plain.Json = (await self._facts.scoped(plan)).to_json() if unscoped else None
         return {"kind": "look", "facts": {each: _told(facts[each]) for each in facts}, "limit": limit, "scoped": scoped}
 
     async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
@@ -206,17 +203,17 @@ class PlanInputs:
             facts[plan.chief_run_id] = await self._facts.of_run(plan.chief_run_id, ending=known)
         return facts
 
-    def _scoped(self, plan: plans.Plan, unscoped: list[plans.Task]) -> plans.Plan:
-        for task in unscoped:
-            plan = plan.with_task(self._scoper.scoped(plan, task))
-        return plan
-
-    def _watch(self, plan: plans.Plan, waiting: Waiting) -> None:
+    def _watch(self, plan: plans.Plan, waiting: Waiting, facts: Mapping[str, rules.RunFact]) -> None:
         for run_id in running(plan):
             if run_id not in waiting.endings:
                 waiting.endings[run_id] = asyncio.create_task(self._facts.ending(run_id), name=f"watch {run_id}")
         for task in waiting.rests.values():
             task.cancel()
+        for change in waiting.reviews:
+            change.cancel()
+        waiting.reviews = [
+            asyncio.create_task(self._facts.review_differs(run_id, facts[run_id])) for run_id in _reviews(plan)
+        ]
         lacks = _lacks_room(plan) and plan.session_id in self.begins
         waiting.rests = {
             run_id: asyncio.create_task(self._facts.rests_otherwise(run_id, run_id in waiting.resting))
@@ -244,7 +241,7 @@ class PlanInputs:
         return longer(pause)
 
     async def _rest(self, waiting: Waiting, pause: float | None) -> None:
-        watched = [*waiting.endings.values(), *waiting.rests.values()]
+        watched = [*waiting.endings.values(), *waiting.rests.values(), *waiting.reviews]
         if pause is not None:
             # What is over already was seen before the fault, and must not cut the pause short.
             watched = [each for each in watched if not each.done()]
@@ -270,14 +267,16 @@ class PlanInputs:
 
 def running(plan: plans.Plan) -> list[str]:
     """Return the runs that a plan waits for."""
-    of_tasks = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
-    return [*of_tasks, *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else [])]
+    of_tasks = [task.deciding_run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING]
+    return [
+        *(run_id for run_id in of_tasks if run_id),
+        *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else []),
+    ]
 
 
-def is_unscoped(task: plans.Task) -> bool:
-    """Tell whether nobody has looked yet which recipe does a task, as in plans written by hand."""
-    begun = task.begun or task.status is plans.TaskState.FAILED
-    return not begun and task.recipe_id is None and task.scoping_question is None
+def _reviews(plan: plans.Plan) -> list[str]:
+    begun = [task.review for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.review is not None]
+    return [review.run_id or "" for review in begun if rules.is_under_way(review)]
 
 
 def _asks_chief(plan: plans.Plan, facts: dict[str, rules.RunFact], begins: bool) -> bool:
@@ -300,11 +299,12 @@ def _lacks_room(plan: plans.Plan) -> bool:
 
 def _told(fact: rules.RunFact) -> dict[str, plain.Json]:
     status = None if fact.status is None else fact.status.value
-    return {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
+    known: dict[str, plain.Json] = {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
+    return known | ({} if fact.gate_id is None else {"gate_id": fact.gate_id})
 
 
 async def _given_up(waiting: Waiting) -> None:
-    watches = [*waiting.endings.values(), *waiting.rests.values()]
+    watches = [*waiting.endings.values(), *waiting.rests.values(), *waiting.reviews]
     for watch in watches:
         watch.cancel()
     await asyncio.gather(*watches, return_exceptions=True)

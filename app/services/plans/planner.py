@@ -10,12 +10,14 @@ from typing import Any
 from app import clock, errors
 from app.domain import plans, runs
 from app.engine import run_engine
+from app.flows.session_plan import rules
 from app.services import aio
-from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, PlanInputs, longer
+from app.services.plans.facts import Facts
+from app.services.plans.plan_inputs import FIRST_PAUSE_SECONDS, PlanInputs, longer, running
 from app.services.plans.plan_orders import Order, PlanOrders
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.repository import PlanRepository
-from app.services.runs import RunStartedListeners
+from app.services.runs import Runs
 
 _PAGE = 1000
 _KEY = "plan:"
@@ -33,17 +35,19 @@ class Planner:
         plan_runs: PlanRuns,
         inputs: PlanInputs,
         engine: run_engine.RunEngine,
-        started_listeners: RunStartedListeners,
+        facts: Facts,
+        runs: Runs,
         clock: clock.Clock,
     ) -> None:
         self._repository = repository
         self._plan_runs = plan_runs
+        self._facts = facts
+        self._runs = runs
         self.inputs = self._inputs = inputs
         """What the runs of plans are given."""
         self.orders = PlanOrders(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
         """What waits for plans on behalf of orders."""
         self.check = self.orders.check
-        self._started_listeners = started_listeners
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._works = self._serves = False
@@ -62,7 +66,7 @@ class Planner:
             return
         self._works = True
         self._serves = recover
-        self._started_listeners.listen(self._note)
+        self._runs.started_listeners.listen(self._note)
         if recover:
             self._begin(self._look_through(), "")
 
@@ -70,7 +74,7 @@ class Planner:
         """Stop, and wait for it: nothing more is begun. All can go on later."""
         if self._works:
             self._works = False
-            self._started_listeners.forget(self._note)
+            self._runs.started_listeners.forget(self._note)
         await self._inputs.stop()
         for task in self._tasks:
             task.cancel()
@@ -117,6 +121,67 @@ class Planner:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, errors.InterruptionFault):
             self._inputs.note_broken(session_id, error)
+
+    # -- what is waited for
+
+    async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
+        """Return a plan as soon as its revision differs from the one known; one that rests at once.
+
+        Args:
+            seconds: Longest wait.
+            known: Revision that the caller has; None: the present one.
+
+        Raises:
+            errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
+        """
+        until = self._clock.monotonic() + seconds
+        released = asyncio.ensure_future(self._runs.released())
+        try:
+            while True:
+                news = self._repository.news(session_id)
+                plan = await self._repository.get(session_id)
+                left, known = until - self._clock.monotonic(), plan.revision if known is None else known
+                if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
+                    return plan
+                # What is told may have been read before it was told.
+                await aio.wait_first(news.wait(), self._clock.sleep(left), asyncio.wait([released]))
+        finally:
+            released.cancel()
+
+    async def rested(self, session_id: str) -> plans.Plan:
+        """Return a plan when nothing of it runs or is begun by itself any more, or when the work on it stops.
+
+        A run that is paused, or that waits for a person, does not run.
+
+        Raises:
+            errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
+            errors.Unavailable: `planner_broken`.
+        """
+        released = asyncio.ensure_future(self._runs.released())
+        try:
+            while True:
+                news = self._repository.news(session_id)
+                plan = await self._repository.get(session_id)
+                self.check(session_id)
+                changes = [(run_id, self._facts.number(run_id)) for run_id in running(plan)]
+                if released.done() or not self._works or await self._rests(plan):
+                    return plan
+                await aio.wait_first(
+                    news.wait(), asyncio.wait([released]), *(self._facts.changed(*change) for change in changes)
+                )
+        finally:
+            released.cancel()
+
+    async def _rests(self, plan: plans.Plan) -> bool:
+        if rules.at_rest(plan):
+            return True
+        under_way = running(plan)
+        if not under_way or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):
+            return False
+        for run_id in under_way:
+            if not await self._facts.rests(run_id):
+                return False
+        return True
 
     # -- what an earlier process has left
 

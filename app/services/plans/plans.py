@@ -11,17 +11,17 @@ from app import errors
 from app.domain import inputs, plain, plans
 from app.flows.session_plan import rules, transitions
 from app.services import faults
-from app.services.plans import edits
+from app.services.plans import edits, reviews
 from app.services.plans.adopt_tasks import Chief
+from app.services.plans.facts import Facts
 from app.services.plans.making import Maker
 from app.services.plans.plan_inputs import OpenPlan
 from app.services.plans.plan_queries import PlanQueries
 from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
-from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit
-from app.services.plans.settling import Settler
-from app.services.plans.waiting import Waiter
+from app.services.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit, refuse
+from app.services.plans.reviews import Reviews
 
 _AUTHOR = "user"
 """Author of what is asked of a plan."""
@@ -44,17 +44,17 @@ class Plans(PlanQueries):
         maker: Maker,
         chief: Chief,
         plan_runs: PlanRuns,
-        settler: Settler,
+        facts: Facts,
         planner: Planner,
-        waiter: Waiter,
+        reviews: Reviews,
     ) -> None:
         super().__init__(repository)
         self._maker = maker
         self._chief = chief
         self._plan_runs = plan_runs
-        self._settler = settler
+        self._facts = facts
         self._planner = planner
-        self._waiter = waiter
+        self._reviews = reviews
 
     async def create(self, new: NewPlan) -> Created:
         """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
@@ -72,7 +72,7 @@ class Plans(PlanQueries):
                     if known is not None:
                         return _repeated(known, new)
                     if not await self._repository.was_removed(session_id):
-                        plan = await self._maker.plan(session_id, new, self._repository.now())
+                        plan = self._reviews.announced(await self._maker.plan(session_id, new, self._repository.now()))
                         return Created(plan=await self._made(plan), existed=False)
         raise AssertionError("there is always another id")
 
@@ -99,7 +99,7 @@ class Plans(PlanQueries):
         Raises:
             errors.NotFound, errors.Conflict: as `show`.
         """
-        return await self._waiter.changed(session_id, seconds, known)
+        return await self._planner.changed(session_id, seconds, known)
 
     async def rested(self, session_id: str) -> plans.Plan:
         """Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
@@ -110,7 +110,7 @@ class Plans(PlanQueries):
             errors.Unavailable: `planner_broken`.
         """
         self._planner.look_at(session_id)
-        return await self._waiter.rested(session_id)
+        return await self._planner.rested(session_id)
 
     # -- the plan
 
@@ -144,13 +144,48 @@ class Plans(PlanQueries):
         """
         return await self._change(session_id, revision, self._ready(transitions.resumed))
 
-    async def reorder(self, session_id: str, order: Sequence[int], revision: int | None = None) -> plans.Plan:
-        """Put the tasks in another order.
+    async def edit(
+        self,
+        session_id: str,
+        revision: int | None = None,
+        *,
+        order: Sequence[int] | None = None,
+        review: str | None = None,
+    ) -> plans.Plan:
+        """Put the tasks in another order, or say whether words of done are reviewed; a review that has begun goes on.
 
         Raises:
-            errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, or numbers that are none of its tasks.
+            errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, numbers that are none of its tasks, or
+                nothing to change.
         """
-        return await self._change(session_id, revision, lambda plan, at: edits.reordered(plan, order, at))
+        if order is None and review is None:
+            refuse([errors.Flaw(path="$.order", message="order or review is required", code="missing")])
+
+        def change(plan: plans.Plan, at: str) -> plans.Plan:
+            if order is not None:
+                plan = edits.reordered(plan, order, at)
+            return plan if review is None else rules.changed(plan, at, review=review)
+
+        return await self._change(session_id, revision, change)
+
+    async def accept(self, session_id: str, proposal_id: int, revision: int | None = None) -> plans.Plan:
+        """Make a change that the chief has proposed, as the ordinary edit that it is.
+
+        Raises:
+            errors.NotFound: `proposal_not_found`, or as the edit.
+            errors.Conflict: `proposal_decided`, or as the edit.
+            errors.RequestInvalid: as the edit.
+        """
+        return await self._change(session_id, revision, lambda plan, at: self._reviews.accepted(plan, proposal_id, at))
+
+    async def dismiss(self, session_id: str, proposal_id: int, revision: int | None = None) -> plans.Plan:
+        """Dismiss a change that the chief has proposed.
+
+        Raises:
+            errors.NotFound: `proposal_not_found`.
+            errors.Conflict: `proposal_decided`.
+        """
+        return await self._change(session_id, revision, lambda plan, at: reviews.dismissed(plan, proposal_id))
 
     # -- its tasks
 
@@ -265,7 +300,7 @@ class Plans(PlanQueries):
                     return
                 raise
             rules.expect(opened.plan, revision)
-            transitions.expect_rest(await self._settler.settled(opened.plan))
+            transitions.expect_rest(await self._facts.settled(opened.plan))
             if await self._delivered(session_id, opened, {"kind": "delete"}):
                 await self._planner.orders.ended(session_id)
                 return
@@ -280,9 +315,9 @@ class Plans(PlanQueries):
         while True:
             opened = await self._planner.orders.opened(session_id)
             rules.expect(opened.plan, revision)
-            made = change(await self._settler.settled(opened.plan), self._repository.now())
+            made = change(await self._facts.settled(opened.plan), self._repository.now())
             changed = made if isinstance(made, plans.Plan) else await made
-            renewed = rules.renewed(opened.plan, changed, self._repository.now())
+            renewed = rules.renewed(opened.plan, self._reviews.announced(changed), self._repository.now())
             if renewed is opened.plan:
                 return renewed
             following = self._planner.inputs.following(session_id, opened)
@@ -315,7 +350,7 @@ class Plans(PlanQueries):
             return self._ready(transitions.started)(plan, at)
         self._chief.check()
         run_id = plan.chief_run_id
-        if run_id is not None and not await self._settler.sent_on(run_id):
+        if run_id is not None and not await self._facts.sent_on(run_id):
             run_id = None
         return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, chief_run_id=run_id, error=None)
 
@@ -332,7 +367,7 @@ class Plans(PlanQueries):
         run_id = rules.the_task(changed, task_id).run_id
         if run_id is None:
             return changed
-        if await self._settler.sent_on(run_id):
+        if await self._facts.sent_on(run_id):
             sent_on.add(run_id)
             return changed
         return transitions.retried(plan, task_id, at, fresh=True)

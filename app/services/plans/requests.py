@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
 from app import errors
-from app.domain import plain, plans
+from app.domain import plain, plans, task_reviews
 from app.services import requests
 from app.services.plans import task_checks
 
@@ -96,12 +96,18 @@ class NewPlan:
     """Run that asks."""
     runs_above: int | None = None
     """How many runs are above its own, where the run that asks may be of another project; None: it is of this one."""
+    review: str = task_reviews.ON
+    """Whether definitions of done in words are reviewed: `on` or `off`."""
     idempotency_key: str | None = None
     """Key under which a repetition finds the same plan."""
 
     def sha256(self) -> str:
         """Return the hash that tells a repetition from another request with the same key."""
-        return _sha256(_asked(self) | {"tasks": [_asked(task) for task in self.tasks]})
+        asked = _asked(self) | {"tasks": [_asked(task) for task in self.tasks]}
+        if asked["review"] == task_reviews.ON:
+            # Requests of 0.1.0 had no such field, and may be repeated now.
+            del asked["review"]
+        return _sha256(asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +233,8 @@ def _frame_flaws(new: NewPlan) -> Iterator[errors.Flaw]:
         yield from _text_flaws(new.intent, "$.intent", INTENT_CHARACTERS)
     if len(new.tasks) > TASKS:
         yield _flaw("$.tasks", f"a plan has at most {TASKS} tasks", "too_many_tasks")
+    if new.review not in (task_reviews.ON, task_reviews.OFF):
+        yield _flaw("$.review", "must be on or off")
     as_run = requests.StartRequest(
         recipe_id="any", labels=new.labels, priority=new.priority, idempotency_key=new.idempotency_key
     )

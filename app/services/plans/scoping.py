@@ -244,6 +244,12 @@ class Scoper:
         return _listed(asks if missing else complains, [*missing, *wrong], "; ")
 
 
+def is_unscoped(task: plans.Task) -> bool:
+    """Tell whether nobody has looked yet which recipe does a task, as in plans written by hand."""
+    begun = task.begun or task.status is plans.TaskState.FAILED
+    return not begun and task.recipe_id is None and task.scoping_question is None
+
+
 def _sorted(error: errors.RequestInvalid, unknown: Container[str]) -> _Wants:
     # What is wrong with the plan itself, its folder for one, is not the task's to ask about; and outputs of earlier
     # tasks are held against the recipe when they are known.

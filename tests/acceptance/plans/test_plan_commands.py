@@ -84,7 +84,7 @@ def test_a_plan_from_intent_to_done(tmp_path: Path) -> None:
     """A command has the chief split an intent, and further ones approve it, begin it and show it done."""
     folder = working.make_project(tmp_path / "project")
     project = programs.Project(folder)
-    made = programs.asked("plan", "create", working.INTENT, project=project)
+    made = programs.asked("plan", "create", working.INTENT, "--no-review", project=project)
     drafted = programs.asked("plan", "show", made["session_id"], project=project)
     programs.control_room("plan", "approve", made["session_id"], project=project)
     done = programs.control_room("plan", "start", made["session_id"], project=project)

@@ -204,7 +204,7 @@ def test_while_a_question_is_open(tmp_path: Path) -> None:
     project = working.make_project(tmp_path / "project")
     tasks = [working.TASKS[0], working.TASKS[1] | {"scoping_question": "Which one?"}, {"description": "xyzzy"}]
     service, http = working.opened(project)
-    session_id = working.post(http, tasks=tasks)
+    session_id = working.post(http, tasks=tasks, review="off")
     assert session_id is not None
     working.begin(http, session_id)
     before = working.wait(http, session_id, are("done", "needs_scoping", "needs_scoping"))
@@ -227,13 +227,13 @@ def test_while_the_chief_speaks(tmp_path: Path) -> None:
     """The chief's run goes on after a kill, and its tasks are taken over once."""
     project = working.make_project(tmp_path / "project", **{"chief*": {"hang": True}})
     service, http = working.opened(project)
-    session_id = working.post(http, intent=working.INTENT)
+    session_id = working.post(http, intent=working.INTENT, review="off")
     assert session_id is not None
     drafted = working.kept(project)
     early = working.order(http, session_id, "approve")
     service.kill()
     working.say(project)
-    left = working.through(project, intent=working.INTENT)
+    left = working.through(project, intent=working.INTENT, review="off")
     plan = working.kept(project)
 
     assert (drafted["status"], drafted["tasks"], drafted["intent"]) == ("draft", [], working.INTENT)
@@ -254,12 +254,12 @@ def test_between_the_end_of_the_chief_and_the_taking_over(tmp_path: Path, point:
     service = Service(project, point)
     http = service.http()
     assert http is not None
-    session_id = working.post(http, intent=working.INTENT)
+    session_id = working.post(http, intent=working.INTENT, review="off")
     if session_id is not None:
         working.wait(http, session_id, lambda plan: bool(plan["tasks"]) and plan["status"] == "approved")
     died = service.ended()
     drafted, spoken = working.kept(project), drafting.recorded(project)
-    left = working.through(project, intent=working.INTENT)
+    left = working.through(project, intent=working.INTENT, review="off")
 
     assert died == -signal.SIGKILL
     assert drafted["tasks"] == []
@@ -272,7 +272,7 @@ def test_a_chief_who_makes_no_plan(tmp_path: Path) -> None:
     """After two replies that are no plan it is failed with the reason; a start asks the same chief again."""
     project = working.make_project(tmp_path / "project", **{"chief*": "I would rather not."})
     service, http = working.opened(project)
-    session_id = working.post(http, intent=working.INTENT)
+    session_id = working.post(http, intent=working.INTENT, review="off")
     assert session_id is not None
     failed = working.wait(http, session_id)
     assert failed is not None

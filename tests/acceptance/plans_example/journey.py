@@ -22,6 +22,14 @@ REPLIES: dict[str, Any] = {
     "draft": "# A scene\n\nKael stepped off the boat.",
     "polish": WRITTEN,
     "continuity": '{"pass": true, "findings": []}',
+    "review": json.dumps(
+        {
+            "verdict": "met",
+            "why": "Kael is there.",
+            "evidence": 'Evidence: "the courier" (Compendium/Characters/CHAR-kael.md)',
+            "proposals": [],
+        }
+    ),
     "*": "Nothing to add.",
 }
 """What the agents of tasks say."""
@@ -64,9 +72,9 @@ class Journey:
     session_id: str
 
     @classmethod
-    def begin(cls, http: httpx.Client, intent: str = INTENT) -> Journey:
+    def begin(cls, http: httpx.Client, intent: str = INTENT, review: str = "on") -> Journey:
         """Ask for a plan."""
-        answer = http.post("/api/sessions", json={"intent": intent})
+        answer = http.post("/api/sessions", json={"intent": intent, "review": review})
         assert answer.status_code == 201, answer.text
         plan = answer.json()
         assert (plan["status"], plan["intent"], plan["tasks"]) == ("draft", intent, [])

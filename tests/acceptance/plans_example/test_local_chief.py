@@ -53,7 +53,7 @@ def test_all_of_it_on_the_local_model(tmp_path: Path) -> None:
 
 def _gone(project: programs.Project) -> Plan:
     with programs.service(project) as service, service.http() as http:
-        plan = Journey.begin(http)
+        plan = Journey.begin(http, review="off")
         split = plan.split()
         assert split["status"] == "draft", split["error"]
         _scoped(plan, split)

@@ -94,6 +94,7 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
         issues = http.get("/api/issues", params={"session_id": plan.session_id}).json()
 
     assert ended["status"] == "done", ended
+    assert [(task["review"]["verdict"], task["review"]["by"]) for task in ended["tasks"]] == [("met", "chief")] * 4
     assert {run["status"] for run in runs.values()} == {"done"}
     assert {run["session_id"] for run in (*runs.values(), chief)} == {plan.session_id}
     assert [run["task"]["session_plan_task_id"] for run in runs.values()] == [1, 2, 3, 4]
@@ -161,7 +162,8 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
     assert ended["status"] == "done", ended
     assert {run["status"] for run in runs} == {"done"}
     assert [task["attempt"] for task in ended["tasks"]] == [1, 1, 1, 1]
-    assert len(every) == 5
+    assert sorted(run["recipe_id"] for run in every)[-4:] == ["review_task"] * 4
+    assert len(every) == 9
 
 
 def test_a_chief_who_makes_no_plan_is_told_of(project: programs.Project) -> None:

@@ -38,8 +38,34 @@ CHANGES: tuple[Mapping[str, Any], ...] = (
 )
 """From an approved plan to a failed task, with an edit of the file on the way."""
 
+IN_WORDS = dataclasses.replace(
+    given.plan(given.task(1, dod="it shines"), given.task(2, dod="it shines"), status=plans.PlanState.APPROVED),
+    review="on",
+    status=plans.PlanState.RUNNING,
+)
+"""A plan whose tasks are reviewed."""
+
+REVIEWS: tuple[Mapping[str, Any], ...] = (
+    look(limit=2),
+    look(limit=2),
+    look(("run-1", RunState.DONE), ("run-2", RunState.DONE)),
+    look(("review-1", RunState.WAITING), ("review-2", RunState.RUNNING)),
+    look(("review-1", RunState.DONE), ("review-2", RunState.FAILED)),
+    look(),
+)
+"""Both tasks are reviewed: one by a person, and the other review fails."""
+
 FOUND: tuple[Mapping[str, Any], ...] = (look(), look(("run-chief", RunState.DONE)))
 """The chief is asked, and its tasks are taken."""
+
+
+_OPERATIONS = (
+    plan_operations.StartTask,
+    plan_operations.StartReview,
+    plan_operations.ReadReview,
+    plan_operations.AskChief,
+    plan_operations.TakeTasks,
+)
 
 
 class Scripted:
@@ -59,6 +85,12 @@ class Scripted:
                 output = inputs.Delivery(value=plain.plain(next(self._values)), author="user").output()
             case plan_operations.StartTask():
                 output = {"run_id": f"run-{operation.plan['tasks'][0]['id']}"}
+            case plan_operations.StartReview():
+                output = {"run_id": f"review-{operation.plan['tasks'][0]['id']}"}
+            case plan_operations.ReadReview():
+                review = {"status": "done", "verdict": "met", "by": "person", "why": "I looked"}
+                proposal = {"kind": "remove_task", "task": 2, "fields": {}, "why": "no need", "status": "open"}
+                output = {"review": review, "proposals": [proposal]}
             case plan_operations.AskChief():
                 output = {"run_id": "run-chief"}
             case _:
@@ -67,7 +99,7 @@ class Scripted:
 
     async def run(self) -> RunState:
         """Go on until the script ends the plan."""
-        asked = (plan_operations.StartTask, plan_operations.AskChief, plan_operations.TakeTasks, operations.Input)
+        asked = (*_OPERATIONS, operations.Input)
         equipment = runner.Equipment(
             performers={each.kind: self for each in asked},
             clock=clock.FakeClock(),

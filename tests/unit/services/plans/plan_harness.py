@@ -16,11 +16,12 @@ from app.agents import backends
 from app.agents import performer as agent_performer
 from app.bootstrap import catalogue, container, definitions, roster
 from app.domain import issues, operations, plain, plans, records
-from app.engine import conversation_claims, ports, runner, stores
+from app.engine import conversation_claims, ports, refusals, runner, stores
 from app.processes import supervisor
 from app.services import requests as run_requests
 from app.services.plans import requests
 from app.storage import agent_sessions, memory_store
+from app.tools import checks, workspace
 from tests.integration import planning
 from tests.integration.project import Project
 from tests.unit.services.plans import chores
@@ -222,9 +223,12 @@ class Harness:
         programs = supervisor.Supervisor(place.project.data / "processes", platform.ids, {})
         around = catalogue.surroundings_of(chosen, self.clock, programs, self.sessions)
         asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), conversations)
+        workspaces = workspace.Workspaces([place.project.root])
         performers: dict[str, ports.Performer] = {
             operations.ToolCall.kind: Tools(self.toolbox, self.door),
             operations.AgentCall.kind: asking,
+            operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, self.store.prove_receipt),
+            operations.Refusal.kind: refusals.RefusalPerformer(),
         }
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
@@ -262,12 +266,68 @@ def says(*tasks: dict[str, Any]) -> str:
     return json.dumps({"tasks": [{"deps": [], "dod": "it is done", **each} for each in tasks]})
 
 
+def judges(verdict: str, evidence: str = '"work of" (output:work)', **fields: Any) -> str:
+    """Return what a chief says of a task; by default with evidence that every chore leaves."""
+    given = {"verdict": verdict, "why": f"it is {verdict}", "evidence": f"Evidence: {evidence}", "proposals": []}
+    return json.dumps(given | fields)
+
+
 async def soon(awaited: Awaitable[T]) -> T:
     """Wait for something that must not take long."""
     return await asyncio.wait_for(awaited, 60)
 
 
-async def over(task: asyncio.Task[Any]) -> None:
+Begin = Callable[[], Awaitable[tuple[Harness, str]]]
+"""Open a desk with a plan."""
+
+Act = Callable[[Harness, str], Awaitable[Any]]
+"""Bring a plan to its end, or look at what is left of it; after a crash it is done again."""
+
+
+async def go_on(harness: Harness, session_id: str) -> None:
+    """Start a plan that is approved, and wait until it rests."""
+    if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
+        await harness.application.plans.start(session_id)
+    await harness.rested(session_id)
+
+
+def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return the points of a story with these beginnings, each with the number of its passing."""
+    return [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(lost)]
+
+
+async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = go_on) -> set[str]:
+    """Bring a plan to its end, and again for every point that was passed: kill the process there, restart, look.
+
+    Args:
+        lost: Beginnings of the points.
+
+    Returns:
+        The points.
+    """
+    harness, session_id = await begin()
+    await act(harness, session_id)
+    points = crash_points(harness.probes.story, lost)
+    await check(harness, session_id)
+    await harness.close()
+    for point, nth in points:
+        harness, session_id = await begin()
+        left = harness.crash_when(point, nth)
+        acting = asyncio.ensure_future(act(harness, session_id))
+        await harness.bury(left)
+        await over(acting)
+        await harness.restart()
+        await act(harness, session_id)
+        try:
+            await check(harness, session_id)
+        except AssertionError as error:
+            error.add_note(f"killed at {point}, passing {nth}")
+            raise
+        await harness.close()
+    return {point for point, _ in points}
+
+
+async def over(task: asyncio.Future[Any]) -> None:
     """Wait for the end of something, whatever that is."""
     await asyncio.gather(task, return_exceptions=True)
 

@@ -318,7 +318,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             chance.shuffle(order)
             needs = {task["id"]: task["deps"] for task in self.last["tasks"]}
             sound = all(order.index(dep) < order.index(number) for number in order for dep in needs[number])
-            self.order(self.harness.application.plans.reorder(self.session_id, order), sound)
+            self.order(self.harness.application.plans.edit(self.session_id, order=order), sound)
 
     @stateful.rule()
     def restart(self) -> None:

@@ -57,37 +57,19 @@ async def left_by(harness: plan_harness.Harness, session_id: str) -> dict[str, o
     return left
 
 
-async def undisturbed(place: plan_harness.Place) -> tuple[list[str], dict[str, object]]:
-    """Let the plan come to its end, and return the points that were passed and what it left."""
-    harness, session_id = await begin(place)
-    await harness.application.plans.start(session_id)
-    await harness.rested(session_id)
-    story, left = list(harness.probes.story), await left_by(harness, session_id)
-    await harness.close()
-    return story, left
-
-
 async def test_the_end_is_the_same_wherever_a_process_dies(place: plan_harness.Place) -> None:
     """For every write of a plan, and those of its runs that matter to it: kill, restart, same end, one run per task."""
-    story, expected = await undisturbed(place)
-    points = [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(LOST)]
-    for point, nth in points:
-        harness, session_id = await begin(place)
-        left = harness.crash_when(point, nth)
-        starting = harness.start_soon(session_id)
-        await harness.bury(left)
-        await plan_harness.over(starting)
-        await harness.restart()
-        if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
-            await harness.application.plans.start(session_id)
+    expected: dict[str, object] = {}
 
-        assert await left_by(harness, session_id) == expected, (point, nth)
+    async def check(harness: plan_harness.Harness, session_id: str) -> None:
+        left = await left_by(harness, session_id)
+        # The first look is at a plan that nothing has disturbed.
+        assert left == (expected or left)
+        expected.update(left)
+        assert Counter((each, key) for each, _, key, _ in harness.toolbox.performed)[1, "fetch"] <= 2
 
-        tried = Counter((each, key) for each, _, key, _ in harness.toolbox.performed)
-        assert tried[1, "fetch"] <= 2
-        await harness.close()
-
-    assert {point for point, _ in points} >= {"storage.plan.before_write", "storage.create.before_rename"}
+    points = await plan_harness.crash_everywhere(lambda: begin(place), check, LOST)
+    assert points >= {"storage.plan.before_write", "storage.create.before_rename"}
 
 
 async def test_the_chiefs_tasks_are_taken_over_once(place: plan_harness.Place) -> None:
@@ -98,7 +80,7 @@ async def test_the_chiefs_tasks_are_taken_over_once(place: plan_harness.Place) -
     await harness.rested(session_id)
     story, expected = list(harness.probes.story), _split(await harness.show(session_id))
     await harness.close()
-    points = [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(LOST)]
+    points = plan_harness.crash_points(story, LOST)
     for point, nth in points:
         harness = await plan_harness.Harness(place).open()
         left = harness.crash_when(point, nth)

@@ -159,39 +159,24 @@ async def test_what_is_known_of_a_task_with_outputs_is_asked_and_refused(harness
     assert (await harness.task(session_id, 2)).status is plans.TaskState.NEEDS_SCOPING
 
 
-async def begin(place: plan_harness.Place) -> tuple[plan_harness.Harness, str]:
-    """Open a desk with a plan that is about to be started; its second task reads what the first one leaves."""
-    harness = await plan_harness.Harness(place).open()
-    wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
-    session_id = await harness.create(task("sweep room 1"), wanted)
-    await harness.application.plans.approve(session_id)
-    harness.probes.story.clear()
-    return harness, session_id
-
-
 async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harness.Place) -> None:
     """For every write of the plan and of its runs: kill, restart, one run per task, started with that value."""
-    harness, session_id = await begin(place)
-    await harness.application.plans.start(session_id)
-    await harness.rested(session_id)
-    story = list(harness.probes.story)
-    await harness.close()
-    points = [(point, story[: at + 1].count(point)) for at, point in enumerate(story) if point.startswith(LOST)]
-    assert {point for point, _ in points} >= {"storage.plan.before_write", "storage.decide.before_write"}
-    for point, nth in points:
-        harness, session_id = await begin(place)
-        left = harness.crash_when(point, nth)
-        starting = harness.start_soon(session_id)
-        await harness.bury(left)
-        await plan_harness.over(starting)
-        await harness.restart()
-        if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
-            await harness.application.plans.start(session_id)
 
-        assert (await harness.rested(session_id)).status is plans.PlanState.DONE, (point, nth)
+    async def begin() -> tuple[plan_harness.Harness, str]:
+        harness = await plan_harness.Harness(place).open()
+        wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
+        session_id = await harness.create(task("sweep room 1"), wanted)
+        await harness.application.plans.approve(session_id)
+        harness.probes.story.clear()
+        return harness, session_id
+
+    async def check(harness: plan_harness.Harness, session_id: str) -> None:
+        assert (await harness.show(session_id)).status is plans.PlanState.DONE
         assert {str(args["what"]) for number, _, args in harness.toolbox.asked if number == 2} == {"work of 1"}
         assert len(await harness.run_ids()) == 2
-        await harness.close()
+
+    points = await plan_harness.crash_everywhere(begin, check, LOST)
+    assert points >= {"storage.plan.before_write", "storage.decide.before_write"}
 
 
 def test_a_later_task_reads_the_drafts_of_its_session() -> None:

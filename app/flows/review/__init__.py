@@ -1,0 +1,78 @@
+"""The driver of reviews: the chief says whether a task of a session plan is done, and where it cannot, a person does.
+No recipe files are written in it (execution-modes, chief's role in pipeline mode).
+"""
+
+from __future__ import annotations
+
+from app import errors
+from app.domain import library, plain, runs
+from app.engine import ports
+from app.flows import decomposition
+from app.flows.review import driver, prompts
+
+NAME = "review"
+"""Name of the driver."""
+
+RECIPE_ID = "review_task"
+"""Name of its one recipe."""
+
+SLOT = driver.REVIEW
+"""Slot that holds the result, as JSON text."""
+
+OUTPUT = prompts.OUTPUT
+"""Prefix of the names under which evidence quotes outputs that are in no file."""
+
+RECIPE = library.Recipe(
+    recipe_id=RECIPE_ID,
+    dialect=NAME,
+    label="Review a finished task",
+    document={"id": RECIPE_ID},
+    args_schema=prompts.ARGS,
+    total_steps=driver.STEPS,
+)
+"""What every review executes."""
+
+
+def judge(definitions: library.Library) -> library.Agent | None:
+    """Return the chief, if it may judge: of tier t3 or t5."""
+    chief = definitions.agent_of(decomposition.ARCHETYPE, decomposition.MODE)
+    return chief if chief is not None and chief.tier in prompts.SIZES else None
+
+
+def why_person(definitions: library.Library) -> str | None:
+    """Return why a person must judge; None where the chief may."""
+    chief = definitions.agent_of(decomposition.ARCHETYPE, decomposition.MODE)
+    if chief is None:
+        return f"no agent with the archetype {decomposition.ARCHETYPE} takes part in pipelines"
+    if chief.tier not in prompts.SIZES:
+        return f"the chief {chief.id} is of tier {chief.tier}, and only {' or '.join(prompts.SIZES)} may judge"
+    return None
+
+
+class Review:
+    """The driver as the rest of the program sees it."""
+
+    name: str = NAME
+    driver_version: int = 1
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """Return nothing: without a chief a person is asked."""
+        return []
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """Return the chief, if it may judge."""
+        chief = judge(library)
+        return {"agent": None if chief is None else chief.to_json()}
+
+    def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
+        """Return the backend of the chief, if it may judge."""
+        return _uses(library)
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """Have the task judged, and keep the verdict."""
+        return await driver.drive(ctx)
+
+
+def _uses(definitions: library.Library) -> list[library.Use]:
+    chief = judge(definitions)
+    return [] if chief is None else [library.BackendUse(path="$.task", backends=(chief.backend,))]
