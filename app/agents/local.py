@@ -10,13 +10,14 @@ which takes about a second.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 
 from app import errors
 from app.agents.configuration import TIERS
 from app.domain import plain, records
-from app.engine import ports
+from app.engine import live_steps, ports
 from app.processes import helper_process
 
 MODEL = "smollm2-135m-instruct"  # Name of the one model that there is.
@@ -46,7 +47,7 @@ class LocalBackend:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._turn = asyncio.Lock()
+        self._queue = live_steps.BackendQueue(name)
         self._helper: helper_process.HelperProcess | None = None
 
     def get_name(self) -> str:
@@ -66,8 +67,8 @@ class LocalBackend:
         """
         _require_model(prompt.model)
         reply_tokens = _reply_tokens(prompt)
-        async with self._turn:
-            answer = await self._ask(_question(prompt, reply_tokens))
+        async with self._queue.turn(prompt.live):
+            answer = await self._ask(_question(prompt, reply_tokens), prompt.hear)
         return _reply(answer, reply_tokens)
 
     async def close(self) -> None:
@@ -76,10 +77,14 @@ class LocalBackend:
         if helper is not None:
             await helper.end()
 
-    async def _ask(self, question: plain.Object) -> dict[str, plain.Json]:
+    async def _ask(self, question: plain.Object, hear: Callable[[str], None]) -> dict[str, plain.Json]:
         try:
             helper = self._helper if self._helper and self._helper.alive else await self._load()
-            return await helper.ask(question)
+            answer = await helper.ask(question)
+            while "piece" in answer:
+                hear(answer["piece"])
+                answer = await helper.read()
+            return answer
         except helper_process.HelperProcessLost as lost:
             await self.close()
             raise errors.AgentFailed(

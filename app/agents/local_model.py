@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,7 +45,7 @@ def main() -> None:
     model = _load(model_file, int(context_tokens))
     _say(mouth, {"ready": True})
     while True:
-        _say(mouth, _answer(model, questions.get()))
+        _say(mouth, _answer(model, questions.get(), lambda piece: _say(mouth, {"piece": piece})))
 
 
 def _mouth() -> IO[str]:
@@ -90,7 +90,7 @@ def _load(model_file: str, context_tokens: int) -> Any:
         shutil.rmtree(place)
 
 
-def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]) -> dict[str, Any]:
     request = {
         "messages": question["messages"],
         "max_tokens": question["max_tokens"],
@@ -102,7 +102,7 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
         **_PENALTY,
         **({"json_schema": question["schema"]} if question["schema"] is not None else _PENALTY_OF_LOOPS),
     }
-    answer = _Answer(question["most_prompt_tokens"])
+    answer = _Answer(question["most_prompt_tokens"], hear)
     try:
         model.handle_chat_completions(request, answer.take)
     except (RuntimeError, ValueError) as error:
@@ -111,7 +111,8 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Answer:
-    def __init__(self, most_prompt_tokens: int) -> None:
+    def __init__(self, most_prompt_tokens: int, hear: Callable[[str], None]) -> None:
+        self._hear = hear
         self._most_prompt_tokens = most_prompt_tokens
         self.reply: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
 
@@ -126,7 +127,9 @@ class _Answer:
             self.reply = {"too_long": True, "input_tokens": prompt_tokens}
             return True
         for choice in chunk["choices"]:
-            self.reply["text"] += choice["delta"].get("content") or ""
+            if piece := choice["delta"].get("content"):
+                self.reply["text"] += piece
+                self._hear(piece)
             self.reply["cut"] = choice["finish_reason"] == "length"
         if usage := chunk.get("usage"):
             self.reply |= {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}

@@ -19,7 +19,7 @@ from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.programs import conversations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, json_text, operations, plain, records, runs, states
-from app.engine import conversation_claims, ports
+from app.engine import conversation_claims, live_output, live_steps, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
@@ -41,7 +41,7 @@ class AgentPerformer:
         self._conversations = conversations
         # Refuses a run whose working folder no agent may work in.
         self._check_folder = check_folder
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, live_steps.BackendQueue] = WeakValueDictionary()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.AgentCall`.
@@ -58,17 +58,22 @@ class AgentPerformer:
         assert isinstance(operation, operations.AgentCall)
         self._check_folder(call.run)
         text = await _text(call, operation.prompt)
-        prompt = self._prompt(call, operation, text)
+        output = live_output.LiveOutput(call.live, call.append_log, _log_name(call, "output", "txt"), call.masker)
+        prompt = self._prompt(call, operation, text, output.hear)
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
         try:
             reply = await self._asked(operation.backend, prompt, call)
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
+        finally:
+            await output.close()
         await call.write_log(_log_name(call, "reply"), reply.text)
         return await _result(reply, operation, text, call.place.instructions)
 
-    def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
+    def _prompt(
+        self, call: ports.Call, operation: operations.AgentCall, text: str, hear: Callable[[str], None]
+    ) -> ports.AgentPrompt:
         model = operation.model
         return ports.AgentPrompt(
             text=text,
@@ -89,13 +94,15 @@ class AgentPerformer:
             recorded=call.recorded,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
             retry_until_space=call.retry_until_space,
+            hear=hear,
+            live=call.live,
         )
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         try:
             async with AsyncExitStack() as held:
                 await prompt.retry_until_space(lambda: held.enter_async_context(self._claimed(prompt)))
-                async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(prompt):
+                async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(backend, prompt):
                     patient = dataclasses.replace(prompt, retry_until_space=_outside(limit, prompt.retry_until_space))
                     return await self._in_conversation(backend, patient, call)
         except TimeoutError as error:
@@ -143,10 +150,10 @@ class AgentPerformer:
             return nullcontext()
         return self._conversations.claimed(prompt.agent_session_id, prompt.run_id)
 
-    def _turn(self, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+    def _turn(self, backend: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         if prompt.agent_session_id is None:
             return nullcontext()
-        return self._turns.setdefault(prompt.agent_session_id, asyncio.Lock())
+        return self._turns.setdefault(prompt.agent_session_id, live_steps.BackendQueue(backend)).turn(prompt.live)
 
 
 def _outside(limit: asyncio.Timeout, retry_until_space: ports.RetryUntilSpace) -> ports.RetryUntilSpace:
@@ -214,8 +221,8 @@ def _shown(prompt: ports.AgentPrompt) -> str:
     return f"{prompt.system}\n\n---\n\n{prompt.text}" if prompt.system else prompt.text
 
 
-def _log_name(call: ports.Call, kind: str) -> str:
-    return f"{call.key}.{call.attempt}.{kind}.md"
+def _log_name(call: ports.Call, kind: str, ending: str = "md") -> str:
+    return f"{call.key}.{call.attempt}.{kind}.{ending}"
 
 
 async def _result(

@@ -318,6 +318,7 @@ _PROBLEMS = (
     problems.of_status(
         403, "Origin https://example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS", code="foreign_origin"
     ),
+    problems.of_status(416, "the log draft.1.reply.md has 1024 bytes; ask for a range within them"),
     problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json"),
     problems.Problem(
         status=500,

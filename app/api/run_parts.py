@@ -1,4 +1,4 @@
-"""Routes of a run's parts: its steps, slots, events and logs (execution-modes, appendix D)."""
+"""Routes of a run's parts: its graph, steps, slots and events (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
-from app.api import polling, queries, refusals, responses, streaming
+from app.api import polling, queries, responses, streaming
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.api.runs import RunId
@@ -109,39 +109,7 @@ async def follow_events(
     following: Annotated[AsyncGenerator[event_streams.Batch, None], Depends(_followed)],
 ) -> Response:
     """Stream a run's events as Server-Sent Events, from the first or after `Last-Event-ID`, until it ends."""
-    return streaming.EventStream(following)
-
-
-@router.get(
-    "/{run_id}/logs",
-    summary="List a run's logs",
-    responses=responses.whole(list[str], "run_not_found", meaning="Names."),
-)
-async def list_logs(
-    services: ServicesDep, run_id: RunId, wait: responses.Wait = None, if_none_match: responses.IfNoneMatch = None
-) -> Response:
-    """List the stored prompts, replies and command outputs."""
-
-    async def read() -> responses.Page:
-        return await services.runs.logs(run_id), {}
-
-    return await responses.listed(services, if_none_match, wait, read)
-
-
-@router.get(
-    "/{run_id}/logs/{name}",
-    summary="Read a log",
-    response_class=PlainTextResponse,
-    responses=refusals.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
-)
-async def show_log(
-    services: ServicesDep,
-    run_id: RunId,
-    name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
-) -> Response:
-    """Return one log; secrets are masked."""
-    content = await services.runs.log(run_id, name)
-    return Response(content, media_type="text/plain")
+    return streaming.EventStream(following, streaming.batch)
 
 
 def _etag(lines: Sequence[records.Record]) -> str:

@@ -1,9 +1,10 @@
-"""Streaming: a run's events as Server-Sent Events, encoded once for all followers."""
+"""Streaming: Server-Sent Events; those of a run are encoded once for all followers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
 from starlette.types import Send
@@ -22,7 +23,11 @@ ITEM_SCHEMA = {
 }
 """What the OpenAPI document says of a Server-Sent Event."""
 
-_SIGN_OF_LIFE = b": ping\n\n"
+SIGN_OF_LIFE = b": ping\n\n"
+"""A comment that keeps a silent connection open."""
+
+T = TypeVar("T")
+
 _UNKNOWN = "unknown"
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Headers of streams."""
@@ -33,18 +38,23 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, batches: AsyncGenerator[event_streams.Batch, None]) -> None:
+    def __init__(self, portions: AsyncGenerator[T, None], encoded: Callable[[T], bytes]) -> None:
         super().__init__((), headers=HEADERS)
-        self._batches = batches
+        self._portions: AsyncGenerator[Any, None] = portions
+        self._encoded: Callable[[Any], bytes] = encoded
 
     async def stream_response(self, send: Send) -> None:
         """Send portion after portion, each as soon as the client has taken the one before."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._batches) as batches:
-            async for batch in batches:
-                content = batch.encoded(server_sent) if batch.events else _SIGN_OF_LIFE
-                await send({"type": "http.response.body", "body": content, "more_body": True})
+        async with aclosing(self._portions) as portions:
+            async for portion in portions:
+                await send({"type": "http.response.body", "body": self._encoded(portion), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def batch(portion: event_streams.Batch) -> bytes:
+    """Write events that are published together."""
+    return portion.encoded(server_sent) if portion.events else SIGN_OF_LIFE
 
 
 def server_sent(event: events.Event, cursor: str | None = None) -> bytes:

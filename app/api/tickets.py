@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,6 +24,8 @@ LIFE_SECONDS = 60
 
 MOST_TICKETS = 10_000
 """Tickets that are kept; the oldest goes first."""
+
+_STREAM = re.compile(r"/api/events|/api/runs/[^/]+/(?:events|logs/[^/]+/stream)")
 
 PARAMETER = "ticket"
 """Query parameter that carries a ticket."""
@@ -56,8 +59,7 @@ def is_stream(scope: Scope) -> bool:
     if scope["type"] != "http":
         return bool(scope["type"] == "websocket")
     path: str = scope["path"]
-    of_run = path.startswith("/api/runs/") and path.endswith("/events")
-    return scope["method"] == "GET" and (of_run or path == "/api/events")
+    return scope["method"] == "GET" and _STREAM.fullmatch(path) is not None
 
 
 def taken_out(scope: Scope) -> tuple[Scope, str | None]:
@@ -82,7 +84,7 @@ class Ticket(shapes.Shape):
     """A ticket for one stream."""
 
     ticket: str
-    """Sent once, as `?ticket=`, to `/ws`, a run's events or those of all runs."""
+    """Sent once, as `?ticket=`, to `/ws`, a run's events, those of all runs or the stream of a log."""
     expires_at: shapes.Instant
     """When it becomes invalid."""
 

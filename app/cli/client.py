@@ -69,5 +69,8 @@ class Client(Protocol):
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
         """Yield the run's events numbered above `after` until it stops."""
 
+    def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
+        """Yield the texts of a log while it grows, until its run has ended."""
+
     def verify_all(self) -> AsyncGenerator[list[Answer], None]:
         """Check everything that is stored and yield the reports page by page."""

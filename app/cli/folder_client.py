@@ -57,6 +57,11 @@ class FolderClient:
             for event in await self.application.store.read_events(run_id, after):
                 yield event.to_json()
 
+    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
+        """Yield the texts of a log while it grows."""
+        async for piece in await self.application.runs.follow_log(run_id, name, 0):
+            yield piece.text
+
     async def verify_all(self) -> AsyncGenerator[list[Answer], None]:
         """Check everything that is stored."""
         cursor: str | None = None

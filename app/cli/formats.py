@@ -67,8 +67,27 @@ def steps(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return a list of steps."""
     if not lines:
         return "no steps"
-    rows = [(line.get("phase"), line["key"], actor(line), line["status"], outcome(line)) for line in lines]
-    return table(("phase", "step", "by", "status", "what came of it"), rows)
+    rows = [
+        (line.get("phase"), line["key"], actor(line), _standing(line), _spent(line), outcome(line)) for line in lines
+    ]
+    return table(("phase", "step", "by", "status", "tokens", "what came of it"), rows)
+
+
+def _standing(line: Mapping[str, Any]) -> str:
+    """Return the status of a step with its attempt, its place in a queue and its last sign of life."""
+    queued, tries = line.get("queued"), f", attempt {line['attempt']}" if line.get("attempt", 1) > 1 else ""
+    place = f" {queued['place']} of {queued['of']} at {queued['backend']}" if queued else ""
+    alive = f", last output {line['output_at']}" if line.get("output_at") else ""
+    return f"{line['status']}{place}{tries}{alive}"
+
+
+def _spent(line: Mapping[str, Any]) -> str | None:
+    """Return tokens read and written, and the price where it was told."""
+    usage = line.get("usage")
+    if not usage:
+        return None
+    price = "" if usage["cost_usd"] is None else f" ${usage['cost_usd']:.2f}"
+    return f"{usage['input_tokens']}/{usage['output_tokens']}{price}"
 
 
 def actor(line: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -103,8 +104,19 @@ class HttpClient:
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
         """Read the run's Server-Sent Events."""
-        path, headers = f"/api/runs/{_quoted(run_id)}/events", {"Last-Event-ID": str(after)}
-        headers |= {"Accept": "text/event-stream"}
+        path = f"/api/runs/{_quoted(run_id)}/events"
+        async with aclosing(self._events(path, {"Last-Event-ID": str(after)})) as found:
+            async for event in found:
+                yield event
+
+    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
+        """Read the texts of a log while it grows."""
+        async with aclosing(self._events(f"/api/runs/{_quoted(run_id)}/logs/{_quoted(name)}/stream", {})) as found:
+            async for piece in found:
+                yield piece.get("text", "")
+
+    async def _events(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[Answer, None]:
+        headers = {**headers, "Accept": "text/event-stream"}
         timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
         try:
             async with self._http.stream("GET", path, headers=headers, timeout=timeout) as answer:

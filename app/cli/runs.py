@@ -175,10 +175,15 @@ def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 @runs.command()
 @click.argument("run_id")
 @click.argument("name", required=False)
+@click.option("--follow", "is_followed", is_flag=True, help="Print the log while it grows, until the run has ended.")
 @options.as_json
 @options.anywhere
-def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
+def logs(place: options.Place, as_json: bool, is_followed: bool, run_id: str, name: str | None) -> int:
     """Print log NAME of a run; without NAME, list the logs."""
+    if is_followed and (name is None or as_json):
+        raise click.UsageError("--follow needs the name of a log, and prints text.")
+    if is_followed and name is not None:
+        return place.work(lambda client: _followed(client, run_id, name))
     if name is None:
         found = place.ask(use_cases.list_logs, run_id)
         return exit_codes.shown(found, as_json, lambda names: printable.block(names) or "no logs")
@@ -221,6 +226,13 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     found: Answer = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
     return exit_codes.shown(found, as_json, formats.repaired)
+
+
+async def _followed(client: Client, run_id: str, name: str) -> int:
+    async with aclosing(client.follow_log(run_id, name)) as texts:
+        async for text in texts:
+            terminal.say_piece(text)
+    return exit_codes.ExitCode.DONE
 
 
 async def _verify_everything(client: Client) -> Answer:

@@ -85,6 +85,11 @@ def say_exactly(text: str) -> None:
     _write(sys.stdout, printable.visible(text) + "\n" if is_live() else text)
 
 
+def say_piece(text: str) -> None:
+    """Print a piece of a text that comes bit by bit."""
+    _write(sys.stdout, printable.visible(text) if is_live() else text)
+
+
 def say_reply(text: str) -> None:
     """Print a text of somebody else among lines of ours, and a blank line: as it is, but marked
     where a person watches.

@@ -164,6 +164,19 @@ class Masker:
         masked: str = self.mask(rest)
         return masked
 
+    def safe_end(self, text: str) -> int:
+        """Return how much of a text can be masked by itself, whatever follows: no secret lies over that place."""
+        longest = max(map(len, self._spellings), default=1)
+        end, moved = max(len(text) - longest + 1, 0), True
+        while moved:
+            moved = False
+            for spelling in self._spellings:
+                # One that lies over the end would be torn.
+                at = text.find(spelling, max(end - len(spelling) + 1, 0), end + len(spelling) - 1)
+                if 0 <= at < end:
+                    end, moved = at, True
+        return end
+
     def _prepare(self, known: frozenset[str], secrets: set[str]) -> None:
         spelled = known.union(*(secret_spellings.of(secret) for secret in secrets if len(secret) >= SHORTEST_SECRET))
         self._spellings = dict.fromkeys(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))

@@ -71,6 +71,8 @@ class StepState(StrEnum):
 
     RUNNING = "running"
     """Being performed; never written to the journal. A crash here runs the step again as its next attempt."""
+    QUEUED = "queued"
+    """Begun, but waiting for its backend, which answers one prompt at a time; never written to the journal."""
     DONE = "done"
     """Performed and recorded."""
     FAILED = "failed"

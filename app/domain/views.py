@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from app.domain import plain, shapes
 from app.domain.gates import gate_id
@@ -20,6 +20,38 @@ from app.domain.usage_sums import UsageSum
 
 NEWEST_STEPS = 200
 """Steps that a run's consolidated answer lists at most; the whole log has its own address."""
+
+
+MOST_ATTEMPTS = 20
+"""Earlier attempts of a step that an answer lists at most, the newest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(shapes.Shape):
+    """The place of a step in the queue of its backend."""
+
+    place: int
+    """Place, from 1."""
+    of: int
+    """Number of steps that wait, of all runs."""
+    backend: str
+    """Name of the backend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptShown(shapes.Shape):
+    """An attempt of a step that was not its last."""
+
+    attempt: int
+    """Which attempt, from 1."""
+    started_at: shapes.Instant
+    """When it began."""
+    completed_at: shapes.Instant
+    """When it ended."""
+    status: StepState
+    """Its result."""
+    error: StepError | None
+    """Why it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +72,10 @@ class OpenStep:
     """When the try began."""
     tools: bool = False
     """Whether an agent that speaks in it may use tools of its own."""
+    output_at: str | None = None
+    """When its newest output came, to the second; None before the first."""
+    queued: Queued | None = None
+    """Its place in the queue of its backend; None while it does not wait there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +216,16 @@ class StepShown(shapes.Shape):
     """When it ended."""
     error: StepError | None = shapes.omitted()
     """Why it failed."""
+    duration_ms: int | None = shapes.omitted()
+    """How long the attempt took."""
+    usage: Usage | None = shapes.omitted()
+    """What the attempt cost; absent where nothing is metered."""
+    attempts: Sequence[AttemptShown] = shapes.omitted(default=())
+    """Earlier attempts, the newest 20: repeated ones, and those set aside by a resume."""
+    output_at: shapes.Instant | None = shapes.omitted()
+    """When the newest output of a running step came, to the second."""
+    queued: Queued | None = shapes.omitted()
+    """Its place in the queue of its backend, while its status is `queued`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +284,29 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
     ).to_json()
 
 
-def finished_steps(records: Iterable[Record]) -> list[dict[str, plain.Json]]:
+Attempts: TypeAlias = Mapping[str, Sequence[Record]]
+"""Attempts by step that were not its last: repeated ones, and those that a resume declared dead."""
+
+
+_NO_ATTEMPTS: Attempts = {}
+
+
+def earlier_attempts(attempts: Attempts, key: str, before: int) -> tuple[AttemptShown, ...]:
+    """Return the newest attempts of a step that were made before an attempt."""
+    earlier = [record for record in attempts.get(key, ()) if record.attempt < before]
+    return tuple(
+        AttemptShown(
+            attempt=record.attempt,
+            started_at=record.started_at,
+            completed_at=record.completed_at,
+            status=record.status,
+            error=record.error,
+        )
+        for record in earlier[-MOST_ATTEMPTS:]
+    )
+
+
+def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS) -> list[dict[str, plain.Json]]:
     """Return steps as the consolidated answer shows them (execution-modes, appendix D)."""
     shown = []
     for record in records:
@@ -258,23 +326,29 @@ def finished_steps(records: Iterable[Record]) -> list[dict[str, plain.Json]]:
             started_at=record.started_at,
             completed_at=record.completed_at,
             error=record.error,
+            duration_ms=line.get("duration_ms"),
+            usage=record.usage,
+            attempts=earlier_attempts(attempts, record.key, record.attempt) if attempts else (),
         )
         shown.append(step)
     return shapes.all_json(shown)
 
 
-def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
+def open_step(step: OpenStep, run_id: str, attempts: Attempts = _NO_ATTEMPTS) -> dict[str, plain.Json]:
     """Return a step that is being performed as that answer shows it."""
     return StepShown(
         step_id=step.place.step_id,
         phase=step.place.phase,
-        status=StepState.RUNNING,
+        status=StepState.RUNNING if step.queued is None else StepState.QUEUED,
         **step.facts,
         output_slot=step.place.output_slot,
         gate_id=gate_id(run_id, step.key, step.attempt) if step.kind == Gate.kind else None,
         key=step.key,
         attempt=step.attempt,
         started_at=step.started_at,
+        attempts=earlier_attempts(attempts, step.key, step.attempt),
+        output_at=step.output_at,
+        queued=step.queued,
     ).to_json()
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from app.domain import plain
 from app.domain.records import BlobRef, Finish, StepError, Usage
+from app.engine.live_steps import LiveStep
 
 T = TypeVar("T")
 
@@ -27,6 +28,10 @@ class RetryUntilSpace(Protocol):
 async def write_once(write: Callable[[], Awaitable[T]]) -> T:
     """Write once, where no run waits for it."""
     return await write()
+
+
+def unheard(_: str) -> None:
+    """Take nothing in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,10 @@ class AgentPrompt:
     """Earlier tries of the step that left a line there."""
     retry_until_space: RetryUntilSpace = field(default=write_once, compare=False, repr=False)
     """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
+    hear: Callable[[str], None] = field(default=unheard, compare=False, repr=False)
+    """Takes in what the agent says and does while it does so, in pieces."""
+    live: LiveStep = field(default_factory=LiveStep, compare=False, repr=False)
+    """What its step shows meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from app import errors
@@ -13,9 +13,19 @@ from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
 from app.domain.runs import Ending, RunStart
 from app.domain.slots import Progress, Projection, Slot
-from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, RetryUntilSpace, write_once
+from app.engine.agent_ports import (
+    AgentBackend,
+    AgentPrompt,
+    AgentReply,
+    Exchange,
+    RetryUntilSpace,
+    unheard,
+    write_once,
+)
+from app.engine.live_output import AppendLog, not_kept
+from app.engine.live_steps import LiveStep
 
-__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "write_once"]
+__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "unheard", "write_once"]
 
 _NO_SECRETS = plain.Masker()
 
@@ -202,6 +212,10 @@ class Call:
     """When a gate was asked first; the same after a restart."""
     retry_until_space: RetryUntilSpace = write_once
     """Write what is kept beside the run's folder, however long it takes."""
+    append_log: AppendLog = not_kept
+    """Append a masked text (name, text) to a log while the try goes on."""
+    live: LiveStep = field(default_factory=LiveStep)
+    """What the step shows while the try goes on."""
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in what is cut or parsed before the engine sees it."""
     recorded: tuple[int, ...] = ()

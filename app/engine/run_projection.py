@@ -17,6 +17,7 @@ from app.domain.states import RunState
 from app.domain.usage_sums import UsageTally
 from app.engine.driver_context import DriverContext
 from app.engine.journal_lines import facts_of
+from app.engine.live_steps import BackendQueue
 from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
@@ -184,4 +185,11 @@ def open_step(step: StepAttempt) -> views.OpenStep:
         facts=facts_of(operation),
         started_at=clock.stamp(step.started_at) if step.attempt else "",
         tools=isinstance(operation, AgentCall) and operation.tools,
+        output_at=None if step.output_at is None else clock.stamp(step.output_at.replace(microsecond=0)),
+        queued=None if step.queue is None else _queued(step, step.queue),
     )
+
+
+def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
+    place, count = queue.place_of(step)
+    return views.Queued(place=place, of=count, backend=queue.backend)

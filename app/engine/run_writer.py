@@ -118,6 +118,14 @@ class RunWriter:
         finally:
             self._users -= 1
 
+    async def append_log(self, name: str, text: str) -> bool:
+        """Append to a log; False while the run is evicted, which is not loaded for it."""
+        if self.owner is None:
+            return False
+        async with self.use() as owner:
+            await owner.log.append_log(name, text)
+        return True
+
     def report(self, attempt: StepAttempt, failure: BaseException) -> None:
         """Tell the runner that a step could not be executed, or the next one that attaches itself."""
         if self._abandoned:

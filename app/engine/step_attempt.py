@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from app.domain.records import Record, Result
 from app.engine import ports
 from app.engine.driver_scheduler import Ask
+from app.engine.live_steps import LiveStep
 
 NO_RESULT = Result()
 """In place of a result that is not there yet."""
@@ -18,7 +19,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class StepAttempt:
+class StepAttempt(LiveStep):
     """A step that is open, and its present try."""
 
     ask: Ask

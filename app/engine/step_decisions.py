@@ -156,3 +156,9 @@ def _dies_with(record: Record, root: Record) -> bool:
 
 def _related(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def cut_off(key: str, code: str, what: str, tries: int) -> errors.StepError:
+    """Return why a run is parked at a step that was cut off."""
+    message = f"the step {key!r} {what}; let the run continue to try again"
+    return errors.StepError(message, code=code, key=key, detail={"tries": tries})

@@ -85,9 +85,14 @@ class StepExecutor:
             return None
         match step_decisions.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
             case step_decisions.Rescue.CRASH_LOOP:
-                raise Parked("crash_loop", _cut_off(key, "crash_loop", "was cut off too often", len(tries)))
+                raise Parked(
+                    "crash_loop", step_decisions.cut_off(key, "crash_loop", "was cut off too often", len(tries))
+                )
             case step_decisions.Rescue.ASK:
-                raise Parked("step_interrupted", _cut_off(key, "step_interrupted", "must not be repeated unasked", 1))
+                raise Parked(
+                    "step_interrupted",
+                    step_decisions.cut_off(key, "step_interrupted", "must not be repeated unasked", 1),
+                )
             case step_decisions.Rescue.FAIL:
                 return step_decisions.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
         return None
@@ -111,7 +116,7 @@ class StepExecutor:
     async def _announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
         self._reach("step.before_started")
         operation = attempt.ask.operation
-        attempt.performing = not attempt.idle
+        attempt.performing, attempt.output_at = not attempt.idle, None
         attempt.started_at = self._clock.now()
         attempt.began = self._clock.monotonic()
         if not (attempt.idle and self._continues_waiting(attempt, owner)):
@@ -257,6 +262,8 @@ class StepExecutor:
             write_log=self._write_log,
             asked_at=decisions.asked.get(ask.key),
             retry_until_space=self._insist,
+            append_log=self.writer.append_log,
+            live=attempt,
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
             exchanges=attempt.exchanges,
@@ -391,8 +398,3 @@ class StepExecutor:
             if isinstance(attempt.ask.operation, operations.Gate) and (answer := gates.answer_in(record)) is not None:
                 add_event(EventType.GATE_DECIDED, record.key, gates.told(answer), at)
             add_event(EventType.STEP_FINISHED, record.key, facts, at)
-
-
-def _cut_off(key: str, code: str, what: str, tries: int) -> errors.StepError:
-    message = f"the step {key!r} {what}; let the run continue to try again"
-    return errors.StepError(message, code=code, key=key, detail={"tries": tries})

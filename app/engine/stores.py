@@ -85,6 +85,9 @@ class RunLog(Waiting, Protocol):
     async def write_log(self, name: str, text: str) -> None:
         """Keep a text under `logs/`."""
 
+    async def append_log(self, name: str, text: str) -> None:
+        """Append to a text under `logs/`."""
+
     def add_event(
         self,
         type: EventType,
@@ -184,6 +187,20 @@ class RunSummary(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """A part of a log."""
+
+    content: bytes
+    """The bytes."""
+    offset: int
+    """Where they begin."""
+    size_bytes: int
+    """Size of the whole log."""
+    version: str
+    """What the log has no more once it has grown or was replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a run has come, as its manifest has it."""
 
@@ -276,6 +293,17 @@ class RunStore(Readable, KeptUp, Protocol):
 
     async def read_log(self, run_id: str, name: str) -> bytes:
         """Return a file under `logs/`."""
+
+    async def read_log_part(self, run_id: str, name: str, offset: int, most: int) -> LogPart:
+        """Return a part of a file under `logs/`.
+
+        Args:
+            offset: Where it begins; negative: so many bytes before the end.
+            most: Most bytes.
+
+        Raises:
+            errors.NotFound: there is no such run or log.
+        """
 
     async def list_logs(self, run_id: str) -> list[str]:
         """Return the names under `logs/`."""

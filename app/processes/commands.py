@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,6 +60,10 @@ class Request:
     """Whether it gets a namespace of its own where the system allows it, for a few milliseconds more."""
     agent_session_id: str | None = None
     """Conversation of an agent that it belongs to."""
+    on_output: Callable[[int, bytes, int], None] | None = None
+    """Called with what it writes to a file while it runs, about once a second: 1 for standard output or 2 for standard
+    error, a part of it, and how many bytes were left out before.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

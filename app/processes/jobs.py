@@ -109,6 +109,20 @@ class Job:
             return "idle"
         return "output" if max(sizes) > self.request.cap_bytes else ""
 
+    @property
+    def has_passed_output(self) -> bool:
+        """Tell whether something that it wrote was passed on while it ran, so that the rest is to follow."""
+        return bool(self.stdout.passed_bytes or self.stderr.passed_bytes)
+
+    def news(self) -> list[launcher_protocol.Message]:
+        """Return what it has written since the last time, for a service that hears it."""
+        found: list[launcher_protocol.Message] = []
+        for stream, output in ((1, self.stdout), (2, self.stderr)) if self.request.passes_output else ():
+            content, skipped = output.news()
+            if content:
+                found.append(launcher_protocol.Written(self.number, stream, content, skipped))
+        return found
+
     def send_next_signal(self, members: set[int], table: process_tree.Table, now: float) -> None:
         """Send its processes the next signal: SIGTERM first, then SIGKILL until none is left."""
         number = signal.SIGTERM if self.signals_sent == 0 else signal.SIGKILL

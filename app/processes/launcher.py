@@ -233,6 +233,8 @@ class Launcher:
             self._look_at = now + _LOOK_SECONDS
         self._check_at = self._look_at if self._jobs else math.inf
         for job in self._jobs.values():
+            if is_due and not self._is_detached:
+                self._replies += job.news()
             if job.next_signal_at is not None:
                 continue
             cause: launcher_protocol.Cause = (
@@ -275,6 +277,8 @@ class Launcher:
         self._by_pid.pop(job.pid, None)
         self._unwatch(job)
         self._register.release(job.place)
+        if job.has_passed_output:
+            self._replies += job.news()
         ended, files = job.reply(survivors)
         if files:
             self._send_replies()

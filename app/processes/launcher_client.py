@@ -21,6 +21,9 @@ _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import 
 _STDERR_BYTES = 2_000
 _END_SECONDS = 10.0
 
+OutputListener = Callable[[int, bytes, int], None]
+"""Takes in what a running command writes: the stream, 1 or 2, a part of it, and how many bytes were left out before."""
+
 Reply = tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]
 """The result of a command, with the descriptors of its long outputs."""
 
@@ -44,6 +47,7 @@ class LauncherClient:
         self._receiver = launcher_protocol.Receiver(connection)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._listeners: dict[int, OutputListener] = {}
         self._messages: list[launcher_protocol.Message] = []
         self._frames: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._scheduled = self._blocked = False
@@ -98,17 +102,22 @@ class LauncherClient:
         """Return the id of the launcher's process."""
         return self._process.pid
 
-    async def run(self, start: launcher_protocol.Start, files: Sequence[int]) -> Reply:
+    async def run(
+        self, start: launcher_protocol.Start, files: Sequence[int], on_output: OutputListener | None = None
+    ) -> Reply:
         """Run a command; a cancellation first ends it and every process that it has started.
 
         Args:
             files: Open files that go with it; they are closed.
+            on_output: Called with what it writes while it runs, about once a second.
 
         Raises:
             commands.LauncherLost: the launcher ended before the command had.
         """
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[start.number] = reply
+        if on_output is not None:
+            self._listeners[start.number] = on_output
         self._queue(start, files)
         try:
             return await reply
@@ -118,6 +127,8 @@ class LauncherClient:
             elif start.number in self._waiting:
                 await self._ended(start.number)
             raise
+        finally:
+            self._listeners.pop(start.number, None)
 
     async def close(self) -> None:
         """Have it end every command, and then itself."""
@@ -206,6 +217,10 @@ class LauncherClient:
             self._disconnect()
             return
         for message, files in received:
+            if isinstance(message, launcher_protocol.Written):
+                if (on_output := self._listeners.get(message.number)) is not None:
+                    on_output(message.stream, message.content, message.skipped_bytes)
+                continue
             assert isinstance(message, launcher_protocol.Ended | launcher_protocol.Refused)
             reply = self._waiting.pop(message.number)
             if reply.cancelled():

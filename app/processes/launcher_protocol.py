@@ -53,6 +53,8 @@ class Start(NamedTuple):
     """Whether it gets a namespace of its own where the system allows it."""
     writes_to_file: bool
     """Whether its standard output goes to the open file passed along, the last one."""
+    passes_output: bool
+    """Whether what it writes is passed on while it runs."""
 
 
 class End(NamedTuple):
@@ -89,6 +91,19 @@ class Ended(NamedTuple):
     """How it was contained."""
 
 
+class Written(NamedTuple):
+    """A command that still runs has written something."""
+
+    number: int
+    """Which one."""
+    stream: int
+    """1 for standard output, 2 for standard error."""
+    content: bytes
+    """A part of what it wrote since the last message."""
+    skipped_bytes: int
+    """Bytes before the content that were left out because there were too many."""
+
+
 class Refused(NamedTuple):
     """A command could not be started."""
 
@@ -100,13 +115,13 @@ class Refused(NamedTuple):
     """The system's reason."""
 
 
-Message = Start | End | Ended | Refused
+Message = Start | End | Ended | Refused | Written
 """Any message."""
 
 Received = tuple[Message, list[int]]
 """A message, and the descriptors of the open files that came with it, now the receiver's."""
 
-_KINDS: tuple[type[Message], ...] = (Start, End, Ended, Refused)
+_KINDS: tuple[type[Message], ...] = (Start, End, Ended, Refused, Written)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 

@@ -17,6 +17,9 @@ from itertools import count
 INLINE_BYTES = 32 * 1024
 """Content up to this size travels in a message; more is read from the file."""
 
+NEWS_BYTES = 128 * 1024
+"""Most that is passed on at a time of what a running command writes."""
+
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _NAMES = count()
 _UNSUPPORTED = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
@@ -25,7 +28,7 @@ _UNSUPPORTED = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EI
 class OutputFile:
     """One file, open."""
 
-    __slots__ = ("file", "is_held", "seen_bytes")
+    __slots__ = ("file", "is_held", "passed_bytes", "seen_bytes")
 
     def __init__(self, file: int, *, is_held: bool = True) -> None:
         self.file = file
@@ -34,10 +37,21 @@ class OutputFile:
         """Whether the output can be read back; output to a socket or a pipe cannot."""
         self.seen_bytes = 0
         """Its size at the last check."""
+        self.passed_bytes = 0
+        """How much of it was passed on."""
 
     def size_bytes(self) -> int:
         """Return its size."""
         return os.fstat(self.file).st_size if self.is_held else 0
+
+    def news(self) -> tuple[bytes, int]:
+        """Return what was written since the last time, its end if that is much, and how many bytes were left out."""
+        waiting = self.size_bytes() - self.passed_bytes
+        skipped = max(waiting - NEWS_BYTES, 0)
+        # A file that the command itself has cut off has nothing new.
+        content = os.pread(self.file, NEWS_BYTES, self.passed_bytes + skipped) if waiting > 0 else b""
+        self.passed_bytes += skipped + len(content)
+        return content, skipped
 
     def content(self) -> bytes | None:
         """Return its content; None if it is longer than a message may be."""

@@ -93,7 +93,7 @@ class Supervisor:
             raise
         self._active[start.number] = request
         try:
-            reply, passed = await launcher.run(start, files)
+            reply, passed = await launcher.run(start, files, request.on_output)
         finally:
             del self._active[start.number]
         if isinstance(reply, launcher_protocol.Refused):
@@ -191,6 +191,7 @@ def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tupl
         cap_bytes=request.cap_bytes,
         contained=request.contained,
         writes_to_file=request.stdout is not None,
+        passes_output=request.on_output is not None,
     )
     return start, files
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 from app import clock, errors
 from app.domain import events, plain, receipts, records, views
 from app.engine import run_engine, stores
-from app.services import event_streams, run_reader
+from app.services import event_streams, log_tails, run_reader
 from app.services.event_streams import EventFollower
+from app.services.log_tails import LogTails
 from app.services.long_polls import LongPolls
 from app.services.progress import Progress, RunListed
 from app.services.run_graphs import GraphAnswer, RunGraphs
@@ -40,6 +41,7 @@ class RunQueries:
         self._graphs = RunGraphs(dialects)
         self._progress = Progress(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
+        self._tails = LogTails(store=store, clock=clock, until_released=self._follower.until_released)
         self._waiter = LongPolls(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
@@ -158,10 +160,30 @@ class RunQueries:
         Raises:
             errors.NotFound: there is no such run or log.
         """
-        run_reader.check_run_id(run_id)
-        if name.startswith(".") or any(character in name for character in "/\\\0"):
-            raise errors.NotFound(f"there is no log {name!r:.80}", code="log_not_found")
+        _check_log(run_id, name)
         return await self._store.read_log(run_id, name)
+
+    async def log_part(self, run_id: str, name: str, offset: int, most: int = log_tails.PART_BYTES) -> stores.LogPart:
+        """Return a part of a log; a negative offset counts from its end.
+
+        Raises:
+            errors.NotFound: there is no such run or log.
+        """
+        _check_log(run_id, name)
+        return await self._tails.part(run_id, name, offset, most)
+
+    def log_span(self, run_id: str, name: str, first: int, end: int) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a log, part after part."""
+        return self._tails.span(run_id, name, first, end)
+
+    async def follow_log(self, run_id: str, name: str, offset: int) -> AsyncGenerator[log_tails.Piece, None]:
+        """Follow a log while it grows, until its run has ended.
+
+        Raises:
+            errors.NotFound: there is no such run or log.
+        """
+        begin = await self.log_part(run_id, name, offset, most=0)
+        return self._tails.follow(run_id, name, begin, lambda: self._has_ended(run_id))
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return the receipt of a tool execution, and whether it is still as its run has written it.
@@ -201,3 +223,9 @@ class RunQueries:
 
     async def _has_ended(self, run_id: str) -> bool:
         return (await self._reader.status(run_id)).finished
+
+
+def _check_log(run_id: str, name: str) -> None:
+    run_reader.check_run_id(run_id)
+    if name.startswith(".") or any(character in name for character in "/\\\0"):
+        raise errors.NotFound(f"there is no log {name!r:.80}", code="log_not_found")

@@ -47,6 +47,7 @@ class _Cached:
     number: int
     answer: Ready
     cache: RunResponseCache | None
+    signs: tuple[object, ...] = ()
 
 
 class RunReader:
@@ -80,7 +81,10 @@ class RunReader:
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
-        known = cached is not None and cached.number == number and self._store.unreadable(run_id) is None
+        # Signs of life change no number: nobody waits for them, and they change the answer once a second at most.
+        signs = _signs(self._engine.view(run_id))
+        known = cached is not None and (cached.number, cached.signs) == (number, signs)
+        known = known and self._store.unreadable(run_id) is None
         if cached is not None and known and not await self._was_touched(run_id):
             self._answers[run_id] = cached
             self._answers.move_to_end(run_id)
@@ -94,7 +98,8 @@ class RunReader:
         finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep and forgotten == self._forgotten:
-            self._answers[run_id] = _Cached(number=number, answer=answer, cache=None if finished else cache)
+            cache_kept = None if finished else cache
+            self._answers[run_id] = _Cached(number=number, answer=answer, cache=cache_kept, signs=signs)
             _limit(self._answers, READY_ANSWERS)
         return answer
 
@@ -284,6 +289,8 @@ class RunResponseCache:
         self._counted = 0
         self._newest: records.Record | None = None
         self._slots: dict[str, tuple[slots.Slot, bytes]] = {}
+        self._attempts: dict[str, list[records.Record]] = {}
+        self._seen = 0
 
     def encoded(self, view: views.RunView, holder: str | None) -> bytes:
         """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
@@ -293,8 +300,8 @@ class RunResponseCache:
             holder: Run that holds the workspace which this one waits for.
         """
         living = view.living()
-        self._catch_up(living)
-        opened = [plain.encode(views.open_step(step, view.start.run_id)) for step in view.open]
+        self._catch_up(view, living)
+        opened = [plain.encode(views.open_step(step, view.start.run_id, self._attempts)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
         return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b,"unreadable":%b}' % (
             plain.encode(views.manifest(view))[:-1],
@@ -305,13 +312,19 @@ class RunResponseCache:
             plain.encode(view.unreadable.to_json() if view.unreadable else None),
         )
 
-    def _catch_up(self, living: Sequence[records.Record]) -> None:
+    def _catch_up(self, view: views.RunView, living: Sequence[records.Record]) -> None:
         # Records only come in behind the others, except where a run was read anew: then they are others.
         if self._counted and (len(living) < self._counted or living[self._counted - 1] is not self._newest):
             self._steps.clear()
-            self._counted = 0
+            self._attempts.clear()
+            self._counted = self._seen = 0
+        for position in range(self._seen, len(view.records)):
+            record = view.records[position]
+            if not record.final or record.position in view.dead:
+                self._attempts.setdefault(record.key, []).append(record)
+        self._seen = len(view.records)
         fresh = living[max(self._counted, len(living) - views.NEWEST_STEPS) :]
-        self._steps.extend(map(plain.encode, views.finished_steps(fresh)))
+        self._steps.extend(map(plain.encode, views.finished_steps(fresh, self._attempts)))
         self._counted = len(living)
         self._newest = living[-1] if living else None
 
@@ -321,6 +334,10 @@ class RunResponseCache:
         for name, summary in zip(fresh, shown, strict=True):
             self._slots[name] = fresh[name], plain.encode({name: summary})[1:-1]
         return [self._slots[name][1] for name in filled]
+
+
+def _signs(view: views.RunView | None) -> tuple[object, ...]:
+    return () if view is None else tuple((step.output_at, step.queued) for step in view.open)
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:

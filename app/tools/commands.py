@@ -10,7 +10,7 @@ from typing import Protocol
 
 from app import errors, settings
 from app.domain import operations, plain, records
-from app.engine import ports
+from app.engine import live_output, ports
 from app.processes import commands, environments
 from app.tools import captures, command_paths, command_results
 from app.tools.workspace import Workspace, Workspaces
@@ -18,6 +18,7 @@ from app.tools.workspace import Workspace, Workspaces
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
 
+_STREAMS = {1: "stdout", 2: "stderr"}
 _MUCH_BYTES = 128 * 1024
 _MOST_PROGRAMS = 256
 
@@ -84,10 +85,14 @@ class CommandPerformer:
         wanted = await captures.rules(workspace, operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
+        outputs = _Outputs(call, operation, masker)
+        request = _request(call, operation, workspace, env, stdin, secrets, outputs.hear)
         try:
-            ended = await self._supervisor.run(_request(call, operation, workspace, env, stdin, secrets))
+            ended = await self._supervisor.run(request)
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
+        finally:
+            await outputs.close()
         return await _result(call, operation, ended, wanted, masker, len(variables))
 
     def _env(self, call: ports.Call, operation: operations.Command) -> dict[str, str]:
@@ -119,6 +124,7 @@ def _request(
     env: Mapping[str, str],
     stdin: bytes | None,
     secrets: Collection[str],
+    on_output: Callable[[int, bytes, int], None],
 ) -> commands.Request:
     cwd = command_paths.folder(workspace, operation.cwd)
     try:
@@ -135,7 +141,28 @@ def _request(
         stdin=stdin,
         stdout=stdout,
         timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,
+        on_output=on_output,
     )
+
+
+class _Outputs:
+    """What a command writes while it runs, in the logs that its end replaces."""
+
+    def __init__(self, call: ports.Call, operation: operations.Command, masker: plain.Masker) -> None:
+        self._call = call
+        self._operation = operation
+        self._masker = masker
+        self._streams: dict[int, live_output.LiveOutput] = {}
+
+    def hear(self, stream: int, content: bytes, skipped_bytes: int) -> None:
+        if stream not in self._streams:
+            name = _log_name(self._call, self._operation, _STREAMS[stream])
+            self._streams[stream] = live_output.LiveOutput(self._call.live, self._call.append_log, name, self._masker)
+        self._streams[stream].hear_bytes(content, skipped_bytes)
+
+    async def close(self) -> None:
+        for output in self._streams.values():
+            await output.close()
 
 
 def _refuse_broken(operation: operations.Command) -> None:

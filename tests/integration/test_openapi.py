@@ -46,6 +46,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/runs/{run_id}/events",
         "GET /api/runs/{run_id}/logs",
         "GET /api/runs/{run_id}/logs/{name}",
+        "GET /api/runs/{run_id}/logs/{name}/stream",
         "POST /api/runs/{run_id}/cancel",
         "POST /api/runs/{run_id}/pause",
         "POST /api/runs/{run_id}/unpause",

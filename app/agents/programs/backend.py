@@ -11,7 +11,7 @@ from pathlib import Path
 from app import errors
 from app.agents import counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
-from app.agents.programs import conversations, environment, executables, results, verdicts
+from app.agents.programs import conversations, environment, executables, hearing, results, verdicts
 from app.agents.programs.conversations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn
 from app.domain import agent_sessions, records
@@ -197,6 +197,7 @@ class ProgramBackend:
             idle_seconds=self._config.idle_seconds,
             contained=True,
             agent_session_id=prompt.agent_session_id,
+            on_output=hearing.Hearing(prompt.hear).take,
         )
 
     async def _run(

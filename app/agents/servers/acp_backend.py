@@ -143,7 +143,7 @@ class AcpBackend:
         try:
             opened = await acp_opening.opened(agent, wish, begun)
             known_as = opened.known_as
-            agent.turn.begin()
+            agent.turn.begin(prompt.hear)
             message = program.Turn(prompt=prompt, config=self._config).message()
             response = await agent.prompt(
                 opened.session_id, program.as_words(message), _limit_seconds(prompt), self._config.idle_seconds

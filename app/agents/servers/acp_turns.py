@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors
@@ -38,8 +38,13 @@ class Turn:
         """Done once it uses a tool though it was to use none; its result says which."""
         self.begin()
 
-    def begin(self) -> None:
-        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again."""
+    def begin(self, hear: Callable[[str], None] = ports.unheard) -> None:
+        """Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
+
+        Args:
+            hear: Takes in what it says and does from now on.
+        """
+        self._hear = hear
         self._before = ""
         self._now = list[str]()
         self._size = 0
@@ -64,8 +69,10 @@ class Turn:
                 self.too_long = self._size > MAX_TEXT_CHARACTERS
                 if not self.too_long:
                     self._now.append(text)
+                    self._hear(text)
             case {"sessionUpdate": "tool_call", "toolCallId": str(name)}:
                 self.called += 1
+                self._hear(f"\n[{plain.preview(str(update.get('title') or update.get('kind') or name))}]\n")
                 # What is said before a tool is used is no reply if something follows it.
                 self._before = self.text()
                 self._now = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock
@@ -89,7 +89,7 @@ async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) 
 
     try:
         async with await client.messages.create(**_arguments(question), stream=True) as stream:
-            return await _answer(stream)
+            return await _answer(stream, question.hear)
     except anthropic.APIStatusError as error:
         raise failures.refused(error) from error
     except (anthropic.APIConnectionError, httpx2.TransportError) as error:
@@ -143,7 +143,7 @@ def _can_be_closed(schema: plain.Json) -> bool:
     return all(_can_be_closed(part) for part in schema.values())
 
 
-async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
+async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> services.Answer:
     parts: list[str] = []
     usage: dict[str, Any] = {}
     size, started, whole, stop_reason = 0, False, False, None
@@ -156,6 +156,7 @@ async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
                 parts.append(text)
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
                 parts.append(text)
+                hear(text)
                 size += len(text)
             case {"type": "message_delta", "delta": {"stop_reason": reason}}:
                 stop_reason = reason

@@ -42,6 +42,7 @@ class Question:
     max_tokens: int | None  # Longest reply; None: the service's own limit, or a generous one.
     reply_schema: plain.Object | None  # JSON Schema that the reply must fit.
     timeout_seconds: float  # Longest time until the whole reply is there.
+    hear: Callable[[str], None] = ports.unheard  # Takes in the reply while it comes, where the service streams it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ class ServiceBackend:
             max_tokens=prompt.max_tokens,
             reply_schema=prompt.reply_schema,
             timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
+            hear=prompt.hear,
         )
         answer = await service.ask(question)
         error, is_cut = _error(answer), answer.ending == "cut"

@@ -14,7 +14,7 @@ from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.index.index_port import ReceiptPlace
-from app.storage.runs import authority, blobs, events_file
+from app.storage.runs import authority, blobs, events_file, log_files
 from app.storage.runs import receipts as receipt_files
 from app.storage.runs.folder_log import FolderLog
 from app.storage.storage_context import StorageContext
@@ -68,17 +68,29 @@ class Archive:
         Raises:
             errors.NotFound: there is no such run or file.
         """
-        path = f"{layout.run_folder(run_id)}/{layout.LOGS}/{layout.file_name(name)}"
+        return await self._context.workers.run(lambda: self._context.disk.read(self._log(run_id, name)))
 
-        def read() -> bytes:
-            self._make_sure_of(run_id)
-            if not self._context.disk.has_file(path):
-                names = self._context.disk.names(path.rpartition("/")[0])
-                message = f"run {run_id} has no log {name!r:.80}"
-                raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
-            return self._context.disk.read(path)
+    async def log_part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
+        """Return a part of a file under `logs/`.
+
+        Raises:
+            errors.NotFound: there is no such run or file.
+        """
+
+        def read() -> stores.LogPart:
+            path = self._log(run_id, name)
+            return log_files.part(self._context.disk, path, offset, most)
 
         return await self._context.workers.run(read)
+
+    def _log(self, run_id: str, name: str) -> str:
+        path = f"{layout.run_folder(run_id)}/{layout.LOGS}/{layout.file_name(name)}"
+        self._make_sure_of(run_id)
+        if not self._context.disk.has_file(path):
+            names = self._context.disk.names(path.rpartition("/")[0])
+            message = f"run {run_id} has no log {name!r:.80}"
+            raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
+        return path
 
     async def log_names(self, run_id: str) -> list[str]:
         """Return the names under `logs/`.

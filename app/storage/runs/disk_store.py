@@ -192,6 +192,10 @@ class DiskStore(abc.ABC):
         """Return a file under `logs/`."""
         return await self._parts.archive.log(run_id, name)
 
+    async def read_log_part(self, run_id: str, name: str, offset: int, most: int) -> stores.LogPart:
+        """Return a part of a file under `logs/`."""
+        return await self._parts.archive.log_part(run_id, name, offset, most)
+
     async def list_logs(self, run_id: str) -> list[str]:
         """Return the names under `logs/`."""
         return await self._parts.archive.log_names(run_id)

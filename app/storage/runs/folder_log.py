@@ -21,7 +21,7 @@ from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Lock
 from app.storage.journal.journal import Journal, JournalPosition, Placed, Released
-from app.storage.runs import blobs, census, creation
+from app.storage.runs import blobs, census, creation, log_files
 from app.storage.runs import missing_lines as missing
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
@@ -147,13 +147,15 @@ class FolderLog:
         Raises:
             errors.StorageFault: it could not be written.
         """
-        folder, content = f"{self._folder}/{layout.LOGS}", text.encode("utf-8", "replace")
+        await self._written(layout.LOGS, lambda: log_files.replace(self._context.disk, self._folder, name, text))
 
-        def write() -> None:
-            disk_port.make_folder(self._context.disk, folder)
-            disk_port.replace(self._context.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
+    async def append_log(self, name: str, text: str) -> None:
+        """Append to a text under `logs/`.
 
-        await self._written(layout.LOGS, write)
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+        await self._written(layout.LOGS, lambda: log_files.append(self._context.disk, self._folder, name, text))
 
     def wait_for(self, fault: errors.Unreadable) -> None:
         """Show the file that the run waits for."""

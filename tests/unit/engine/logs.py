@@ -95,6 +95,9 @@ class ListLog:
     async def write_log(self, name: str, text: str) -> None:
         self._disk.logs[name] = text
 
+    async def append_log(self, name: str, text: str) -> None:
+        self._disk.logs[name] = self._disk.logs.get(name, "") + text
+
     def add_event(
         self, type: events.EventType, key: str | None = None, data: Any = None, at: str | None = None
     ) -> events.Event:

@@ -1,0 +1,64 @@
+"""Hearing: what a program writes while it works, in the words of its agent where it tells them as JSON."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator
+
+import orjson
+
+from app.domain import plain
+
+MOST_LINE = 4000
+"""Characters of a line that is no agent's words; a longer one is cut off."""
+
+_MOST_TORN = 4 * 1024 * 1024
+_MOST_DEPTH = 8
+_LEFT_OUT = "[output left out here]\n"
+
+
+class Hearing:
+    """Turn what a program writes into text as it comes."""
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        self._hear = hear
+        self._torn = b""
+        self._is_cut = False
+        self._errors = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, stream: int, content: bytes, skipped_bytes: int) -> None:
+        """Take in a part of an output; only whole lines of standard output can be understood."""
+        if stream != 1:
+            self._hear(self._errors.decode(content))
+            return
+        if skipped_bytes or len(self._torn) > _MOST_TORN:
+            self._torn, self._is_cut = b"", True
+            self._hear(_LEFT_OUT)
+        if self._is_cut:
+            _, newline, content = content.partition(b"\n")
+            self._is_cut = not newline
+        *lines, self._torn = (self._torn + content).split(b"\n")
+        for line in lines:
+            self._hear(f"{_shown(line)}\n")
+
+
+def _shown(line: bytes) -> str:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        event = None
+    texts = "\n".join(_texts(event, _MOST_DEPTH)) if isinstance(event, dict) else ""
+    return texts or line.decode("utf-8", "replace")[:MOST_LINE]
+
+
+def _texts(value: plain.Json, depth: int) -> Iterator[str]:
+    """Yield the texts of an event's messages, which every program puts under `text`."""
+    if depth and isinstance(value, dict):
+        for name, part in value.items():
+            if name == "text" and isinstance(part, str):
+                yield part
+            else:
+                yield from _texts(part, depth - 1)
+    elif depth and isinstance(value, list):
+        for part in value:
+            yield from _texts(part, depth - 1)

@@ -1,0 +1,128 @@
+"""Live output: what comes of a step while it is performed, masked and appended to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from app import clock, errors
+from app.domain import plain
+from app.engine.live_steps import LiveStep
+
+MOST_CHARACTERS = 32 * 1024 * 1024
+"""Output of one try that is appended at most; the rest is left out, and the log says so."""
+
+PAUSE_SECONDS = 0.25
+"""Shortest time between two writes to one log."""
+
+_MOST_HELD = 64 * 1024
+_MOST_PENDING = 1024 * 1024
+_LEFT_OUT = "[output left out here: it came faster than it could be kept]\n"
+_FULL = "\n[the rest of the output is left out]\n"
+_CLOCK = clock.SystemClock()
+
+_log = logging.getLogger(__name__)
+
+AppendLog: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""Append a text (name, text) to a log; False while the run's folder cannot be written, so that the text is held."""
+
+
+async def not_kept(_name: str, _text: str) -> bool:
+    """Keep nothing, where there is no folder."""
+    return True
+
+
+class LiveOutput:
+    """One output of one try. Nobody waits for it: a log that cannot be written is given up, never the step."""
+
+    def __init__(
+        self, step: LiveStep, append: AppendLog, name: str, masker: plain.Masker, time: clock.Clock = _CLOCK
+    ) -> None:
+        self._step = step
+        self._append = append
+        self._name = name
+        self._masker = masker
+        self._clock = time
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending: list[str] = []
+        self._held = ""
+        self._size = self._written = 0
+        self._is_over = self._is_torn = False
+        self._turn = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
+
+    def hear(self, text: str) -> None:
+        """Take in a piece of output."""
+        self._step.output_at = self._clock.now()
+        if self._size > _MOST_PENDING:
+            self._leave_out(_MOST_HELD)
+        if self._is_torn:
+            # The rest of a torn line may be the end of a secret.
+            _, newline, text = text.partition("\n")
+            self._is_torn = not newline
+        if self._is_over or not text:
+            return
+        self._pending.append(text)
+        self._size += len(text)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_on(), name=f"output {self._name}")
+
+    def hear_bytes(self, content: bytes, skipped_bytes: int = 0) -> None:
+        """Take in a piece of output that may end within a character.
+
+        Args:
+            skipped_bytes: Bytes before it that were left out.
+        """
+        if skipped_bytes:
+            self._decoder.reset()
+            self._leave_out()
+        self.hear(self._decoder.decode(content))
+
+    async def close(self) -> None:
+        """Write what is left."""
+        async with self._turn:
+            if self._writing is not None:
+                self._writing.cancel()
+            await self._write(at_end=True)
+            self._is_over = True
+
+    async def _write_on(self) -> None:
+        try:
+            while self._pending and not self._is_over:
+                async with self._turn:
+                    await self._write(at_end=False)
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            self._writing = None
+
+    async def _write(self, *, at_end: bool) -> None:
+        text = self._held + "".join(self._pending)
+        end = len(text) if at_end else self._end_of_whole(text)
+        self._pending, self._held, self._size = [], text[end:], len(text) - end
+        if self._is_over or not end:
+            return
+        shown = str(self._masker.mask(text[:end]))
+        if self._written + len(shown) > MOST_CHARACTERS:
+            shown, self._is_over = shown[: MOST_CHARACTERS - self._written] + _FULL, True
+        try:
+            if await asyncio.shield(asyncio.ensure_future(self._append(self._name, shown))):
+                self._written += len(shown)
+            else:
+                self._held, self._size = text[:end] + self._held, self._size + end
+        except (errors.StorageFault, errors.InterruptionFault) as fault:
+            _log.warning("the output %s is not kept any more: %s", self._name, fault)
+            self._is_over = True
+
+    def _leave_out(self, most: int | None = None) -> None:
+        """Keep the whole lines of what is not written yet, and leave out what follows up to the next line."""
+        text = (self._held + "".join(self._pending))[:most]
+        kept = text[: text.rfind("\n") + 1] + _LEFT_OUT
+        self._pending, self._held, self._size, self._is_torn = [kept], "", len(kept), True
+
+    def _end_of_whole(self, text: str) -> int:
+        """Return where a text can be cut without cutting a secret: behind a line or, in a long one, between them."""
+        end = text.rfind("\n") + 1
+        return self._masker.safe_end(text) if len(text) - end > _MOST_HELD else end

@@ -1,0 +1,48 @@
+"""Live steps: what a step shows while its performer is at work, kept in memory alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LiveStep:
+    """The signs of life of one step."""
+
+    output_at: datetime | None = None
+    """When the newest output of its present try came; None before the first."""
+    queue: BackendQueue | None = None
+    """Queue of its backend that it waits in; None while it does not."""
+
+
+class BackendQueue:
+    """Prompts that a backend answers one at a time, in the order of their coming."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        """Name of the backend."""
+        self._turn = asyncio.Lock()
+        self._waiting: dict[LiveStep, None] = {}
+
+    @asynccontextmanager
+    async def turn(self, step: LiveStep) -> AsyncIterator[None]:
+        """Wait for the step's turn, and hold it."""
+        self._waiting[step] = None
+        step.queue = self
+        try:
+            await self._turn.acquire()
+        finally:
+            del self._waiting[step]
+            step.queue = None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def place_of(self, step: LiveStep) -> tuple[int, int]:
+        """Return the place of a step that waits, from 1, and how many wait."""
+        return list(self._waiting).index(step) + 1, len(self._waiting)

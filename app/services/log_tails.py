@@ -1,0 +1,112 @@
+"""Log tails: parts of logs, and logs followed while they grow."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.engine import stores
+from app.services import aio
+
+PART_BYTES = 256 * 1024
+"""Most bytes that are read at a time, however large a log is."""
+
+LOOK_SECONDS = 0.5
+"""Time between two looks at a log that is followed."""
+
+SILENCE_SECONDS = 15.0
+"""Longest silence towards those who follow; then they get a sign of life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What a follower of a log gets next."""
+
+    kind: str
+    """`text`, `reset` where the log was replaced by a shorter one and is told anew, `end`, or `alive`."""
+    offset: int = 0
+    """Where the text begins, in bytes."""
+    following: int = 0
+    """Where the next one begins."""
+    text: str = ""
+    """The text; bytes that are not UTF-8 are replaced."""
+
+
+class LogTails:
+    """Read and follow logs."""
+
+    def __init__(
+        self, *, store: stores.RunStore, clock: clock.Clock, until_released: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._until_released = until_released
+
+    async def part(self, run_id: str, name: str, offset: int, most: int = PART_BYTES) -> stores.LogPart:
+        """Return a part of a log; a negative offset counts from its end.
+
+        Raises:
+            errors.NotFound: there is no such run or log.
+        """
+        return await self._store.read_log_part(run_id, name, offset, min(most, PART_BYTES))
+
+    async def span(self, run_id: str, name: str, first: int, end: int) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a log from the first up to the end, as far as they are there."""
+        while first < end:
+            found = await self._store.read_log_part(run_id, name, first, min(PART_BYTES, end - first))
+            if not found.content:
+                return
+            yield found.content
+            first += len(found.content)
+
+    async def follow(
+        self, run_id: str, name: str, begin: stores.LogPart, has_ended: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield a log from a place while it grows, until its run has ended; slow readers are waited for."""
+        position, decoder = begin.offset, codecs.getincrementaldecoder("utf-8")("replace")
+        silent = 0.0
+        while True:
+            # Asked before the look, so that what comes with the end is told, too.
+            is_over = await has_ended()
+            found = await self._look(run_id, name, position)
+            if found is None:
+                break
+            if found.size_bytes < position:
+                position, silent = 0, 0.0
+                decoder.reset()
+                yield Piece(kind="reset")
+            elif found.content:
+                began, position, silent = position, position + len(found.content), 0.0
+                if text := decoder.decode(found.content):
+                    yield Piece(kind="text", offset=began, following=position, text=text)
+                await asyncio.sleep(0)
+            elif is_over:
+                break
+            else:
+                silent += LOOK_SECONDS
+                if silent >= SILENCE_SECONDS:
+                    silent = 0.0
+                    yield Piece(kind="alive")
+                if await self._pause():
+                    return
+        yield Piece(kind="end", offset=position, following=position)
+
+    async def _look(self, run_id: str, name: str, position: int) -> stores.LogPart | None:
+        try:
+            return await self._store.read_log_part(run_id, name, position, PART_BYTES)
+        except errors.NotFound:
+            # The run was deleted.
+            return None
+
+    async def _pause(self) -> bool:
+        """Wait a while; return whether the service stops."""
+        released = asyncio.ensure_future(_awaited(self._until_released()))
+        await aio.wait_first(released, self._clock.sleep(LOOK_SECONDS))
+        return released.done() and not released.cancelled()
+
+
+async def _awaited(waiting: Awaitable[None]) -> None:
+    await waiting

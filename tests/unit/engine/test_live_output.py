@@ -1,0 +1,178 @@
+"""Output of steps while it comes: masked whole, bounded, held while nothing can be written, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from app import errors
+from app.domain import plain
+from app.engine import live_output
+from app.engine.live_steps import BackendQueue, LiveStep
+
+SECRET = "hunter2-and-a-half"
+
+
+class Kept:
+    """A log that can be full or away."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.is_away = False
+        self.fault: BaseException | None = None
+        self.written = asyncio.Event()
+
+    async def append(self, _: str, text: str) -> bool:
+        """Append to it."""
+        if self.fault is not None:
+            raise self.fault
+        if self.is_away:
+            return False
+        self.text += text
+        self.written.set()
+        return True
+
+
+@pytest.fixture
+def kept() -> Kept:
+    """Return an empty log."""
+    return Kept()
+
+
+def output(kept: Kept, step: LiveStep | None = None) -> live_output.LiveOutput:
+    """Return an output into a log."""
+    return live_output.LiveOutput(step or LiveStep(), kept.append, "a.txt", plain.Masker([SECRET]))
+
+
+async def test_output_is_written_before_its_end(kept: Kept) -> None:
+    """Whole lines are in the log while the step goes on, and the step shows when they came."""
+    step = LiveStep()
+    heard = output(kept, step)
+    heard.hear("one\ntw")
+    await kept.written.wait()
+
+    assert kept.text == "one\n"
+    assert step.output_at is not None
+
+    heard.hear("o")
+    await heard.close()
+
+    assert kept.text == "one\ntwo"
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_no_cut_shows_a_part_of_a_secret(kept: Kept, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever an output is cut into pieces, in lines or without any, the log is that of the whole masked at once."""
+    monkeypatch.setattr(live_output, "_MOST_HELD", 64)
+    monkeypatch.setattr(live_output, "PAUSE_SECONDS", 0)
+    chance = random.Random(seed)
+    words = [SECRET, "hunter2", "x" * chance.randint(1, 90), "ü", " ", *(["\n"] if seed % 2 else [])]
+    text = "".join(chance.choice(words) for _ in range(300))
+    heard, rest = output(kept), text.encode()
+    while rest:
+        length = chance.randint(1, 40)
+        heard.hear_bytes(rest[:length])
+        rest = rest[length:]
+        await asyncio.sleep(0)
+    await heard.close()
+
+    assert SECRET not in kept.text
+    assert kept.text == text.replace(SECRET, "***")
+
+
+async def test_what_is_left_out_leaves_no_part_of_a_secret(kept: Kept) -> None:
+    """Before and behind a gap only whole lines are kept, since a secret may lie over it."""
+    heard = output(kept)
+    heard.hear_bytes(f"first\nbegin {SECRET[:6]}".encode())
+    heard.hear_bytes(f"{SECRET[6:]} end".encode(), 10)
+    heard.hear_bytes(b" of it\nlast\n")
+    await heard.close()
+
+    assert kept.text.splitlines()[0] == "first"
+    assert kept.text.splitlines()[-1] == "last"
+    assert "left out" in kept.text
+    assert SECRET[:6] not in kept.text
+    assert SECRET[6:] not in kept.text
+
+
+async def test_too_much_is_left_out(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log takes so much and says where it ends; what waits to be written is bounded, too."""
+    monkeypatch.setattr(live_output, "MOST_CHARACTERS", 1000)
+    heard = output(kept)
+    for _ in range(300):
+        heard.hear("x" * 9_999 + "\n")
+    await heard.close()
+    heard.hear("more\n")
+    await heard.close()
+
+    assert len(kept.text) < 1100
+    assert kept.text.endswith("[the rest of the output is left out]\n")
+
+
+async def test_pending_output_is_bounded(kept: Kept) -> None:
+    """While nothing can be written, memory holds a bounded part, which is written as soon as that is possible."""
+    kept.is_away = True
+    heard = output(kept)
+    heard.hear("first\n")
+    for _ in range(300):
+        heard.hear("x" * 99_999 + "\n")
+        await asyncio.sleep(0)
+    kept.is_away = False
+    heard.hear("last\n")
+    await heard.close()
+
+    assert kept.text.startswith("first\n")
+    assert len(kept.text) < 3 * 1024 * 1024
+    assert "left out" in kept.text
+
+
+async def test_a_log_that_cannot_be_written_is_given_up(kept: Kept) -> None:
+    """A full disk costs the log, not the step."""
+    kept.fault = errors.StorageFault("no room")
+    heard = output(kept)
+    heard.hear("one\n")
+    await heard.close()
+    kept.fault = None
+    heard.hear("two\n")
+    await heard.close()
+
+    assert kept.text == ""
+
+
+async def test_bytes_are_no_text_are_replaced(kept: Kept) -> None:
+    """Binary output is kept with replacement characters; a character cut in two is whole."""
+    heard = output(kept)
+    heard.hear_bytes(b"\xff\x00ok \xc3")
+    heard.hear_bytes(b"\xbc\n")
+    await heard.close()
+
+    assert kept.text == "\ufffd\x00ok ü\n"
+
+
+async def test_a_queue_tells_places() -> None:
+    """Steps that wait for a backend know their place, which moves up, and the one at work waits no more."""
+    queue, steps = BackendQueue("local"), [LiveStep() for _ in range(3)]
+    leave = [asyncio.Event() for _ in steps]
+
+    async def take(number: int) -> None:
+        async with queue.turn(steps[number]):
+            await leave[number].wait()
+
+    tasks = [asyncio.create_task(take(number)) for number in range(3)]
+    await asyncio.sleep(0)
+
+    assert [step.queue for step in steps] == [None, queue, queue]
+    assert [queue.place_of(step) for step in steps[1:]] == [(1, 2), (2, 2)]
+
+    tasks[1].cancel()
+    await asyncio.wait([tasks[1]])
+
+    assert queue.place_of(steps[2]) == (1, 1)
+
+    leave[0].set()
+    leave[2].set()
+    await tasks[2]
+
+    assert [step.queue for step in steps] == [None, None, None]
