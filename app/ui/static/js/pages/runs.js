@@ -1,13 +1,12 @@
 // @ts-check
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, withQuery } from "../lib/api.js";
+import { get, post, withQuery } from "../lib/api.js";
 import * as format from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
 import { address, setQuery } from "../lib/router.js";
-import { carryOut } from "../parts/actions.js";
-import { Confirm, Empty, Fault, PageTitle } from "../parts/basics.js";
+import { Confirm, Empty, Fault, PageTitle, announce } from "../parts/basics.js";
 import { RunTable } from "../parts/run_rows.js";
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
@@ -100,18 +99,34 @@ function Filters({ query }) {
   </form>`;
 }
 
+/** Orders for many runs, and what is said before they are given. */
+const ORDERS = /** @type {const} */ ([
+  ["pause", "Pause", "Steps in progress are finished first."],
+  ["unpause", "Continue", "They continue where they stopped."],
+  ["resume", "Resume", "They continue from the steps that ended them."],
+  ["cancel", "Cancel", "Running commands and agents are stopped."],
+  ["delete", "Delete", "Their folders with journals, logs and outputs are removed."],
+]);
+
 /** Orders for all chosen runs. @param {{chosen: Set<string>, onDone: () => void}} props */
 function BulkBar({ chosen, onDone }) {
-  const [order, setOrder] = useState("");
+  const [asked, setAsked] = useState("");
+  const [outcome, setOutcome] = useState(/** @type {any} */ (null));
+  const order = ORDERS.find(([name]) => name === asked);
   const act = async () => {
-    for (const id of chosen) await carryOut(order, id);
-    onDone();
+    const found = await post("/api/runs/bulk", { action: asked, run_ids: [...chosen], expected: chosen.size });
+    announce(`${found.done.length} accepted, ${found.refused.length} refused`);
+    if (found.refused.length) setOutcome(found);
+    else onDone();
   };
   return html`<div class="bulk" role="region" aria-label="Selected runs">
-    <span>${format.plural(chosen.size, "run")} selected</span>
-    ${["pause", "unpause", "resume", "cancel", "delete"].map((name) => html`<button type="button" onClick=${() => setOrder(name)}>${name}</button>`)}
-    ${order && html`<${Confirm} title=${`${order} ${format.plural(chosen.size, "run")}?`} confirm=${order} danger=${["cancel", "delete"].includes(order)}
-      onConfirm=${act} onClose=${() => setOrder("")}><p>The order stops at the first run whose state does not allow it. Runs before that one have accepted it.</p></${Confirm}>`}
+    <strong>${format.plural(chosen.size, "run")} selected</strong>
+    ${ORDERS.map(([name, label]) => html`<button type="button" onClick=${() => setAsked(name)}>${label}</button>`)}
+    <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
+    ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
+      <ul>${outcome.refused.map((/** @type {any} */ each) => html`<li><a href=${`/runs/${each.run_id}`}>${each.run_id}</a> ${each.problem.detail || each.problem.title}</li>`)}</ul></div>`}
+    ${order && html`<${Confirm} title=${`${order[1]} ${format.plural(chosen.size, "run")}?`} confirm=${`${order[1]} ${chosen.size}`} danger=${["cancel", "delete"].includes(asked)}
+      onConfirm=${act} onClose=${() => setAsked("")}><p>${order[2]} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
   </div>`;
 }
 

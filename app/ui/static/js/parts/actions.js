@@ -67,7 +67,7 @@ export function RunActions({ run, onDone }) {
 }
 
 /** @param {string} name @param {string} runId */
-export async function carryOut(name, runId) {
+async function carryOut(name, runId) {
   const path = `/api/runs/${encodeURIComponent(runId)}`;
   if (name === "delete") await remove(path);
   else await post(`${path}/${name}`);

@@ -1,0 +1,145 @@
+"""Pages over much: 5,000 steps, 2,000 runs; and pictures of every page in every form."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser import pages
+from tests.browser.test_pages import APPROVAL, PAGES
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.slow
+
+MANY = """\
+name: many
+description: Do much
+version: "1.0.0"
+steps:
+  - {id: list, type: bash, parse_json: true, output: items, command: "echo [$(seq -s, 1 5000)]"}
+  - {id: each, foreach: "{{items}}", as: item, max_iterations: 6000, type: bash, command: "true"}
+schema: "1.7"
+"""
+
+SECONDS = 10
+"""Time for a page that opens within a second where the machine is quiet."""
+
+
+@pytest.mark.timeout(900)
+def test_five_thousand_steps(project: Project, page: pages.Page) -> None:
+    """A run of 5,000 steps opens at once and is scrolled through, with few rows in the page at any time."""
+    project.write(".control-room/recipes/amplifier/many.yaml", MANY)
+    run = page.api("POST", "/api/runs", {"recipe_id": "many"})
+    while page.api("GET", f"/api/runs/{run['run_id']}?wait=20")["status"] == "running":
+        pass
+    page.open(f"/runs/{run['run_id']}")
+    rows = page.tab.locator(".steps [data-row]")
+    expect(rows.first).to_contain_text("list", timeout=1000 * SECONDS)
+    table = page.tab.locator(".steps")
+    for place, key in ((0.5, r"each\[2[45]\d\d\]"), (1, r"each\[4999\]"), (0, "list")):
+        table.evaluate("(table, place) => { table.scrollTop = place * table.scrollHeight }", place)
+        expect(rows.filter(has_text=re.compile(key)).first).to_be_visible(timeout=1000 * SECONDS)
+        assert rows.count() < 80
+    heights = table.evaluate("table => [...table.querySelectorAll('.virtual .row')].map((row) => row.offsetHeight)")
+
+    assert len(set(heights)) == 1
+    rows.first.locator("a").click()
+    page.tab.locator(".drawer .attempt").first.wait_for()
+
+
+@pytest.mark.timeout(900)
+def test_a_step_repaints_its_own_row(project: Project, page: pages.Page) -> None:
+    """While steps come and end, the rows of the others are left alone."""
+    held = 'name: held\nversion: "1.0.0"\ndescription: Hold\nsteps:\n'
+    held += "".join(f'  - {{id: s{number}, type: bash, command: "true"}}\n' for number in range(20))
+    held += '  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done"}\nschema: "1.7"\n'
+    project.write(".control-room/recipes/amplifier/held.yaml", held)
+    run = page.api("POST", "/api/runs", {"recipe_id": "held"})
+    page.open(f"/runs/{run['run_id']}").shows("It works on hold.")
+    page.tab.evaluate("""() => {
+        window.touched = new Set();
+        const rows = [...document.querySelectorAll('.steps [data-row]')].filter((row) => !/hold/.test(row.textContent));
+        const seen = new MutationObserver((all) => all.forEach((each) => touched.add(each.target.textContent)));
+        const changes = {childList: true, subtree: true, characterData: true};
+        rows.forEach((row) => seen.observe(row.querySelector('.name'), changes));
+        window.watched = rows.length;
+    }""")
+    project.write("go", "")
+    page.shows("It is done.")
+
+    assert page.tab.evaluate("[watched, touched.size]") == [20, 0]
+
+
+@pytest.mark.timeout(900)
+def test_two_thousand_runs(page: pages.Page) -> None:
+    """A list of 2,000 runs is read as one scrolls, holds few rows at any time, and takes one order for many."""
+    for number in range(2000):
+        page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number:04}"})
+    page.open("/runs")
+    rows = page.tab.locator(".runs [data-row]")
+    expect(rows.first).to_contain_text("look 1999")
+    for _ in range(60):
+        page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        if rows.filter(has_text="look 0000").count():
+            break
+        # The next page is read when the end comes near.
+        page.tab.wait_for_timeout(100)
+    expect(rows.filter(has_text="look 0000")).to_be_visible()
+    assert rows.count() < 80
+    page.tab.evaluate("scrollTo(0, 0)")
+    for number in (1999, 1998):
+        page.tab.get_by_label(f"Select look {number}").check()
+    page.button("Delete").click()
+    page.tab.locator("dialog").get_by_role("button", name="Delete 2").click()
+
+    expect(rows.first).to_contain_text("look 1997")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "name"), [(1280, "wide"), (360, "narrow"), (320, "zoomed")])
+@pytest.mark.timeout(600)
+def test_every_page_in_every_form(
+    chromium: Browser, project: Project, site: str, tmp_path: Path, scheme: str, width: int, name: str
+) -> None:
+    """No page is wider than its window or breaks a rule of accessibility; 320 pixels are 1280 at 400 per cent.
+
+    The pictures are kept in the folder that `SCREENSHOTS` names.
+    """
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
+    with chromium.new_context(
+        base_url=site,
+        color_scheme="dark" if scheme == "dark" else "light",
+        viewport={"width": width, "height": 900},
+        reduced_motion="reduce",
+    ) as context:
+        page = pages.Page(context)
+        scene = "Story/Scenes/SCN-the-arrival.md"
+        failed = page.api(
+            "POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}}
+        )
+        page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+        plan = page.api(
+            "POST", "/api/sessions", {"intent": "Look", "tasks": [{"description": "look", "recipe_id": "quick"}]}
+        )
+        page.open(f"/runs/{failed['run_id']}").shows("Why it failed")
+        page.open("/inbox").shows("Go on?")
+        addresses = [
+            *PAGES,
+            f"/runs/{failed['run_id']}",
+            f"/plans/{plan['session_id']}",
+            f"/runs/{failed['run_id']}?step=analyze",
+        ]
+        for address in addresses:
+            page.open(address)
+            page.load_axe()
+            page.tab.wait_for_load_state("load")
+            assert page.violations() == [], address
+            assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), address
+            shown = re.sub(r"\W+", "-", address).strip("-") or "home"
+            page.tab.screenshot(path=folder / f"{shown}-{scheme}-{name}.png", full_page=True)
+        assert page.complaints == []
