@@ -172,3 +172,24 @@ def test_a_token_is_exchanged_for_a_sign_in(chromium: Browser, project: Project)
         page.button("Sign out").click()
 
         page.tab.wait_for_url("**/sign-in?**")
+
+
+def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
+    """What a step writes is on the page before the step ends."""
+    project.write(
+        ".control-room/recipes/amplifier/writing.yaml",
+        'name: writing\nversion: "1.0.0"\ndescription: Write\nsteps:\n  - id: write\n    type: bash\n'
+        '    command: "echo first; until [ -e go ]; do sleep 0.05; done; echo second"\nschema: "1.7"\n',
+    )
+    run = page.api("POST", "/api/runs", {"recipe_id": "writing"})
+    page.open(f"/runs/{run['run_id']}").shows("It works on write.")
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    chooser.wait_for()
+    chooser.select_option(
+        label=next(each for each in chooser.inner_text().split() if "write" in each and "out" in each)
+    )
+    expect(page.tab.locator(".log")).to_contain_text("first")
+    expect(page.tab.locator(".log")).not_to_contain_text("second")
+    project.write("go", "")
+
+    expect(page.tab.locator(".log")).to_contain_text("second")

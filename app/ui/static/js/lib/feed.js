@@ -5,7 +5,8 @@
  */
 import { signal } from "@preact/signals";
 
-import { Problem, request } from "./api.js";
+import { Problem } from "./api.js";
+import { followStream } from "./stream.js";
 
 /** @typedef {{seq: number, at: string, type: string, run_id: string, key: string | null, data: any}} RunEvent */
 
@@ -15,8 +16,8 @@ export const isLive = signal(false);
 /** Milliseconds between two tries, at least and at most. */
 const RETRY = { first: 300, most: 5000 };
 
-/** Milliseconds without a byte after which a connection counts as lost; the service sends something far more often. */
-const SILENCE = 60_000;
+/** Milliseconds until the next try where the stream is refused. */
+const REFUSED = 60_000;
 
 /** @type {Set<(event: RunEvent | null) => void>} */
 const listeners = new Set();
@@ -50,7 +51,7 @@ export async function follow() {
       await read(ended, () => (delay = RETRY.first));
     } catch (error) {
       // What refuses the stream, as a proxy may, will refuse it for a while; pages then poll.
-      if (error instanceof Problem && error.status !== 401 && error.status < 500) delay = SILENCE;
+      if (error instanceof Problem && error.status !== 401 && error.status < 500) delay = REFUSED;
     }
     document.removeEventListener("visibilitychange", hide);
     isLive.value = false;
@@ -61,22 +62,11 @@ export async function follow() {
 
 /** @param {AbortController} ended @param {() => void} opened */
 async function read(ended, opened) {
-  const reply = await request("GET", "/api/events", { headers: last ? { "Last-Event-ID": last } : {}, signal: ended.signal });
-  if (!reply.body) return;
-  opened();
-  const missed = !last;
-  isLive.value = true;
-  if (missed) tell(null);
-  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const silence = setTimeout(() => ended.abort(), SILENCE);
-    const { done, value } = await reader.read().finally(() => clearTimeout(silence));
-    if (done) return;
-    const [items, after] = parsed(rest + value);
-    rest = after;
-    for (const item of items) take(item);
-  }
+  await followStream("/api/events", last, ended, take, () => {
+    opened();
+    isLive.value = true;
+    if (!last) tell(null);
+  });
 }
 
 /** @param {{type: string, id: string, data: string}} item */
@@ -84,27 +74,6 @@ function take(item) {
   if (item.id) last = item.id;
   if (item.type === "reset") tell(null);
   else if (item.data) tell(JSON.parse(item.data));
-}
-
-/**
- * Return the whole items of a stream's text, and what is left of it. Pure.
- * @param {string} text
- * @returns {[{type: string, id: string, data: string}[], string]}
- */
-export function parsed(text) {
-  const blocks = text.split("\n\n");
-  const rest = blocks.pop() || "";
-  const items = blocks.map((block) => {
-    const item = { type: "", id: "", data: "" };
-    for (const line of block.split("\n")) {
-      const [, name, value] = /^(event|id|data): ?(.*)$/s.exec(line) || [];
-      if (name === "event") item.type = value;
-      else if (name === "id") item.id = value;
-      else if (name === "data") item.data += value;
-    }
-    return item;
-  });
-  return [items.filter((item) => item.type || item.data || item.id), rest];
 }
 
 function visible() {

@@ -1,13 +1,17 @@
 // @ts-check
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { request } from "../lib/api.js";
+import { Problem, withQuery } from "../lib/api.js";
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/live.js";
+import { followStream } from "../lib/stream.js";
 import { Fault, Section } from "./basics.js";
 
-/** Characters of a log that are shown, from its end. */
-const LOG_SHOWN = 200_000;
+/** Bytes of a log that are shown, from its end. */
+const SHOWN = 200_000;
+
+/** Milliseconds between two tries of a stream that broke. */
+const RETRY = 1000;
 
 /** The logs of a run, one at a time. @param {{path: string, live: boolean}} props */
 export function Logs({ path, live }) {
@@ -16,21 +20,55 @@ export function Logs({ path, live }) {
   if (!logs.data?.length) return null;
   return html`<${Section} title="Logs" count=${logs.data.length}
     actions=${html`<label>Log <select onChange=${(/** @type {any} */ event) => setName(event.target.value)}>
-      <option value="">choose…</option>${logs.data.map((/** @type {string} */ each) => html`<option value=${each}>${each}</option>`)}</select></label>`}>
-    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} live=${live} />`}
+      <option value="">choose…</option>${logs.data.map((/** @type {string} */ each) => html`<option value=${each}>${each}</option>`)}</select></label>
+      ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
+    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
   </${Section}>`;
 }
 
-/** @param {{path: string, live: boolean}} props */
-function Log({ path, live }) {
+/** The end of a log, and what is appended to it. @param {{path: string}} props */
+function Log({ path }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const atEnd = useRef(true);
   useEffect(() => {
     const ended = new AbortController();
-    const read = () => request("GET", path, { signal: ended.signal }).then((reply) => reply.text()).then(setText, setError);
-    read();
-    const timer = live ? setInterval(read, 2000) : 0;
-    return () => (clearInterval(timer), ended.abort());
-  }, [path, live]);
-  return html`<${Fault} error=${error} /><pre class="log" tabindex="0">${text === null ? "…" : text.slice(-LOG_SHOWN)}</pre>`;
+    tail(path, ended, setText).catch((caught) => ended.signal.aborted || setError(caught));
+    return () => ended.abort();
+  }, [path]);
+  // Who reads further up is left there.
+  useLayoutEffect(() => {
+    if (frame.current && atEnd.current) frame.current.scrollTop = frame.current.scrollHeight;
+  }, [text]);
+  const look = () => {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = frame.current || {};
+    atEnd.current = scrollTop + clientHeight > scrollHeight - 40;
+  };
+  return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
+}
+
+/**
+ * Follow a log until its run has ended, through lost connections.
+ * @param {string} path @param {AbortController} stopped @param {(change: (before: string | null) => string) => void} show
+ */
+async function tail(path, stopped, show) {
+  let last = "";
+  let over = false;
+  while (!over && !stopped.signal.aborted) {
+    const ended = new AbortController();
+    stopped.signal.addEventListener("abort", () => ended.abort(), { once: true });
+    try {
+      await followStream(withQuery(`${path}/stream`, last ? {} : { tail: SHOWN }), last, ended, (item) => {
+        last = item.id || last;
+        if (item.type === "end") over = true;
+        if (item.type === "reset") show(() => "");
+        if (item.type === "text") show((before) => ((before || "") + JSON.parse(item.data).text).slice(-SHOWN));
+      });
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+    }
+    if (over) show((before) => before ?? "");
+    else await new Promise((resolve) => setTimeout(resolve, RETRY));
+  }
 }
