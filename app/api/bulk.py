@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.api import queries, refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.domain import plain, shapes, states
 from app.services import bulk
@@ -96,9 +97,9 @@ class BulkAnswer(shapes.Shape):
     summary="Cancel, pause, continue or delete many runs",
     responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
 )
-async def order_many(services: ServicesDep, body: BulkBody) -> Response:
+async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep) -> Response:
     """Give one order to many runs. Each takes or refuses it by itself; the answer names both."""
-    outcome = await services.bulk.give(body.order())
+    outcome = await services.bulk.give(body.order(), author)
     answer = BulkAnswer(
         matched=outcome.matched,
         done=[BulkDone(run_id=run_id, status=status) for run_id, status in outcome.done],

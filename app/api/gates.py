@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import queries, refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.services import gate_inbox, gates
@@ -66,7 +67,8 @@ async def answer_gate(
     services: ServicesDep,
     gate_id: GateId,
     body: request_models.AnswerBody,
+    author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Answer a gate. The first answer counts, and a denial is final."""
-    return as_json(await services.gates.answer(gate_id, body.reply(idempotency_key)))
+    return as_json(await services.gates.answer(gate_id, body.reply(idempotency_key), author))

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import direct, polling, queries, refusals, request_models, responses
+from app.api.authors import AuthorDep
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import views
@@ -93,32 +94,38 @@ async def show_run(
 
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=_MOVED)
-async def cancel_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
+async def cancel_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _body: _NoBody = None) -> Response:
     """Cancel an unfinished run. After the 200 the run can no longer end as `done`."""
-    return as_json(await services.runs.cancel(run_id))
+    return as_json(await services.runs.cancel(run_id, author))
 
 
 @router.post("/{run_id}/pause", summary="Pause a run", responses=_MOVED)
 async def pause_run(
-    services: ServicesDep, run_id: RunId, body: Annotated[request_models.PauseBody | None, Body()] = None
+    services: ServicesDep,
+    run_id: RunId,
+    author: AuthorDep,
+    body: Annotated[request_models.PauseBody | None, Body()] = None,
 ) -> Response:
     """Pause a run at its next step boundary, or at once with `interrupt: true`."""
-    return as_json(await services.runs.pause(run_id, interrupt=body is not None and body.interrupt))
+    return as_json(await services.runs.pause(run_id, author, interrupt=body is not None and body.interrupt))
 
 
 @router.post("/{run_id}/unpause", summary="Continue a paused run", responses=_MOVED)
-async def unpause_run(services: ServicesDep, run_id: RunId, _body: _NoBody = None) -> Response:
+async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _body: _NoBody = None) -> Response:
     """Continue a paused run. It re-enters the queue."""
-    return as_json(await services.runs.unpause(run_id))
+    return as_json(await services.runs.unpause(run_id, author))
 
 
 @router.post("/{run_id}/resume", summary="Resume a failed or cancelled run", responses=_RESUMED)
 async def resume_run(
-    services: ServicesDep, run_id: RunId, body: Annotated[request_models.ResumeBody | None, Body()] = None
+    services: ServicesDep,
+    run_id: RunId,
+    author: AuthorDep,
+    body: Annotated[request_models.ResumeBody | None, Body()] = None,
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
-    return as_json(await services.runs.resume(run_id, wanted))
+    return as_json(await services.runs.resume(run_id, wanted, author))
 
 
 @router.delete(

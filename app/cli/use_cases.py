@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.cli.client import Access, Answer, UseCase, use_case
+from app.domain import authors
 
 if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
@@ -89,21 +90,21 @@ async def show_log(folder: FolderClient, run_id: str, name: str) -> str:
 @use_case("POST /api/runs/{run_id}/cancel", Access.CHANGE)
 async def cancel_run(folder: FolderClient, run_id: str) -> Answer:
     """Cancel an unfinished run and wait until it has ended."""
-    await folder.application.runs.cancel(run_id)
+    await folder.application.runs.cancel(run_id, authors.LOCAL)
     return {"run_id": run_id, "status": (await folder.application.engine.ended(run_id)).value}
 
 
 @use_case("POST /api/runs/{run_id}/pause", Access.CHANGE)
 async def pause_run(folder: FolderClient, run_id: str, interrupt: bool = False) -> Answer:
     """Pause a run at its next step boundary, or at once."""
-    return (await folder.application.runs.pause(run_id, interrupt=interrupt)).to_json()
+    return (await folder.application.runs.pause(run_id, authors.LOCAL, interrupt=interrupt)).to_json()
 
 
 @use_case("POST /api/runs/{run_id}/unpause", Access.CHANGE)
 async def unpause_run(folder: FolderClient, run_id: str) -> Answer:
     """Continue a paused run, in this process."""
     await folder.claim_workspace(run_id)
-    return (await folder.application.runs.unpause(run_id)).to_json()
+    return (await folder.application.runs.unpause(run_id, authors.LOCAL)).to_json()
 
 
 def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]:
@@ -119,7 +120,7 @@ async def resume_run(folder: FolderClient, run_id: str, request: requests.Resume
     found = await folder.claim_workspace(run_id)
     if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
         return {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}
-    return (await folder.application.runs.resume(run_id, request)).to_json()
+    return (await folder.application.runs.resume(run_id, request, authors.LOCAL)).to_json()
 
 
 _IN_FLIGHT = ("pending", "running", "waiting")
@@ -179,7 +180,7 @@ async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) ->
     if found.status == "open" and not application.engine.open_gates(found.gate.run_id):
         await folder.claim_workspace(found.gate.run_id)
         await application.engine.submit(found.gate.run_id)
-    return (await application.gates.answer(gate_id, reply)).to_json()
+    return (await application.gates.answer(gate_id, reply, authors.LOCAL)).to_json()
 
 
 # -- issues and receipts

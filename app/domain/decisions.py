@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from app.domain import plain
+from app.domain import authors, plain
 from app.domain.states import RunState
 
 CRASH_LOOP_TRIES = 3
@@ -104,6 +104,8 @@ class Decisions:
     """Reason of the present pause; None while not paused."""
     pause_error: Mapping[str, plain.Json] | None = None
     """Error that parked the run."""
+    paused_by: Mapping[str, plain.Json] | None = None
+    """Author of the present pause, if it is known."""
     ended: Ended | None = None
     """Its ending, unless it was resumed since."""
     dead: frozenset[int] = _NOTHING
@@ -146,6 +148,7 @@ class Decisions:
             case DecisionKind.PAUSED:
                 self.paused = line["reason"]
                 self.pause_error = line.get("error")
+                self.paused_by = authors.in_line(line)
                 if gives_up(line):
                     self.given_up = True
                     self.known_lines = lines if isinstance(lines, int) else 0

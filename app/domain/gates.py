@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from app import clock
-from app.domain import plain
+from app.domain import authors, plain
+from app.domain.authors import Author
 from app.domain.decisions import Decisions
 from app.domain.operations import Gate
 from app.domain.records import Record
@@ -100,6 +101,8 @@ class Answer:
     """Whether the default was taken because no answer arrived in time."""
     idempotency_key: str | None = None
     """Key under which the same answer may be given again."""
+    author: Author | None = None
+    """Who decided, if that is known."""
 
     def on(self, asked: OpenGate) -> dict[str, plain.Json]:
         """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""
@@ -111,6 +114,7 @@ class Answer:
             "denied": self.decision in asked.gate.denials,
             "shown_sha256": asked.shown_sha256,
             "idempotency_key": self.idempotency_key,
+            **authors.facts(self.author),
         }
 
 
@@ -161,7 +165,7 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
 def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     """Return the fields of the event that tells of an answer."""
     shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
-    return shown | {"message": plain.preview(answer["message"])}
+    return shown | {"message": plain.preview(answer["message"]), "author": authors.in_line(answer)}
 
 
 def is_denial(record: Record) -> bool:

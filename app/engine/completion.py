@@ -123,10 +123,16 @@ class Completion:
         code = str(error["code"]) if error else None
         self._projection.rest(RunState.PAUSED, reason, error)
         if not self._pause_is_told:
-            self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
+            self._run_log.add_event(
+                EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
+            )
         await self._durability.commit(self._run_log.rest)
         await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
+
+    def _paused_by(self) -> Mapping[str, plain.Json] | None:
+        decided = self._run_log.loaded.decisions
+        return decided.paused_by if decided.paused is not None else None
 
     def _cut_off(self) -> tuple[str, ...]:
         kept = (record.key for record in self._projection.view().living() if record.finish is not None and record.done)

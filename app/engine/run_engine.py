@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app import errors
 from app.domain import plain
+from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
 from app.domain.inputs import Delivery
 from app.domain.records import Record
@@ -39,6 +40,8 @@ class Resume:
     """Step to go back to; None: the causes of the ending."""
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
+    author: Author | None = None
+    """Who orders it; None: Control Room itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +82,14 @@ class RunEngine(Protocol):
     def view(self, run_id: str) -> RunView | None:
         """Return a loaded run as it stands, None for one that is not loaded."""
 
-    async def cancel(self, run_id: str) -> RunState:
+    async def cancel(self, run_id: str, author: Author | None = None) -> RunState:
         """Ask for a run's end; answered once the request is durable. It never ends as done after that.
 
         Raises:
             errors.NotFound, errors.WrongState: it has ended.
         """
 
-    async def pause(self, run_id: str, *, interrupt: bool = False) -> RunState:
+    async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> RunState:
         """Stop a run at its next step boundary; answered once the request is durable.
 
         Args:
@@ -96,7 +99,7 @@ class RunEngine(Protocol):
             errors.NotFound, errors.WrongState: it has ended or is paused.
         """
 
-    async def unpause(self, run_id: str) -> RunState:
+    async def unpause(self, run_id: str, author: Author | None = None) -> RunState:
         """Let a paused or parked run go on, by way of the queue.
 
         Raises:

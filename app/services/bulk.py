@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from app import errors
-from app.domain import states
+from app.domain import authors, states
 from app.engine import stores
 from app.services import requests, run_reader
 from app.services.runs import Runs
@@ -21,6 +21,8 @@ MOST_RUNS = 1000
 """Most runs of one order."""
 
 _AT_ONCE = 16
+
+_Order: TypeAlias = Callable[[str, authors.Author | None], Awaitable[states.RunState | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class BulkOrders:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._orders: Mapping[Action, Callable[[str], Awaitable[states.RunState | None]]] = {
+        self._orders: Mapping[Action, _Order] = {
             "cancel": self._cancel,
             "pause": self._pause,
             "unpause": self._unpause,
@@ -64,7 +66,7 @@ class BulkOrders:
             "delete": self._delete,
         }
 
-    async def give(self, order: BulkOrder) -> BulkOutcome:
+    async def give(self, order: BulkOrder, author: authors.Author | None = None) -> BulkOutcome:
         """Give an order to each run that is meant; what one refuses keeps it from no other.
 
         Raises:
@@ -83,7 +85,7 @@ class BulkOrders:
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
             async with turns:
                 try:
-                    return await self._orders[order.action](run_id)
+                    return await self._orders[order.action](run_id, author)
                 except (errors.ControlRoomError, errors.Fault) as error:
                     return error
 
@@ -105,18 +107,18 @@ class BulkOrders:
             raise errors.Conflict(message, code="too_many_runs", detail={"most": MOST_RUNS})
         return found
 
-    async def _cancel(self, run_id: str) -> states.RunState:
-        return (await self._runs.cancel(run_id)).status
+    async def _cancel(self, run_id: str, author: authors.Author | None) -> states.RunState:
+        return (await self._runs.cancel(run_id, author)).status
 
-    async def _pause(self, run_id: str) -> states.RunState:
-        return (await self._runs.pause(run_id)).status
+    async def _pause(self, run_id: str, author: authors.Author | None) -> states.RunState:
+        return (await self._runs.pause(run_id, author)).status
 
-    async def _unpause(self, run_id: str) -> states.RunState:
-        return (await self._runs.unpause(run_id)).status
+    async def _unpause(self, run_id: str, author: authors.Author | None) -> states.RunState:
+        return (await self._runs.unpause(run_id, author)).status
 
-    async def _resume(self, run_id: str) -> states.RunState:
+    async def _resume(self, run_id: str, author: authors.Author | None) -> states.RunState:
         run_reader.check_run_id(run_id)
-        return (await self._runs.resume(run_id, requests.ResumeRequest())).status
+        return (await self._runs.resume(run_id, requests.ResumeRequest(), author)).status
 
-    async def _delete(self, run_id: str) -> None:
+    async def _delete(self, run_id: str, _author: authors.Author | None) -> None:
         await self._runs.delete(run_id)

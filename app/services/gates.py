@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from app import errors
-from app.domain import gates, plain, records, runs, shapes, views
+from app.domain import authors, gates, plain, records, runs, shapes, views
 from app.engine import ports, run_engine, stores
 from app.services import faults
 from app.services.gate_inbox import GateInbox, GateQuery
@@ -72,6 +72,8 @@ class GateShown(shapes.Shape):
     """Whether the decision is a denial, which is final: no resume continues past it."""
     decided_at: shapes.Instant | None
     """When the decision was recorded."""
+    decided_by: authors.Shown | None
+    """Who decided, if that is known."""
     gate: gates.OpenGate = shapes.internal()
     """The question."""
     answer: Mapping[str, plain.Json] = shapes.internal()
@@ -101,6 +103,7 @@ class GateShown(shapes.Shape):
             shown_sha256=open_gate.shown_sha256,
             **{name: answer.get(name) for name in ("decision", "message", "by_default", "denied")},
             decided_at=decided_at,
+            decided_by=authors.in_line(answer),
             gate=open_gate,
             answer=answer,
         )
@@ -147,7 +150,7 @@ class Gates:
             raise _unknown(gate_id)
         return found
 
-    async def answer(self, gate_id: str, reply: Reply) -> GateShown:
+    async def answer(self, gate_id: str, reply: Reply, author: authors.Author | None = None) -> GateShown:
         """Answer a gate, and return it once that is durable. The same answer under the same key is taken again.
 
         Raises:
@@ -166,15 +169,17 @@ class Gates:
             return _repeated(found, reply)
         _refuse_unfit(found.gate, reply)
         try:
-            await self._decide(found.gate, reply)
+            await self._decide(found.gate, reply, author)
         except errors.Conflict as conflict:
             if conflict.code != "gate_decided":
                 raise
             return _repeated(await self.show(gate_id), reply)
         return await self.show(gate_id)
 
-    async def _decide(self, open_gate: gates.OpenGate, reply: Reply) -> None:
-        new = gates.Answer(decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key)
+    async def _decide(self, open_gate: gates.OpenGate, reply: Reply, author: authors.Author | None) -> None:
+        new = gates.Answer(
+            decision=reply.decision, message=reply.message, idempotency_key=reply.idempotency_key, author=author
+        )
         with faults.as_errors():
             await self._engine.deliver(open_gate.run_id, open_gate.key, new, open_gate.attempt)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from app import clock, errors
-from app.domain import operations, plain, runs, states
+from app.domain import authors, operations, plain, runs, states
 from app.engine import ports, run_engine, stores
 from app.services import aio, conversation_binding, faults, run_reader
 from app.services.conversation_binding import ConversationBinding
@@ -110,7 +110,7 @@ class Runs(RunQueries):
         parent = await self._parent(request.parent_run_id, request) if request.parent_run_id is not None else None
         return self._starter.check(request, parent)
 
-    async def cancel(self, run_id: str) -> Moved:
+    async def cancel(self, run_id: str, author: authors.Author | None = None) -> Moved:
         """Ask for a run's end.
 
         Raises:
@@ -119,12 +119,12 @@ class Runs(RunQueries):
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
-            await self._engine.cancel(run_id)
+            await self._engine.cancel(run_id, author)
         # A client may look at once after this answer, so open steps get a moment to be cut off.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
         return await self._reader.moved(run_id)
 
-    async def pause(self, run_id: str, *, interrupt: bool = False) -> Moved:
+    async def pause(self, run_id: str, author: authors.Author | None = None, *, interrupt: bool = False) -> Moved:
         """Stop a run at its next step boundary, or at once.
 
         Args:
@@ -135,13 +135,13 @@ class Runs(RunQueries):
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
-            await self._engine.pause(run_id, interrupt=interrupt)
+            await self._engine.pause(run_id, author, interrupt=interrupt)
         if interrupt or not self._reader.is_in_flight(run_id):
             # Nothing is waited for but its files.
             await aio.wait_first(self._engine.left(run_id), self._clock.sleep(run_reader.SETTLING_SECONDS))
         return await self._reader.moved(run_id)
 
-    async def unpause(self, run_id: str) -> Moved:
+    async def unpause(self, run_id: str, author: authors.Author | None = None) -> Moved:
         """Let a paused run continue.
 
         Raises:
@@ -149,10 +149,10 @@ class Runs(RunQueries):
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
-            await self._engine.unpause(run_id)
+            await self._engine.unpause(run_id, author)
         return await self._reader.moved(run_id)
 
-    async def resume(self, run_id: str, request: ResumeRequest) -> Moved:
+    async def resume(self, run_id: str, request: ResumeRequest, author: authors.Author | None = None) -> Moved:
         """Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
 
         Raises:
@@ -170,7 +170,7 @@ class Runs(RunQueries):
         overrides = await self._starter.renewed(view.start, request)
         if request.new_conversation:
             overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}
-        how = run_engine.Resume(from_key=request.from_key, overrides=overrides)
+        how = run_engine.Resume(from_key=request.from_key, overrides=overrides, author=author)
         with faults.as_errors():
             await self._conversation_binding.resume(run_id, view, how)
         self.started_listeners.tell(view.start)

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping
 
 from app import errors
+from app.domain import authors, operations, records, runs, states, views
 from app.domain import gates as engine_gates
 from app.domain import inputs as engine_inputs
-from app.domain import operations, records, runs, states, views
 from app.engine import aio, ports, run_engine, runner, stores
 from app.worker import inputs, recovery
 from app.worker.active_runs import ActiveRuns
@@ -124,17 +124,19 @@ class Pool:
         """Return the fault of the data directory that a run waits out now."""
         return self._active.obstacle(run_id)
 
-    async def cancel(self, run_id: str) -> states.RunState:
+    async def cancel(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
         """Ask for a run's end."""
-        return await self._commands.cancel(run_id)
+        return await self._commands.cancel(run_id, author)
 
-    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
+    async def pause(
+        self, run_id: str, author: authors.Author | None = None, *, interrupt: bool = False
+    ) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""
-        return await self._commands.pause(run_id, interrupt=interrupt)
+        return await self._commands.pause(run_id, author, interrupt=interrupt)
 
-    async def unpause(self, run_id: str) -> states.RunState:
+    async def unpause(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
-        return await self._commands.unpause(run_id)
+        return await self._commands.unpause(run_id, author)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue a failed or cancelled run."""

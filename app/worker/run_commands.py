@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from app import clock, errors
-from app.domain import decisions, events, plain, runs, states
+from app.domain import authors, decisions, events, plain, runs, states
+from app.domain.authors import Author
 from app.engine import aio, ports, run_engine, runner, stores
 from app.worker import resuming
 from app.worker.active_run import ActiveRun
@@ -38,17 +39,17 @@ class RunCommands:
         self._given = aio.BackgroundTasks()
         self._later = aio.BackgroundTasks()
 
-    async def cancel(self, run_id: str) -> states.RunState:
+    async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
         """End a run, whatever it is doing."""
-        return await self._carry_out(run_id, self._cancel(run_id))
+        return await self._carry_out(run_id, self._cancel(run_id, author))
 
-    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
+    async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""
-        return await self._carry_out(run_id, self._pause(run_id, interrupt))
+        return await self._carry_out(run_id, self._pause(run_id, author, interrupt))
 
-    async def unpause(self, run_id: str) -> states.RunState:
+    async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
-        return await self._carry_out(run_id, self._unpause(run_id))
+        return await self._carry_out(run_id, self._unpause(run_id, author))
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue an ended run."""
@@ -61,7 +62,7 @@ class RunCommands:
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
             await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
 
-    async def cancel_children(self, run_id: str) -> None:
+    async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
         """Cancel every unfinished run that a run has started."""
         try:
             of_run = stores.RunQuery(parent_run_id=run_id)
@@ -69,17 +70,17 @@ class RunCommands:
         except errors.StorageFault as fault:
             _log.error("children not found: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return
-        await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id})
+        await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id}, author)
 
-    async def cancel_all(self, run_ids: set[str]) -> None:
+    async def cancel_all(self, run_ids: set[str], author: Author | None = None) -> None:
         """Cancel those of the runs that have not ended."""
         for run_id in sorted(run_ids):
             try:
-                await self.cancel(run_id)
+                await self.cancel(run_id, author)
             except errors.WrongState:
                 continue
             except errors.Unreadable:
-                self._later.begin(self._cancel_when_readable(run_id), f"cancel {run_id}")
+                self._later.begin(self._cancel_when_readable(run_id, author), f"cancel {run_id}")
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
@@ -88,9 +89,9 @@ class RunCommands:
         self._later.give_up()
         await self._given.settled()
 
-    async def _cancel_when_readable(self, run_id: str) -> None:
+    async def _cancel_when_readable(self, run_id: str, author: Author | None) -> None:
         await self._store.until_readable(run_id)
-        await self.cancel_all({run_id})
+        await self.cancel_all({run_id}, author)
 
     async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
@@ -102,38 +103,39 @@ class RunCommands:
 
     # -- cancel
 
-    async def _cancel(self, run_id: str) -> states.RunState:
+    async def _cancel(self, run_id: str, author: Author | None) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             active_run = self._admitted(await self._unfinished(run_id))
         log = await self._active.take_up(active_run)
         try:
-            await self._write_cancel(log)
+            await self._write_cancel(log, author)
             active_run.sent_on = True
-            await self._pass_on(run_id, active_run)
+            await self._pass_on(run_id, active_run, author)
         finally:
             self._active.advance(active_run)
         return states.RunState.CANCELLED
 
-    async def _pass_on(self, run_id: str, active_run: ActiveRun) -> None:
+    async def _pass_on(self, run_id: str, active_run: ActiveRun, author: Author | None) -> None:
         # Before the run can end, since after a crash nobody would think of the children of a run that has.
         try:
-            await self.cancel_children(run_id)
+            await self.cancel_children(run_id, author)
         finally:
             _runner(active_run).cancel()
 
-    async def _write_cancel(self, log: stores.RunLog) -> None:
+    async def _write_cancel(self, log: stores.RunLog, author: Author | None) -> None:
         self._reach("pool.before_cancel")
-        written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, {})
+        facts = authors.facts(author)
+        written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, facts)
         self._reach("pool.after_cancel")
         if written:
-            log.add_event(events.EventType.RUN_CANCEL_REQUESTED)
+            log.add_event(events.EventType.RUN_CANCEL_REQUESTED, None, {"author": authors.in_line(facts)})
         elif log.loaded.decisions.ended is not None:
             raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
 
     # -- pause, unpause
 
-    async def _pause(self, run_id: str, interrupt: bool) -> states.RunState:
+    async def _pause(self, run_id: str, author: Author | None, interrupt: bool) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             summary = await self._unfinished(run_id)
@@ -143,36 +145,37 @@ class RunCommands:
         log = await self._active.take_up(active_run)
         try:
             if not (interrupt and _is_pausing(log, active_run)):
-                await self._write_pause(log)
+                await self._write_pause(log, author)
             _runner(active_run).pause(interrupt=interrupt)
         finally:
             self._active.advance(active_run)
         return states.RunState.PAUSED
 
-    async def _write_pause(self, log: stores.RunLog) -> None:
+    async def _write_pause(self, log: stores.RunLog, author: Author | None) -> None:
         found = log.loaded.decisions
         if found.ended or found.paused or found.cancel_requested_at:
             raise _wrong(log.loaded.start.run_id, found.status, "paused")
         self._reach("pool.before_pause")
-        if not await _decide(log, decisions.DecisionKind.PAUSED, {"reason": decisions.PAUSED_BY_PERSON}):
+        facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
+        if not await _decide(log, decisions.DecisionKind.PAUSED, facts):
             raise _wrong(log.loaded.start.run_id, found.status, "paused")
         self._reach("pool.after_pause")
 
-    async def _unpause(self, run_id: str) -> states.RunState:
+    async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
-            return await self._unpause_resting(await self._unfinished(run_id))
+            return await self._unpause_resting(await self._unfinished(run_id), author)
         log = await self._active.take_up(active_run)
         parked = log.loaded.decisions.paused is None and _runner(active_run).view().status is states.RunState.PAUSED
         try:
             if not parked:
-                await self._write_unpause(log)
+                await self._write_unpause(log, author)
             active_run.sent_on = True
         finally:
             self._active.advance(active_run)
         return states.RunState.RUNNING
 
-    async def _unpause_resting(self, summary: stores.RunSummary) -> states.RunState:
+    async def _unpause_resting(self, summary: stores.RunSummary, author: Author | None) -> states.RunState:
         run_id = summary.run_id
         if summary.owner != "service":
             raise _wrong(run_id, summary.status, "unpaused: it is another's, resume takes it over")
@@ -183,19 +186,20 @@ class RunCommands:
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
             if log.loaded.decisions.paused is not None or not parked:
-                await self._write_unpause(log)
+                await self._write_unpause(log, author)
             await log.move(runs.Transition.queue(run_id, self._now()))
             await resuming.show(log, log.loaded, self._dialects)
         return self._queue(summary)
 
-    async def _write_unpause(self, log: stores.RunLog) -> None:
+    async def _write_unpause(self, log: stores.RunLog, author: Author | None) -> None:
         found = log.loaded.decisions
         if found.paused is None or found.ended or found.cancel_requested_at:
             raise _wrong(log.loaded.start.run_id, found.status, "unpaused")
         self._reach("pool.before_unpause")
-        await _decide(log, decisions.DecisionKind.UNPAUSED, {})
+        facts = authors.facts(author)
+        await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
         self._reach("pool.after_unpause")
-        log.add_event(events.EventType.RUN_UNPAUSED)
+        log.add_event(events.EventType.RUN_UNPAUSED, None, {"author": authors.in_line(facts)})
 
     # -- resume
 

@@ -45,6 +45,7 @@ async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:
         "by_default": None,
         "denied": None,
         "decided_at": None,
+        "decided_by": None,
     }
 
     answer = await asked.answer(gate, "approve", message="well done", shown_sha256=gate["shown_sha256"])
@@ -53,7 +54,8 @@ async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:
     assert answer.status_code == 200
     assert decided["decided_at"] is not None
     told = {"status": "decided", "decision": "approve", "message": "well done", "by_default": False, "denied": False}
-    assert decided == gate | told | {"decided_at": decided["decided_at"]}
+    author = {"name": None, "claimed": False, "via": "local"}
+    assert decided == gate | told | {"decided_at": decided["decided_at"], "decided_by": author}
     assert (await asked.until(run_id, "done", "failed"))["status"] == "done"
     assert await asked.gates() == []
     assert (await asked.http.get(f"/api/gates/{gate['gate_id']}")).json() == decided

@@ -146,7 +146,7 @@ class Opener:
         facts = {name: line[name] for name in ("reason", "error")}
         if await log.decide(decisions.DecisionKind.PAUSED, facts):
             log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
-            log.add_event(events.EventType.RUN_PAUSED, None, facts)
+            log.add_event(events.EventType.RUN_PAUSED, None, {**facts, "author": None})
 
     def _forget(self, run_id: str, journal_position: JournalPosition | None = None) -> None:
         log = self.logs.pop(run_id, None)

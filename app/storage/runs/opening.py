@@ -31,8 +31,10 @@ _TOLD = {
     decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
 }
 _FIELDS = {
-    events.EventType.RUN_PAUSED: ("reason", "error"),
-    events.EventType.RUN_RESUMED: ("dead",),
+    events.EventType.RUN_CANCEL_REQUESTED: ("author",),
+    events.EventType.RUN_PAUSED: ("reason", "error", "author"),
+    events.EventType.RUN_UNPAUSED: ("author",),
+    events.EventType.RUN_RESUMED: ("dead", "author"),
     events.EventType.RUN_ENDED: ("status", "error", "ending"),
 }
 

@@ -350,6 +350,7 @@ async def test_what_happens_at_a_gate_is_told() -> None:
         "message": "well done",
         "by_default": False,
         "denied": False,
+        "author": None,
     }
 
     await bench.close()

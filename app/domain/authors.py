@@ -1,0 +1,42 @@
+"""Authors: who gave an order or an answer, as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from app.domain import plain, shapes
+
+MOST_CHARACTERS = 100
+"""Longest name of an author."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author(shapes.Shape):
+    """Who gave an order or an answer."""
+
+    name: str | None
+    """Name of the person; None if none was given."""
+    claimed: bool
+    """Whether the name is only what the caller says of itself."""
+    via: Literal["local", "token", "browser"]
+    """How the caller was let in: without a token, with the token, or by a sign-in of a browser."""
+
+
+LOCAL = Author(name=None, claimed=False, via="local")
+"""Author of what a command of this machine orders."""
+
+Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]
+"""An author as plain JSON."""
+
+
+def facts(author: Author | None) -> dict[str, plain.Json]:
+    """Return the field of a control line that names the author; nothing where nobody is known."""
+    return {} if author is None else {"author": author.to_json()}
+
+
+def in_line(line: Mapping[str, Any]) -> dict[str, plain.Json] | None:
+    """Return the author that a control line or an answer names; lines of earlier releases name none."""
+    found = line.get("author")
+    return dict(found) if isinstance(found, dict) else None

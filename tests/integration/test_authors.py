@@ -1,0 +1,106 @@
+"""Authors: who gave an order or an answer, in the journal, in events and at the gate."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.api import browser_sessions
+from tests.integration import asking, served
+from tests.integration.project import Project
+
+TOKEN = "a-token-of-some-length"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+HEADER = "X-Control-Room-Author"
+
+
+def orders(project: Project, run_id: str) -> dict[str, Any]:
+    """Return the author of the newest control line of each kind."""
+    lines = (project.data / "runs" / run_id / "control.jsonl").read_text().splitlines()
+    return {line["kind"]: line.get("author") for line in map(json.loads, lines)}
+
+
+async def told(service: served.Served, run_id: str) -> dict[str, Any]:
+    """Return the author of the newest event of each type that has one."""
+    answer = await service.http.get(f"/api/runs/{run_id}/events")
+    found = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+    return {event["type"]: event["data"]["author"] for event in found if "author" in event["data"]}
+
+
+async def test_orders_name_their_author(project: Project) -> None:
+    """Each order is journalled with what the caller claims, events show it, and a new order takes no old author."""
+    project.say("draft", hang=True)
+    ada, bob = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada Lovelace", "Бо́б"))
+    nobody = {"name": None, "claimed": False, "via": "local"}
+    async with served.in_process(project) as service:
+        run_id = await service.start("unguarded")
+        await service.until(run_id, step="draft")
+        path = f"/api/runs/{run_id}"
+        await service.http.post(f"{path}/pause", json={"interrupt": True}, headers={HEADER: "Ada Lovelace"})
+        await service.until(run_id, "paused")
+        await service.http.post(f"{path}/unpause", headers={HEADER: "Бо́б".encode()})
+        await service.until(run_id, step="draft")
+        await service.http.post(f"{path}/cancel")
+        await service.until(run_id, "cancelled")
+        events = await told(service, run_id)
+        await service.http.post(f"{path}/resume", headers={HEADER: "Ada Lovelace"})
+        await service.until(run_id, step="draft")
+        bulk = {"action": "cancel", "run_ids": [run_id]}
+        await service.http.post("/api/runs/bulk", json=bulk, headers={HEADER: "Bo"})
+        await service.until(run_id, "cancelled")
+        later = await told(service, run_id)
+    written = orders(project, run_id)
+
+    assert events == {"run.paused": ada, "run.unpaused": bob, "run.cancel_requested": nobody}
+    assert later["run.resumed"] == ada
+    assert (written["paused"], written["unpaused"], written["resumed"]) == (ada, bob, ada)
+    assert written["cancel_requested"] == later["run.cancel_requested"] == {**ada, "name": "Bo"}
+
+
+async def test_the_way_in_is_part_of_the_author(project: Project) -> None:
+    """A token proves no name; a signed-in browser has the name of its sign-in, whatever it claims."""
+    project.say("draft", hang=True)
+    async with served.in_process(project, api_token=TOKEN) as service:
+        signed_in = await service.http.post("/api/session", json={"token": TOKEN, "name": "Ada"})
+        browser = {browser_sessions.HEADER: signed_in.json()["session"], HEADER: "Mallory"}
+        found = []
+        for headers in ({**BEARER, HEADER: "Bob"}, browser):
+            started = await service.http.post("/api/runs", json={"recipe_id": "unguarded"}, headers=BEARER)
+            run_id = started.json()["run_id"]
+            answer = await service.http.post(f"/api/runs/{run_id}/cancel", headers=headers)
+            assert answer.status_code == 200
+            found.append(orders(project, run_id)["cancel_requested"])
+
+    assert found == [
+        {"name": "Bob", "claimed": True, "via": "token"},
+        {"name": "Ada", "claimed": False, "via": "browser"},
+    ]
+
+
+async def test_a_gate_shows_who_decided(project: Project) -> None:
+    """The author of an answer is part of its line, is shown at the gate, and does not make a repetition another one."""
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        run_id = await service.start("ship")
+        await service.until(run_id, "waiting")
+        (gate,) = await service.gates()
+        path, said = f"/api/gates/{gate['gate_id']}", {"decision": "approve"}
+        answer = await service.http.post(path, json=said, headers={"Idempotency-Key": "once", HEADER: "Ada"})
+        again = await service.http.post(path, json=said, headers={"Idempotency-Key": "once", HEADER: "Bob"})
+        await service.until(run_id, "done")
+        events = await told(service, run_id)
+
+    assert answer.json()["decided_by"] == {"name": "Ada", "claimed": True, "via": "local"}
+    assert again.json() == answer.json()
+    assert events["gate.decided"] == answer.json()["decided_by"]
+
+
+@pytest.mark.parametrize("name", ["x" * 101, "a\x01b", b"\xff\xfe", "\u202eevil".encode(), "tab\there"])
+async def test_a_name_that_is_none_is_refused(service: served.Served, name: str | bytes) -> None:
+    """A claimed name that cannot be shown is a problem, and the order is not given."""
+    run_id = (await service.run("quick"))["run_id"]
+    answer = await service.http.post(f"/api/runs/{run_id}/resume", headers={HEADER: name})
+
+    assert (answer.status_code, answer.json()["flaws"][0]["path"]) == (400, f"header.{HEADER}")
