@@ -22,7 +22,7 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, dependencies, http_protocol, service, streaming, ws_protocol
-from app.services import bulk, event_feeds
+from app.services import bulk, event_feeds, preflight
 from app.ui import pages
 from app.worker import stop_signals
 
@@ -182,6 +182,7 @@ def _services(application: bootstrap.Application, server: settings.ServerSetting
         conferences=application.conferences,
         max_message_bytes=server.max_body_bytes,
         catalogue=application.catalogue,
+        preflight=preflight.Preflight(application.starter, application.catalogue),
         route=application.route,
         inventory=application.inventory,
         health=application.health,

@@ -14,7 +14,7 @@ from app.api import queries, refusals, request_models, responses
 from app.api.dependencies import ServicesDep
 from app.api.responses import as_json, declared
 from app.domain import graphs, library, receipts
-from app.services import inventory, recipe_versions, routing
+from app.services import inventory, preflight, recipe_versions, routing
 
 router = APIRouter(prefix="/api")
 
@@ -80,6 +80,19 @@ async def show_recipe_graph(
     """Return the flow of a recipe as nodes and edges, as its file is now."""
     await services.catalogue.settle()
     return as_json(await asyncio.to_thread(services.catalogue.graph, recipe_id))
+
+
+@router.post(
+    "/preflight",
+    tags=["runs"],
+    summary="Examine a request for a run",
+    responses=declared(
+        preflight.PreflightReport, *refusals.BODY, meaning="What the request would run; nothing is kept."
+    ),
+)
+async def examine_request(services: ServicesDep, body: request_models.StartBody) -> Response:
+    """Return steps, agents with their readiness, the worst case of agent calls, and problems. Nothing is started."""
+    return as_json(await services.preflight.report(body.request(None)))
 
 
 @router.post(

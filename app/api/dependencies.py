@@ -21,6 +21,7 @@ from app.services import (
     inventory,
     issues,
     maintenance,
+    preflight,
     recipes,
     routing,
     runs,
@@ -55,6 +56,8 @@ class Services:
     """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue
     """Recipes."""
+    preflight: preflight.Preflight
+    """Dry runs."""
     route: Callable[[str], routing.RoutingResult]
     """Router."""
     inventory: inventory.Inventory

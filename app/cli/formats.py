@@ -206,7 +206,13 @@ def plan(found: Mapping[str, Any]) -> str:
     rows = [(node["id"], node.get("kind"), node.get("label")) for node in found["graph"]["nodes"]]
     heading = [("recipe", found["recipe_id"]), ("task", found["description"]), ("in", found["working_dir"])]
     args = [(f"arg {name}", json.dumps(value, ensure_ascii=False)) for name, value in found["args"].items()]
-    return "\n\n".join([_facts([*heading, *args]), table(("step", "kind", "label"), rows)])
+    most = f"unknown: {found['note']}" if found["calls_at_most"] is None else str(found["calls_at_most"])
+    parts = [_facts([*heading, *args, ("calls of agents at most", most)]), table(("step", "kind", "label"), rows)]
+    if found["agents"]:
+        names = ("agent_id", "backend", "model")
+        agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]
+        parts.append(table((*names, "ready"), agents))
+    return "\n\n".join([*parts, *(f"cannot run here: {flaw['message']}" for flaw in found["problems"])])
 
 
 def recipes(entries: Sequence[Mapping[str, Any]]) -> str:

@@ -101,7 +101,8 @@ def _naming_arguments(error: errors.InputRefused, chosen: tuple[str, ...]) -> er
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
     plan = place.ask(use_cases.plan_run, request)
-    return exit_codes.shown(plan, as_json, formats.plan)
+    terminal.show(plan, as_json, formats.plan)
+    return exit_codes.ExitCode.DONE if plan["ok"] else exit_codes.of_error(errors.NotReady())
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:

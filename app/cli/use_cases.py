@@ -35,11 +35,9 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Ans
 @use_case(None, Access.EXAMINE)
 async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Answer:
     """Check a request and return what would run, without starting it."""
-    start = folder.application.starter.prepare(request)
-    shown = start.to_json()
-    names = ("recipe_id", "dialect", "description", "args", "working_dir", "labels", "priority", "recipe_sha256")
-    graph = folder.application.catalogue.describe(start.recipe_id)["graph"]
-    return {name: shown[name] for name in names} | {"graph": graph}
+    from app.services import preflight
+
+    return preflight.Preflight(folder.application.starter, folder.application.catalogue).examine(request).to_json()
 
 
 @use_case("GET /api/runs", answers=list)

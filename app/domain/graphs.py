@@ -40,6 +40,8 @@ class Node(shapes.Shape):
     """Phase or stage of the recipe that it belongs to."""
     group: str | None = None
     """Node that contains it: a loop, parallel branches, a step of several parts, or a recipe begun by a restart."""
+    actor: str | None = shapes.internal(default=None)
+    """Agent, role, tool or program that acts in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,6 +285,10 @@ class Readiness:
         line_of = recipe_version.recipe.line_of
         return [_flaw(lack, path, line_of(path), count) for lack, path, count in told if lack is not None]
 
+    def backend_fault(self, name: str) -> str | None:
+        """Return why a backend cannot be used here; None if it can."""
+        return self._of_backend(name, continues=False)
+
     def _lack(self, use: _Asked) -> str | None:
         if isinstance(use, library.ProgramUse):
             return self._program_lack(use.program)

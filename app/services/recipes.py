@@ -73,7 +73,8 @@ class Catalogue:
         self._dialects = dialects
         self._library = library
         self._is_current = is_current or (lambda known: self._library() is known)
-        self._readiness = readiness
+        self.readiness = readiness
+        """Looks for missing backends."""
         self._recipe_versions: dict[str, RecipeVersion] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
@@ -138,7 +139,7 @@ class Catalogue:
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
         """Return a recipe of no file as this project runs it."""
-        return self._readiness.adapted(recipe)
+        return self.readiness.adapted(recipe)
 
     def listed(self) -> list[dict[str, plain.Json]]:
         """Return what lists show of every recipe, with what a run of it would lack here."""
@@ -153,7 +154,7 @@ class Catalogue:
         Raises:
             errors.NotReady: with every backend and program that cannot be asked.
         """
-        flaws = self._readiness.lacks(recipe_version, args, self._startable)
+        flaws = self.readiness.lacks(recipe_version, args, self._startable)
         if flaws:
             message = f"recipe {recipe_version.recipe.recipe_id} cannot run here: {flaws[0].message}"
             raise errors.NotReady(message, flaws=flaws)
@@ -204,10 +205,8 @@ class Catalogue:
         if recipe is None:
             unsound = self._unsound(dialect, composed.source, stem, definition_cache)
             return Examined.of(None, recipe_files.all_flaws(composed.flaws, unsound) or flaws)
-        recipe_version = RecipeVersion(
-            self._readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect]
-        )
-        lacks = self._readiness.lacks(recipe_version, {}, self._startable)
+        recipe_version = RecipeVersion(self.readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect])
+        lacks = self.readiness.lacks(recipe_version, {}, self._startable)
         return Examined.of(recipe_version, recipe_version.flaws, lacks)
 
     def dialect(self, name: str) -> ports.Dialect:
@@ -244,7 +243,7 @@ class Catalogue:
     def _shown(self, entry: Entry) -> RecipeListed:
         if not entry.usable:
             return entry.listed(())
-        return entry.listed(self._readiness.lacks(self._recipe_versions[entry.path], {}, self._startable))
+        return entry.listed(self.readiness.lacks(self._recipe_versions[entry.path], {}, self._startable))
 
     def _stocked(self) -> library.Library:
         recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}

@@ -91,6 +91,18 @@ class Starter:
             errors.Unroutable: there is only a description, and no recipe fits it.
             errors.NotReady: a backend or program that the run could need is missing.
         """
+        start, recipe_version = self.examine(request, parent, own)
+        self._catalogue.refuse_unready(recipe_version, start.args)
+        return start
+
+    def examine(
+        self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
+    ) -> tuple[runs.RunStart, RecipeVersion]:
+        """Return what the run begins with, whether or not its backends are ready, and what it executes.
+
+        Raises:
+            errors.RequestInvalid, errors.Unroutable: as `prepare`.
+        """
         requests.check(request)
         depth = self._depth(request, parent)
         recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
@@ -100,10 +112,9 @@ class Starter:
         recipe, found = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **found.args, **request.args}, found.questions)
         self._refuse_unknown_backend(recipe, args)
-        self._catalogue.refuse_unready(recipe_version, args)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
-        return runs.RunStart(
+        start = runs.RunStart(
             run_id=run_id,
             recipe_id=recipe.recipe_id,
             created_at=clock.stamp(now),
@@ -124,6 +135,7 @@ class Starter:
             owner=request.owner,
             **recipe_version.frozen(),
         )
+        return start, recipe_version
 
     def route(self, description: str) -> RoutingResult:
         """Return the recipe for a description, with the arguments that it and the project give, and what is left open.

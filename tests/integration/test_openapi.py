@@ -33,6 +33,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
     assert {name for name, _ in operations()} == {
         "POST /api/runs",
         "GET /api/runs",
+        "POST /api/preflight",
         "GET /api/stats",
         "GET /api/usage",
         "POST /api/runs/bulk",

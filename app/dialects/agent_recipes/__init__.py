@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from app import errors
-from app.dialects.agent_recipes import composition, driver, graph, parse, schema, transitions
-from app.domain import graphs, json_schemas, library, plain, runs
+from app.dialects.agent_recipes import bounds, composition, driver, graph, parse, schema, transitions
+from app.domain import call_limits, graphs, json_schemas, library, plain, runs
 from app.engine import ports
 
 
@@ -43,6 +43,10 @@ class AgentRecipes:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return its steps, exits and restarts, with an edge for each outcome."""
         return graph.draw(document, frozen)
+
+    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+        """Return what the guardrails allow."""
+        return bounds.calls(start.recipe, start.frozen, start.args)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.amplifier import agents, checks, driver, graph, parse, replies, schema, walk
-from app.domain import graphs, library, plain, runs
+from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, walk
+from app.domain import call_limits, graphs, library, plain, runs
 from app.engine import ports
 
 
@@ -47,6 +47,10 @@ class Amplifier:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return steps and approvals in order, with conditions and loops on the edges that lead to them."""
         return graph.draw(document)
+
+    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+        """Return what loops and retries allow."""
+        return bounds.most_calls(start.recipe, start.frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the JSON Schema of the newest version."""

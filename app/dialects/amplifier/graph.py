@@ -67,7 +67,9 @@ def _placed(
     """Return the place of a step, and put its nodes and the edges inside of it behind the others."""
     step_id = step["id"]
     label = f"{step_id}: {step['recipe']}" if step.get("type") == "recipe" else step_id
-    place = _Place(node=graphs.Node(id=step_id, label=label, kind=_kind(step), phase=stage, group=group))
+    place = _Place(
+        node=graphs.Node(id=step_id, label=label, kind=_kind(step), phase=stage, group=group, actor=step.get("agent"))
+    )
     nodes.append(place.node)
     substeps = [substep for _, _, substep in walk.body(step)]
     for substep in substeps:

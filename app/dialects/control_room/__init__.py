@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.control_room import driver, graph, parse, prompts, refs, schema
-from app.domain import graphs, json_schemas, json_text, library, plain, runs
+from app.dialects.control_room import bounds, driver, graph, parse, prompts, refs, schema
+from app.domain import call_limits, graphs, json_schemas, json_text, library, plain, runs
 from app.engine import ports
 
 
@@ -48,6 +48,10 @@ class ControlRoom:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return its steps in order, the slots between them, and what follows the last one."""
         return graph.draw(document, frozen)
+
+    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+        """Return one call for each step of an agent, three where it is split."""
+        return bounds.calls(start.recipe, start.frozen)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema."""

@@ -35,13 +35,21 @@ def _steps(document: plain.Object, phase: str) -> list[plain.Object]:
 
 def _tools(document: plain.Object) -> Iterator[graphs.Node]:
     for step in _steps(document, "phase_a"):
-        yield graphs.Node(id=step["step_id"], label=f"{step['step_id']}: {step['tool']}", kind="tool", phase="a")
+        yield graphs.Node(
+            id=step["step_id"], label=f"{step['step_id']}: {step['tool']}", kind="tool", phase="a", actor=step["tool"]
+        )
 
 
 def _agents(document: plain.Object, templates: Mapping[str, plain.Object]) -> Iterator[graphs.Node]:
     for step in _steps(document, "phase_b"):
         step_id = step["step_id"]
-        yield graphs.Node(id=step_id, label=f"{step_id}: {step['agent_archetype']}", kind="agent", phase="b")
+        yield graphs.Node(
+            id=step_id,
+            label=f"{step_id}: {step['agent_archetype']}",
+            kind="agent",
+            phase="b",
+            actor=step["agent_archetype"],
+        )
         if templates.get(step_id, {}).get("tier") == "t1":
             for name in prompts.MICRO_STEPS:
                 yield graphs.Node(id=f"{step_id}.{name}", label=name, kind="agent", phase="b", group=step_id)

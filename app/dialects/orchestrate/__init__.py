@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app import errors
-from app.dialects.orchestrate import driver, graph, parse, providers, schema, scopes, step_flow, variables
-from app.domain import graphs, json_text, library, plain, runs
+from app.dialects.orchestrate import bounds, driver, graph, parse, providers, schema, scopes, step_flow, variables
+from app.domain import call_limits, graphs, json_text, library, plain, runs
 from app.engine import ports
 
 
@@ -40,6 +40,10 @@ class Orchestrate:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return the steps, those of loops too, and where the flow goes from each."""
         return graph.draw(document)
+
+    def call_limit(self, start: runs.RunStart) -> call_limits.CallLimit:
+        """Return what loops and retries allow."""
+        return bounds.calls(start.recipe, start.options)
 
     def json_schema(self) -> dict[str, plain.Json]:
         """Return the published JSON Schema of the newest version."""

@@ -64,7 +64,7 @@ def _edges(
     for step, following in itertools.zip_longest(listed, listed[1:]):
         here = ids[step["name"]]
         kind = _KINDS.get(steps.form(step), "step")
-        nodes.append(graphs.Node(id=here, label=step["name"], kind=kind, group=group))
+        nodes.append(graphs.Node(id=here, label=step["name"], kind=kind, group=group, actor=step.get("provider")))
         places[step["name"]] = place = _Place(node=here)
         yield from _jumps(step, here, seen)
         if following is not None and (ways := _passing(step)):

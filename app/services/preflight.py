@@ -1,0 +1,194 @@
+"""Preflight: what a request would run, with which agents, and what is missing; nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app import errors
+from app.domain import call_limits, graphs, plain, runs, shapes
+from app.engine import ports
+from app.services import run_graphs
+from app.services.recipes import Catalogue
+from app.services.requests import StartRequest
+from app.services.starting import Starter
+
+_ACTING = ("agent", "tool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlanned(shapes.Shape):
+    """A step that a run could take."""
+
+    key: str
+    """Its node in the graph; the key of its first visit where it is in no loop."""
+    kind: graphs.NodeKind
+    """What it is."""
+    title: str
+    """Name for people."""
+    agent: str | None
+    """Agent or role that it asks."""
+    tool: str | None
+    """Tool that it calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlanned(shapes.Shape):
+    """An agent that a run could ask."""
+
+    agent_id: str
+    """Id of the agent."""
+    backend: str
+    """Backend that it is reached by."""
+    model: str | None
+    """Model that is named for it; None: the backend's own."""
+    ready: bool
+    """Whether its backend can be used here."""
+    fault: str | None
+    """Why it cannot, with what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightReport(shapes.Shape):
+    """What a request would run."""
+
+    recipe_id: str | None
+    """Recipe that is chosen; None if none is."""
+    dialect: str | None
+    """Language of the recipe."""
+    ok: bool
+    """Whether `POST /api/runs` would accept the request now."""
+    problems: tuple[errors.Flaw, ...]
+    """Everything in the way."""
+    steps: tuple[StepPlanned, ...]
+    """Its steps, in the order of the recipe, at most 2,000."""
+    agents: tuple[AgentPlanned, ...]
+    """Agents that it could ask."""
+    calls_at_most: int | None
+    """Most calls of agents in the worst case, from loops, guardrails and retries; None: no limit is known."""
+    workspace: str | None
+    """Folder that it would work in."""
+    note: str | None
+    """Why no limit of the calls is known."""
+    description: str | None
+    """Its task."""
+    args: Mapping[str, plain.Json]
+    """Its arguments, defaults and what was found in the project filled in."""
+    working_dir: str | None
+    """The same as `workspace`."""
+    labels: Mapping[str, str]
+    """Its labels."""
+    priority: int
+    """Its priority."""
+    recipe_sha256: str | None
+    """Hash of the recipe."""
+    graph: graphs.Graph | None
+    """Its flow."""
+
+
+class Preflight:
+    """Examine requests without starting them."""
+
+    def __init__(self, starter: Starter, catalogue: Catalogue) -> None:
+        self._starter = starter
+        self._catalogue = catalogue
+
+    async def report(self, request: StartRequest) -> PreflightReport:
+        """Return what a request would run; one that would be refused is reported with the problems.
+
+        Raises:
+            errors.ControlRoomError: what is no fault of the request.
+        """
+        await self._catalogue.settle()
+        try:
+            return await asyncio.to_thread(self.examine, request)
+        except (errors.InputRefused, errors.Unroutable) as error:
+            return _refused(request, error)
+
+    def examine(self, request: StartRequest) -> PreflightReport:
+        """Return what a request would run. Looks at files: it is meant for a thread.
+
+        Raises:
+            errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
+        """
+        start, recipe_version = self._starter.examine(request)
+        driver = self._catalogue.dialect(start.dialect)
+        lacks: tuple[errors.Flaw, ...] = ()
+        try:
+            self._catalogue.refuse_unready(recipe_version, start.args)
+        except errors.NotReady as missing:
+            lacks = missing.flaws
+        limit = (
+            driver.call_limit(start) if isinstance(driver, ports.BoundedDriver) else call_limits.CallLimit(most=None)
+        )
+        drawing = run_graphs.drawn(driver, start.recipe, start.frozen)
+        return PreflightReport(
+            recipe_id=start.recipe_id,
+            dialect=start.dialect,
+            ok=not lacks,
+            problems=lacks,
+            steps=tuple(
+                _step(node) for node in drawing.nodes[: graphs.MOST_NODES] if node.kind not in ("start", "end")
+            ),
+            agents=tuple(self._agents(start, recipe_version.recipe.speaks_through)),
+            calls_at_most=limit.most,
+            workspace=start.working_dir,
+            note=limit.note,
+            description=start.description,
+            args=start.args,
+            working_dir=start.working_dir,
+            labels=start.labels,
+            priority=start.priority,
+            recipe_sha256=start.recipe_sha256,
+            graph=run_graphs.of_recipe(recipe_version.recipe, driver, recipe_version),
+        )
+
+    def _agents(self, start: runs.RunStart, speaks_through: str | None) -> Iterator[AgentPlanned]:
+        if speaks_through is not None:
+            backend = start.args.get(speaks_through)
+            if isinstance(backend, str):
+                yield self._agent({"id": backend, "backend": backend, "model": start.args.get("model")})
+        frozen = start.frozen.get("agents")
+        for agent in frozen.values() if isinstance(frozen, dict) else ():
+            if isinstance(agent, dict) and isinstance(agent.get("backend"), str):
+                yield self._agent(agent)
+
+    def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
+        fault = self._catalogue.readiness.backend_fault(agent["backend"])
+        return AgentPlanned(
+            agent_id=agent["id"],
+            backend=agent["backend"],
+            model=agent.get("model"),
+            ready=fault is None,
+            fault=fault,
+        )
+
+
+def _step(node: graphs.Node) -> StepPlanned:
+    agent, tool = (node.actor if node.kind == kind else None for kind in _ACTING)
+    return StepPlanned(key=node.id, kind=node.kind, title=node.label, agent=agent, tool=tool)
+
+
+def _refused(request: StartRequest, error: errors.ControlRoomError) -> PreflightReport:
+    flaws = error.flaws if isinstance(error, errors.InputRefused) else ()
+    problems = flaws or (errors.Flaw(path="$", code=error.code, message=error.message),)
+    return PreflightReport(
+        recipe_id=request.recipe_id,
+        dialect=None,
+        ok=False,
+        problems=tuple(problems),
+        steps=(),
+        agents=(),
+        calls_at_most=None,
+        workspace=None,
+        note=None,
+        description=request.description or None,
+        args=dict(request.args),
+        working_dir=None,
+        labels=dict(request.labels),
+        priority=request.priority,
+        recipe_sha256=None,
+        graph=None,
+    )

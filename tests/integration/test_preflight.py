@@ -1,0 +1,151 @@
+"""Preflight over HTTP: what a request would run, what is missing, and how often agents are asked at most."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.dialects.agent_recipes import bounds as machine_bounds
+from app.dialects.amplifier import bounds as recipe_bounds
+from app.dialects.orchestrate import bounds as workflow_bounds
+from app.domain import call_limits
+from tests.integration import served
+from tests.integration.test_showing import ARRIVAL
+
+
+async def examined(service: served.Served, **body: Any) -> dict[str, Any]:
+    """Return the report on a request."""
+    answer = await service.http.post("/api/preflight", json=body)
+    assert answer.status_code == 200, answer.text
+    report: dict[str, Any] = answer.json()
+    return report
+
+
+async def test_a_request_is_examined_without_a_trace(service: served.Served) -> None:
+    """Steps, agents and the worst case are told, and no run is there afterwards."""
+    folder = service.project.root / ".control-room"
+    before = sorted(str(path) for path in folder.rglob("*") if path.is_file() and "index.db" not in path.name)
+    report = await examined(service, recipe_id="draft", args=ARRIVAL)
+    after = sorted(str(path) for path in folder.rglob("*") if path.is_file() and "index.db" not in path.name)
+
+    assert (report["ok"], report["problems"], report["dialect"]) == (True, [], "control_room")
+    assert report["steps"][0] == {
+        "key": "discover",
+        "kind": "tool",
+        "title": "discover: file_locator",
+        "agent": None,
+        "tool": "file_locator",
+    }
+    assert {(agent["agent_id"], agent["backend"], agent["ready"]) for agent in report["agents"]} == {
+        ("writer-1", "said", True),
+        ("editor-1", "said", True),
+    }
+    assert (report["calls_at_most"], report["note"]) == (2, None)
+    assert report["workspace"] == str(service.project.root)
+    assert report["args"] == ARRIVAL | {"words": 500}
+    assert before == after
+    assert (await service.http.get("/api/runs")).json() == []
+
+
+async def test_problems_are_told(service: served.Served) -> None:
+    """What a start would refuse is told with its places; what is no request for a run is refused."""
+    missing = await examined(service, recipe_id="draft")
+    unknown = await examined(service, recipe_id="drafts")
+    unroutable = await examined(service, description="qwertz")
+    broken = await service.http.post("/api/preflight", json={"recip": "draft"})
+
+    assert missing["ok"] is False
+    assert [problem["code"] for problem in missing["problems"]] == ["missing_arg"]
+    assert "draft" in unknown["problems"][0]["message"]
+    assert unroutable["ok"] is False
+    assert (broken.status_code, broken.json()["code"]) == (400, "request_invalid")
+
+
+async def test_an_agent_that_cannot_be_asked_is_told(service: served.Served) -> None:
+    """A backend that is missing is a problem with the reason, and its agents are not ready."""
+    report = await examined(service, recipe_id="rebase", args={"backend": "claude-code"})
+
+    assert report["dialect"] == "agent_recipes"
+    assert report["ok"] is report["agents"][0]["ready"]
+    assert bool(report["agents"][0]["fault"]) is not report["ok"]
+
+
+def machine(target: dict[str, str], **guardrails: Any) -> dict[str, Any]:
+    """Return a machine whose second step leads somewhere."""
+    done = {"action": "exit_recipe", "reason": "done"}
+    return {
+        "id": "m",
+        "initialStep": "a",
+        "guardrails": {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True, **guardrails},
+        "steps": {
+            "a": {"outcomes": ["ok"], "onOutcome": {"ok": {"nextStep": "b"}}},
+            "b": {"outcomes": ["ok", "again"], "onOutcome": {"ok": done, "again": target}},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "guardrails", "args", "most"),
+    [
+        ({"action": "exit_recipe", "reason": "x"}, {}, {}, 4),
+        ({"nextStep": "a"}, {}, {}, 12),
+        ({"nextStep": "a"}, {"maxTotalSteps": 5}, {}, 10),
+        ({"nextStep": "a"}, {}, {"max_visits": 7}, 28),
+        ({"recipeId": "m"}, {}, {"max_restarts": 2}, 36),
+        ({"recipeId": "m"}, {}, {}, None),
+    ],
+)
+def test_calls_of_machines(
+    target: dict[str, str], guardrails: dict[str, Any], args: dict[str, Any], most: int | None
+) -> None:
+    """Guardrails bound a machine, with a reminder for each step; restarts without a limit do not."""
+    limit = machine_bounds.calls(machine(target, **guardrails), {}, args)
+
+    assert limit.most == most
+    assert (limit.note is None) == (most is not None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ([{"id": "a", "agent": "x"}], 1),
+        ([{"id": "a", "type": "bash", "command": "ls"}], 0),
+        ([{"id": "a", "agent": "x", "retry": {"max_attempts": 3}}], 3),
+        ([{"id": "a", "agent": "x", "foreach": "{{l}}", "max_iterations": 7}], 7),
+        ([{"id": "a", "agent": "x", "foreach": "{{l}}", "nested_foreach": {"foreach": "{{m}}"}}], 10_000),
+        ([{"id": "a", "parallel": True, "substeps": [{"id": "b", "agent": "x"}, {"id": "c", "agent": "x"}]}], 2),
+        ([{"id": "a", "type": "recipe", "recipe": "other"}], None),
+    ],
+)
+def test_calls_of_recipes(steps: list[dict[str, Any]], most: int | None) -> None:
+    """Loops and retries multiply; a recipe that runs another one has no limit of its own."""
+    limit = recipe_bounds.most_calls({"steps": steps}, {})
+
+    assert limit.most == most
+    assert (limit.note is None) == (most is not None)
+
+
+ASK: dict[str, Any] = {"name": "Ask", "provider": "claude"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ([ASK, {"name": "B", "command": ["true"]}], 1),
+        ([ASK | {"retries": {"max": 2}}], 3),
+        ([{"name": "L", "for_each": {"items": ["x", "y"], "steps": [ASK]}}], 2),
+        ([{"name": "L", "for_each": {"items_from": "steps.B.lines", "steps": [ASK]}}], None),
+        ([ASK, ASK | {"name": "B", "on": {"failure": {"goto": "Ask"}}}], None),
+        ([ASK | {"on": {"success": {"goto": "_end"}}}, ASK | {"name": "B"}], 2),
+    ],
+)
+def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> None:
+    """Retries and lists multiply; jumps back and lists made by steps have no limit."""
+    limit = workflow_bounds.calls({"steps": steps}, {})
+
+    assert isinstance(limit, call_limits.CallLimit)
+    assert limit.most == most
+    assert (limit.note is None) == (most is not None)
+    assert json.dumps(limit.note)
