@@ -24,6 +24,8 @@ class LiveStep(shapes.Shape):
     """Name of the step in the recipe."""
     started_at: shapes.Instant
     """When the attempt began."""
+    output_at: shapes.Instant | None
+    """When it last wrote something; None: not yet, or it is not seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,9 @@ def _live_step(open_steps: Sequence[views.OpenStep]) -> LiveStep | None:
     if not begun:
         return None
     newest = max(begun, key=lambda step: step.started_at)
-    return LiveStep(key=newest.key, step_id=newest.place.step_id, started_at=newest.started_at)
+    return LiveStep(
+        key=newest.key, step_id=newest.place.step_id, started_at=newest.started_at, output_at=newest.output_at
+    )
 
 
 def _duration_ms(started_at: str | None, completed_at: str | None) -> int | None:

@@ -133,7 +133,8 @@ async def test_rows_show_time_usage_and_the_live_step(project: Project) -> None:
     async with served.in_process(project) as service:
         again = await _rows(service)
 
-    assert live["live_step"] == {"key": "draft", "step_id": "draft", "started_at": step["started_at"]}
+    facts = {"key": "draft", "step_id": "draft", "started_at": step["started_at"]}
+    assert live["live_step"] == facts | {"output_at": step.get("output_at")}
     assert (live["duration_ms"], live["reason"]) == (None, None)
     assert live["started_at"] >= live["created_at"]
     assert (paused[working]["reason"], paused[working]["live_step"]) == ("paused_by_person", None)
