@@ -42,7 +42,8 @@ def told(error: OSError) -> str:
     """Say in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
-    return os.strerror(error.errno) if error.errno else str(error)
+    # A store that is no file system gives its own reason.
+    return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
 
 
 def is_full(folder: Path) -> bool:

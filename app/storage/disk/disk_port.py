@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
@@ -244,7 +245,8 @@ def mend(disk: Disk, path: str) -> int:
 
 def try_writing(disk: Disk, path: str) -> None:
     """Write and remove a little, to see whether writes come through."""
-    disk.write(path, bytes(_CHUNK_BYTES), sync=True)
+    # Not zeros: where content is compressed they need no room.
+    disk.write(path, hashlib.shake_256(path.encode()).digest(_CHUNK_BYTES), sync=True)
     disk.remove(path)
 
 

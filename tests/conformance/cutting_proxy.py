@@ -1,0 +1,67 @@
+"""A proxy before a server that can cut a connection at the moment that matters: when it hears a COMMIT."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Literal
+
+Cut = Literal["before", "after"]
+
+
+class CuttingProxy:
+    """Hand bytes on between clients and a server on loopback."""
+
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._armed: Cut | None = None
+        self.cuts = 0
+        """How many connections were cut."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, cut: Cut) -> None:
+        """Cut the next connection that commits: before the server hears it, or once it has done it."""
+        self._armed = cut
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                server = socket.create_connection(self._server)
+                threading.Thread(target=self._up, args=(client, server), daemon=True).start()
+
+    def _up(self, client: socket.socket, server: socket.socket) -> None:
+        silent = threading.Event()
+        down = threading.Thread(target=self._down, args=(server, client, silent), daemon=True)
+        down.start()
+        with contextlib.suppress(OSError):
+            while content := client.recv(65536):
+                if self._armed and b"COMMIT" in content:
+                    cut, self._armed = self._armed, None
+                    self.cuts += 1
+                    if cut == "after":
+                        silent.set()
+                        server.sendall(content)
+                        # The answer tells that it is done; the client never gets it.
+                        down.join(10)
+                    break
+                server.sendall(content)
+        for end in (client, server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    @staticmethod
+    def _down(server: socket.socket, client: socket.socket, silent: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while content := server.recv(65536):
+                if silent.is_set():
+                    return
+                client.sendall(content)

@@ -1,0 +1,267 @@
+"""Faults of a database: what was answered is there once, whatever happens to connection, server and ownership."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from app import errors
+from app.storage.postgres.database import Fenced
+from tests import postgres_server
+from tests.conformance import store_harness
+from tests.conformance.cutting_proxy import CuttingProxy
+from tests.conformance.store_harness import RUN, PostgresStoreHarness
+from tests.postgres_server import NOBODY, Postgres
+
+LINES = "SELECT count(*) FROM control_room.lines WHERE journal = 'steps.jsonl'"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Give a server of this module's own, since tests stop it."""
+    with postgres_server.installed() as made:
+        made.start()
+        made.wait()
+        yield made
+
+
+@pytest.fixture
+def url(server: Postgres, request: pytest.FixtureRequest) -> str:
+    """Return the address of a new database."""
+    name = f"faults_{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
+    server.execute(f"CREATE DATABASE {name}")
+    return server.url_of(name)
+
+
+@pytest.fixture
+async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Callable[..., PostgresStoreHarness]]:
+    """Give what makes a store over the database, and close all of them in the end."""
+    made: list[PostgresStoreHarness] = []
+
+    def make(address: str = url) -> PostgresStoreHarness:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(PostgresStoreHarness(folder, migrated, address))
+        return made[-1]
+
+    yield make
+    for harness in made:
+        with contextlib.suppress(errors.StorageFault):
+            await harness.store.close()
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[CuttingProxy]:
+    """Give a proxy before the server."""
+    made = CuttingProxy(int(url.rpartition("/")[0].rpartition(":")[2]))
+    yield made
+    made.close()
+
+
+def through(proxy: CuttingProxy, url: str) -> str:
+    """Return the address of a database behind a proxy."""
+    begin, _, database = url.rpartition("/")
+    return f"{begin.rpartition(':')[0]}:{proxy.port}/{database}"
+
+
+def asked(url: str, statement: str) -> Any:
+    """Return the first value that a query gives."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(statement).fetchone()
+        return row[0] if row else None
+
+
+def until_one_waits(url: str) -> None:
+    while not asked(url, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        pass
+
+
+def end_sessions(url: str) -> None:
+    """End every other session of the database."""
+    mine = "datname = current_database() AND pid <> pg_backend_pid()"
+    asked(url, f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {mine}")
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_an_unknown_outcome_is_looked_up(
+    make: Callable[..., PostgresStoreHarness], proxy: CuttingProxy, url: str, cut: Any
+) -> None:
+    """A connection that is cut just before or just after its commit leaves each line once, in order, and sealed."""
+    harness = make(through(proxy, url))
+    log = await store_harness.begun(harness)
+    first = await log.append_step(store_harness.step("a"))
+    proxy.arm(cut)
+    second, third = await asyncio.gather(*(log.append_step(store_harness.step(key)) for key in "bc"))
+    last = await log.append_step(store_harness.step("d"))
+
+    assert proxy.cuts == 1
+    assert asked(url, LINES) == 4
+    store = await harness.crash()
+    assert list((await store.read(RUN)).records) == [first, second, third, last]
+    assert (await store.maintenance.verify(RUN))["ok"]
+
+
+async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreHarness], url: str) -> None:
+    """Sessions that the server ends cost neither a line nor a read, and the ownership stays the same."""
+    harness = make()
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    epoch = asked(url, "SELECT epoch FROM control_room.store")
+    end_sessions(url)
+    await log.append_step(store_harness.step("b"))
+    end_sessions(url)
+    loaded = await harness.store.read(RUN)
+
+    assert [record.key for record in loaded.records] == ["a", "b"]
+    assert asked(url, "SELECT epoch FROM control_room.store") == epoch
+
+
+async def test_a_server_that_restarts_is_waited_for(
+    make: Callable[..., PostgresStoreHarness], url: str, server: Postgres
+) -> None:
+    """A step that ends while the server is down is recorded once as soon as it is back."""
+    harness = make()
+    log = await store_harness.begun(harness)
+    await log.append_step(store_harness.step("a"))
+    server.stop(signal.SIGQUIT)
+    waiting = asyncio.ensure_future(log.append_step(store_harness.step("b")))
+    server.start()
+    await waiting
+
+    assert asked(url, LINES) == 2
+
+
+async def test_a_deadlock_is_repeated(make: Callable[..., PostgresStoreHarness], url: str) -> None:
+    """A transaction that the server breaks off to end a deadlock is done again, and nothing of it is there twice."""
+    harness = make()
+    log = await store_harness.begun(harness)
+    await harness.store.create(store_harness.start("other"))
+    other = await harness.store.open("other")
+    first, second = (f"SELECT 1 FROM control_room.runs WHERE place = 'runs/{run}' FOR UPDATE" for run in (RUN, "other"))
+    with psycopg.connect(url) as rival:
+        # Only the server's own check of the store's session can find it.
+        rival.execute("SET deadlock_timeout = '1min'")
+        rival.execute(second)
+        together = asyncio.gather(*(one.append_step(store_harness.step("a")) for one in (log, other)))
+        await asyncio.to_thread(until_one_waits, url)
+        await asyncio.to_thread(rival.execute, first)
+        rival.rollback()
+    await together
+
+    assert asked(url, LINES) == 2
+    assert asked(url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") >= 1
+
+
+async def test_of_three_writers_only_the_last_owner_writes(make: Callable[..., PostgresStoreHarness], url: str) -> None:
+    """Three processes that each believe to own a run append to it: the newest owner's lines count, no other does."""
+    logs = []
+    for number in range(3):
+        harness = make()
+        store = await harness.open()
+        if number == 0:
+            await store.create(store_harness.start())
+        log = await store.open(RUN)
+        logs.append(log)
+        await log.append_step(store_harness.step(f"by {number}"))
+        # The others are not asked: they notice when they write.
+        end_sessions(url)
+    results = await asyncio.gather(
+        *(log.append_step(store_harness.step(f"late {n}")) for n, log in enumerate(logs)), return_exceptions=True
+    )
+
+    assert [isinstance(result, errors.StorageFault) for result in results] == [True, True, False]
+    assert "taken over by another process" in str(results[0])
+    assert [record.key for record in (await store.read(RUN)).records] == ["by 0", "by 1", "by 2", "late 2"]
+    assert (await store.maintenance.verify(RUN))["ok"]
+
+
+async def test_a_session_without_its_lock_cannot_append(make: Callable[..., PostgresStoreHarness], url: str) -> None:
+    """Even a session that lives on though its lock is gone takes no line of a run that a later owner has opened."""
+    first = make()
+    log = await store_harness.begun(first)
+    ownership = first.store._ownership
+    assert ownership is not None
+    ownership.transact(lambda cursor: cursor.execute("SELECT pg_advisory_unlock_all()"))
+    second = await make().open()
+    later = await second.open(RUN)
+    await later.append_step(store_harness.step("a"))
+    with pytest.raises(errors.StorageFault, match="later owner"):
+        await log.append_step(store_harness.step("b"))
+    with pytest.raises(Fenced):
+        first.files().write("issues/x.json", b"{}", sync=True)
+
+    assert [record.key for record in (await second.read(RUN)).records] == ["a"]
+
+
+async def test_a_full_disk_of_the_server_loses_nothing(
+    make: Callable[..., PostgresStoreHarness], url: str, server: Postgres
+) -> None:
+    """Without room a step is refused as on a full disk; with room again the same step is recorded, once."""
+    with _small_disk(server) as fill:
+        name = url.rpartition("/")[2]
+        server.execute(f"ALTER DATABASE {name} SET default_tablespace = small")
+        harness = make()
+        log = await store_harness.begun(harness)
+        first = await log.append_step(store_harness.step("a"))
+        with fill():
+            with pytest.raises(errors.StorageFault, match="no space is left"):
+                for number in range(200):
+                    await log.append_step(store_harness.step(f"big {number}", os.urandom(20_000).hex()))
+            full = await harness.store.has_space()
+            before = asked(url, LINES)
+        await log.heal()
+        last = await log.append_step(store_harness.step("b"))
+        loaded = await harness.store.read(RUN)
+        await harness.store.close()
+        server.execute(f"DROP DATABASE {name} (FORCE)")
+
+    assert not full
+    assert (loaded.records[0], loaded.records[-1]) == (first, last)
+    assert len(loaded.records) == before + 1
+
+
+@contextlib.contextmanager
+def _small_disk(server: Postgres) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+    """Give the server a tablespace of a few megabytes, and what fills the rest of it."""
+    folder = Path(tempfile.mkdtemp(prefix="small-", dir="/tmp"))
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size=24m,uid={NOBODY},gid={NOBODY}", "small", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if not mounted or mounted.returncode:
+        folder.rmdir()
+        pytest.skip("no small disk can be mounted here: that needs root and the right to mount")
+    space = folder / "space"
+    space.mkdir(mode=0o700)
+    os.chown(space, NOBODY, NOBODY)
+
+    @contextlib.contextmanager
+    def fill() -> Iterator[None]:
+        ballast = folder / "ballast"
+        with ballast.open("wb") as file, contextlib.suppress(OSError):
+            free = os.statvfs(folder)
+            file.write(bytes(free.f_bavail * free.f_frsize - 512 * 1024))
+        yield
+        ballast.unlink()
+
+    server.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
+    try:
+        yield fill
+        server.execute("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
