@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from app.bootstrap.roster import conceal
     from app.bootstrap.samples import SAMPLES, add_sample
     from app.bootstrap.service_start import ServiceStart
+    from app.bootstrap.transfers import export_runs, import_runs
 
 __all__ = [
     "SAMPLES",
@@ -42,13 +43,15 @@ __all__ = [
     "examine_agents",
     "examine_backend",
     "examine_backends",
+    "export_runs",
+    "import_runs",
     "prepare_project",
     "real_platform",
     "rebuild_index",
     "speak_locally",
 ]
 
-_MODULES = ("platform", "samples", "roster", "checks", "container", "service_start")
+_MODULES = ("platform", "samples", "roster", "checks", "container", "service_start", "transfers")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import click
@@ -226,6 +228,41 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
         raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
     found: Answer = place.ask(use_cases.repair_run if yes else use_cases.plan_repair, run_id)
     return exit_codes.shown(found, as_json, formats.repaired)
+
+
+@runs.command("export")
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
+@click.option("--to", "folder", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
+@options.as_json
+@options.in_folder
+def export_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
+    """Copy runs, by default all, from the store to FOLDER, byte for byte; stop the service first."""
+    from app import bootstrap
+
+    return _copied(asyncio.run(bootstrap.export_runs(place.settings(), run_ids, folder)), as_json)
+
+
+@runs.command("import")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
+@options.as_json
+@options.in_folder
+def import_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
+    """Copy runs, by default all, to the store from FOLDER: what `export` made, or a data directory.
+
+    An unfinished run is listed and continues after `runs resume`.
+    """
+    from app import bootstrap
+
+    return _copied(asyncio.run(bootstrap.import_runs(place.settings(), run_ids, folder)), as_json)
+
+
+def _copied(found: Mapping[str, bool], as_json: bool) -> int:
+    if as_json:
+        terminal.say_json([{"run_id": run_id, "copied": is_new} for run_id, is_new in found.items()])
+    else:
+        terminal.say(f"{sum(found.values())} runs copied, {len(found) - sum(found.values())} were there already")
+    return exit_codes.ExitCode.DONE
 
 
 async def _followed(client: Client, run_id: str, name: str) -> int:

@@ -46,7 +46,8 @@ def refuse_database(directory: DataDirectory) -> None:
     if (known := read(directory)) is not None:
         message = (
             f"the runs of {directory.path} are in the store {known['address']}: set CONTROL_ROOM_STORE_URL to it."
-            f" To go back to folders, export the runs from it and remove {directory.path / layout.STORE_MARK}"
+            " To go back to folders: control-room runs export --to FOLDER, then remove"
+            f" {directory.path / layout.STORE_MARK}"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail=known)
 
@@ -60,7 +61,7 @@ def refuse_folders(directory: DataDirectory) -> None:
     if read(directory) is None and (count := len(layout.run_ids(OsDisk(directory.path).names(layout.RUNS)))):
         message = (
             f"{directory.path / layout.RUNS} holds {count} runs in folders: without CONTROL_ROOM_STORE_URL they are"
-            " used. To go on in a database, export them, move that folder aside, and import them"
+            " used. To go on in a database, move that folder aside and import it: control-room runs import FOLDER"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": str(directory.path)})
 

@@ -166,3 +166,61 @@ async def test_a_missing_driver_is_named_with_its_command(
     with pytest.raises(Exception, match=r'pip install "control-room\[postgres\]"'):
         async with served.in_process(project, store_url=url):
             pass
+
+
+def put_aside(project: Project, kept: Path) -> None:
+    """Move the runs and receipts of a project to another folder."""
+    kept.mkdir()
+    for name in ("runs", "audit"):
+        (project.data / name).rename(kept / name)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_runs_move_between_folders_and_database_byte_for_byte(project: Project, url: str, tmp_path: Path) -> None:
+    """A run from folders is imported, exported and imported again: its files, receipts and state stay as they are."""
+    async with served.in_process(project) as service:
+        shown = await service.run("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
+        run_id = shown["run_id"]
+        receipts = (await service.http.get("/api/receipts", params={"run_id": run_id})).json()
+    kept, out = tmp_path / "kept", tmp_path / "out"
+    put_aside(project, kept)
+    imports = [command(project, "runs", "import", str(kept), "--json", url=url) for _ in range(2)]
+    async with served.in_process(project, store_url=url) as service:
+        again = await service.show(run_id)
+        proven = (await service.http.get("/api/receipts", params={"run_id": run_id})).json()
+        busy = command(project, "runs", "export", "--to", str(out), url=url)
+    exported = command(project, "runs", "export", run_id, "--to", str(out), "--json", url=url)
+
+    assert [json.loads(answer.stdout) for answer in imports] == [
+        [{"run_id": run_id, "copied": True}],
+        [{"run_id": run_id, "copied": False}],
+    ]
+    assert (again["status"], again["steps"]) == (shown["status"], shown["steps"])
+    assert receipts
+    assert proven == receipts
+    assert busy.returncode == 5
+    assert exported.returncode == 0, exported.stderr
+    assert tree(out / "runs" / run_id) == tree(kept / "runs" / run_id)
+    assert tree(out / "audit") == tree(kept / "audit")
+
+
+async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_path: Path) -> None:
+    """What cannot be believed stays where it is, and the message names the place."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    kept = tmp_path / "kept"
+    put_aside(project, kept)
+    steps = kept / "runs" / run_id / "steps.jsonl"
+    steps.write_bytes(steps.read_bytes().replace(b"done", b"gone", 1))
+    refused = command(project, "runs", "import", str(kept), url=url)
+    nothing = command(project, "runs", "import", str(tmp_path), url=url)
+    listed = command(project, "runs", "list", "--json", url=url)
+
+    assert refused.returncode != 0
+    assert "steps.jsonl line 1" in refused.stderr
+    assert "has no folder 'runs'" in nothing.stderr
+    assert json.loads(listed.stdout) == []

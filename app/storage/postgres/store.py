@@ -95,7 +95,7 @@ class PostgresStore(FolderStore):
     @property
     def shared_disk(self) -> Disk:
         """Return the database, which holds conversations, too."""
-        return self._parts.context.disk
+        return self.checked_disk
 
     def _holder(self) -> dict[str, Any]:
         since = clock.stamp(self._clock.now())

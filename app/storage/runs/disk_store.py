@@ -293,6 +293,11 @@ class DiskStore(abc.ABC):
         return self._parts.context.read_faults
 
     @property
+    def checked_disk(self) -> disk_port.Disk:
+        """Return what the runs lie on."""
+        return self._parts.context.disk
+
+    @property
     def shared_disk(self) -> disk_port.Disk | None:
         """Return the disk that conversations share with the runs; None: they are in the data directory."""
         return None

@@ -8,7 +8,9 @@ from app import errors
 from app.engine import maintenance
 from app.storage import layout
 from app.storage.disk import worker_threads
-from app.storage.runs import deletion, opening
+from app.storage.disk.disk_port import Disk
+from app.storage.index.index_port import ReceiptPlace
+from app.storage.runs import deletion, opening, transfer
 from app.storage.runs.opener import Opener
 from app.storage.runs.reconciliation import Reconciliation
 from app.storage.storage_context import StorageContext
@@ -72,6 +74,33 @@ class Maintenance:
         log = self._opener.logs.get(run_id)
         if log is not None:
             await log.rest()
+
+    async def export(self, run_id: str, target: Disk) -> bool:
+        """Copy a run to another disk, and tell whether it was not there yet."""
+        source, reach = self._context.disk, self._context.probes.reach
+
+        def copy() -> bool:
+            is_new = transfer.copy(source, target, run_id, reach)
+            transfer.copy_receipts(source, target, run_id)
+            return is_new
+
+        return await self._context.workers.run(copy)
+
+    async def bring_in(self, run_id: str, source: Disk) -> bool:
+        """Copy a run from another disk, give it its row, and tell whether it was not here yet."""
+        context, reach = self._context, self._context.probes.reach
+
+        def copy() -> tuple[bool, list[ReceiptPlace]]:
+            is_new = transfer.copy(source, context.disk, run_id, reach)
+            return is_new, transfer.copy_receipts(source, context.disk, run_id)
+
+        try:
+            is_new, places = await context.workers.run(copy)
+        except OSError as error:
+            raise context.disk_health.failed(layout.run_folder(run_id), error) from error
+        await self._reconciliation.look_at(run_id)
+        await context.index.add_receipts(places)
+        return is_new
 
     async def sweep(self, stopping: Callable[[], bool]) -> None:
         """Remove what lies in the trash."""

@@ -1,0 +1,85 @@
+"""Transfers of runs between the store of a project and a folder that is laid out as a data directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from app import errors, settings
+from app.bootstrap.container import build
+from app.bootstrap.platform import OpenMode
+from app.storage import layout
+from app.storage.disk import disk_health, os_disk
+from app.storage.runs import transfer
+
+
+async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
+    """Copy runs from the store of a project to a folder, and tell of each whether it was not there yet.
+
+    Args:
+        run_ids: None of them: all.
+
+    Raises:
+        errors.ConfigurationError: the store is in use, or the folder cannot be written.
+    """
+    refuse_same(chosen, folder)
+    with _held(folder, make=True) as target:
+        async with build(chosen, OpenMode(alone=True)) as application:
+            disk, runs = application.store.checked_disk, application.store.maintenance
+            return {run_id: await runs.export(run_id, target) for run_id in run_ids or transfer.run_ids(disk)}
+
+
+async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
+    """Copy runs from a folder to the store of a project, and tell of each whether it was not there yet.
+
+    Args:
+        run_ids: None of them: all.
+
+    Raises:
+        errors.ConfigurationError: the store or the folder is in use.
+    """
+    refuse_same(chosen, folder)
+    with _held(folder, make=False) as source:
+        found = transfer.run_ids(source)
+        async with build(chosen, OpenMode(alone=True)) as application:
+            return {run_id: await application.store.maintenance.bring_in(run_id, source) for run_id in run_ids or found}
+
+
+def refuse_same(chosen: settings.Settings, folder: Path) -> None:
+    """Refuse to copy a data directory to itself.
+
+    Raises:
+        errors.ConfigurationError: `transfer_refused`.
+    """
+    if os.path.realpath(folder) == os.path.realpath(chosen.project.data_directory):
+        message = f"{folder} is the data directory of this project; name another folder"
+        raise errors.ConfigurationError(message, code="transfer_refused")
+
+
+@contextlib.contextmanager
+def _held(folder: Path, *, make: bool) -> Iterator[os_disk.OsDisk]:
+    try:
+        if make:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os_disk.lock(str(folder))
+        if lock is None:
+            message = f"{folder} is in use; stop its service first"
+            raise errors.ConfigurationError(message, code="data_directory_busy")
+        try:
+            yield _laid_out(folder, make=make)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise disk_health.unusable(folder, error) from error
+
+
+def _laid_out(folder: Path, *, make: bool) -> os_disk.OsDisk:
+    disk = os_disk.OsDisk(folder)
+    for name in layout.FOLDERS if make else ():
+        disk.add_folder(name)
+    if not disk.has_folder(layout.RUNS):
+        message = f"{folder} has no folder {layout.RUNS!r}: name a data directory, or what `runs export` has made"
+        raise errors.ConfigurationError(message, code="transfer_refused")
+    return disk
