@@ -173,3 +173,44 @@ async def test_an_intent_beside_tasks_is_a_title(service: Planned) -> None:
 
     assert (plan["created_by"], plan["intent"], plan["chief_run_id"]) == ("user", INTENT, None)
     assert await service.runs_of(plan) == []
+
+
+# -- the review
+
+
+async def test_a_person_decides_where_the_chief_is_unsure(service: Planned) -> None:
+    """Over HTTP: approve says who reviews, the plan shows the gate, and its answer fails the task or ends it well."""
+    unsure = {
+        "verdict": "unsure",
+        "why": "I see no paint.",
+        "proposals": [{"kind": "remove_task", "task": 9, "why": "x"}],
+    }
+    service.project.say("review", text=json.dumps(unsure))
+    plan = await service.plan(task("paint the hall", dod="Blue"))
+    approved = await service.do(plan, "approve")
+    await service.do(plan, "start")
+    shown = await service.plan_until(plan, lambda shown: bool(shown["tasks"][0].get("review", {}).get("gate_id")))
+    review = shown["tasks"][0]["review"]
+    (gate,) = (await service.http.get("/api/gates", params={"session_id": plan["session_id"]})).json()
+    answer = {"decision": "not_met", "message": "It is red."}
+    assert (await service.http.post(f"/api/gates/{gate['gate_id']}", json=answer)).status_code == 200
+    failed = await service.ends(plan, "failed")
+    issues = (await service.http.get("/api/issues", params={"session_id": plan["session_id"]})).json()
+    await service.do(plan, "retry", 1)
+    again = await service.plan_until(
+        plan, lambda shown: shown["tasks"][0]["review"]["number"] == 2 and shown["tasks"][0]["review"]["gate_id"]
+    )
+    address = f"/api/gates/{again['tasks'][0]['review']['gate_id']}"
+    assert (await service.http.post(address, json={"decision": "met"})).status_code == 200
+    ended = await service.ends(plan)
+
+    assert approved["reviewer"]["by"] == "chief"
+    assert (review["status"], review["gate_id"], review["run_id"]) == ("waiting", gate["gate_id"], gate["run_id"])
+    assert "I see no paint." in gate["prompt"]
+    assert (failed["tasks"][0]["error"]["code"], "It is red." in failed["tasks"][0]["error"]["message"]) == (
+        "task_not_met",
+        True,
+    )
+    assert [(issue["kind"], issue["status"]) for issue in issues] == [("task", "open")]
+    assert ended["tasks"][0]["review"]["verdict"] == "met"
+    assert [each["status"] for each in ended["proposals"]] == ["refused", "refused"]

@@ -1,5 +1,7 @@
 """The driver: a look at the files, the chief's one call, one correction, and a person where the chief cannot tell."""
 
+# Why: docs/decisions/0272.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -258,7 +258,8 @@ def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[st
         )
     waits = fact.status is states.RunState.WAITING
     state = task_reviews.ReviewState.WAITING if waits else task_reviews.ReviewState.RUNNING
-    under_way = _replaced(review, status=state, gate_id=fact.gate_id if waits else None)
+    # A run that is being loaded after a restart asks at the same gate again.
+    under_way = _replaced(review, status=state, gate_id=fact.gate_id or review.gate_id if waits else None)
     return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, review=under_way)
 
 

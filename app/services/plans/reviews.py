@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -175,7 +176,9 @@ class Reviews:
         rest = [(name, slot) for name, slot in view.board.slots.items() if name not in written]
         # What agents wrote says more than what tools found.
         for name, slot in sorted(rest, key=lambda each: each[1].type != "artifact"):
-            if len(outputs) < OUTPUTS:
+            if len(outputs) >= OUTPUTS:
+                break
+            with contextlib.suppress(errors.NotFound):
                 content = await self._outputs.content(view, slot)
                 text = content if isinstance(content, str) else plain.encode(content).decode()
                 outputs.append({"name": name, "text": text[:OUTPUT_CHARACTERS], "characters": len(text)})
