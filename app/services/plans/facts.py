@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from app import errors
 from app.domain import operations, plans, states
@@ -56,12 +56,7 @@ class Facts:
 
     async def review_differs(self, run_id: str, known: rules.RunFact) -> None:
         """Wait until the run of a review stands otherwise, or until that cannot be known."""
-        with contextlib.suppress(errors.StorageFault):
-            while True:
-                number = self.number(run_id)
-                if await self.of_review(run_id) != known:
-                    return
-                await self.changed(run_id, number)
+        await self._differs(run_id, lambda: self.of_review(run_id), known)
 
     async def of_run(
         self, run_id: str, task: plans.Task | None = None, ending: rules.RunFact | None = None
@@ -168,10 +163,13 @@ class Facts:
 
     async def rests_otherwise(self, run_id: str, known: bool) -> None:
         """Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known."""
+        await self._differs(run_id, lambda: self.rests(run_id), known)
+
+    async def _differs(self, run_id: str, look: Callable[[], Awaitable[object]], known: object) -> None:
         with contextlib.suppress(errors.StorageFault):
             while True:
                 number = self.number(run_id)
-                if await self.rests(run_id) is not known:
+                if await look() != known:
                     return
                 await self.changed(run_id, number)
 
